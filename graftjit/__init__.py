@@ -1,0 +1,1 @@
+"""graftjit: a just-in-time compiler for PyTorch programs."""

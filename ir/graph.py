@@ -1,0 +1,102 @@
+"""Graph and Node: what one captured stretch of a frame computes.
+
+A graph has two levels, recorded together by `ir.trace.Tracer`: `calls`, the torch-level calls as the user
+wrote them (replayable one by one, through autograd), and `nodes`, the ATen operators below them (what is
+compiled). Nodes are in execution order; a node whose operator mutates an argument is a barrier for
+everything that reads or writes the same storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What is known of a tensor value. Sizes and strides count elements; `device` as torch's."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    offset: int = 0
+
+    def __str__(self) -> str:
+        return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One value-producing step at ATen level.
+
+    op       "input", "constant", "call" (an ATen operator) or "get" (one result of a many-result call)
+    target   the OpOverload for "call"; the index for "get"; the real tensor for "constant"; the input's
+             position for "input"
+    args, kwargs   operands: Nodes, numbers, dtypes, devices, lists and tuples of those
+    meta     Meta of the result; a tuple of Meta or None for a many-result call; None if nothing is returned
+    alias    the node whose storage the result shares (a view, or an in-place result), else None
+    """
+
+    op: str
+    target: Any
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    meta: Any = None
+    name: str = ""
+    where: Location | None = None
+    alias: Node | None = None
+
+    def __repr__(self) -> str:
+        return f"%{self.name}"
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """One torch-level call as captured: `results = target(*args, **kwargs)`.
+
+    args and kwargs hold `Ref`s where the program had tensors; `results` is a nested structure of Refs and
+    plain values with the shape of what the call returned.
+    """
+
+    target: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: Any
+    where: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A value of the torch level by number; the first `len(graph.inputs)` numbers are the graph's inputs."""
+
+    index: int
+
+
+@dataclass(eq=False, slots=True)
+class Graph:
+    """Inputs (nodes with op "input"), nodes in order, outputs; and the same at torch level.
+
+    outputs        nodes of the results, in order
+    call_outputs   the Refs of the same results at torch level
+    constants      Ref index -> real tensor, for tensors that are baked in
+    needs_grad     some value requires a gradient: only the torch level may be run
+    mutates        an input's storage is written by the graph
+    random         a random operator is inside
+    """
+
+    name: str
+    inputs: list[Node] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    outputs: list[Node] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    call_outputs: list[Ref] = field(default_factory=list)
+    constants: dict[int, Any] = field(default_factory=dict)
+    needs_grad: bool = False
+    mutates: bool = False
+    random: bool = False

@@ -1,0 +1,64 @@
+"""Guards as rows of data, and their plain-Python mirror.
+
+A row says: at this source, this must hold, because of this line of the user's program. An entry's rows are
+in order: a row that makes a later row's path safe to walk (a type, a key's presence) comes before it. Two
+executions of the same rows exist: the native guard program and `mirror` here; under GRAFTJIT_CHECK=1 both
+run and must agree. No user code (`__eq__`, `__hash__`, properties) runs in either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..ir.location import Location
+from .sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """What a "tensor" row holds a tensor to. `type` is compared exactly (torch.Tensor or Parameter);
+    `keys` is torch._C._dispatch_keys(t).raw_repr()."""
+
+    type: type
+    dtype: torch.dtype
+    device: torch.device
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    requires_grad: bool
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One guard. `kind` is a key of `ROW_KINDS`; `where` is the user's line that made it necessary."""
+
+    kind: str
+    source: Source | None
+    expected: Any
+    where: Location | None = None
+
+
+ROW_KINDS: dict[str, str] = {
+    "type": "type(value) is expected (a class)",
+    "is": "value is expected (classes, functions, code objects, modules, None, singletons)",
+    "equals": "same exact type and same value: None, bool, int, float (by bits), complex (by bits), str, bytes,"
+    " Ellipsis, slices, torch dtypes/devices/layouts/memory formats/Size and tuples/frozensets of those",
+    "len": "len(value) == expected, read from the builtin list/tuple/dict/set/frozenset/deque/str part",
+    "keys": "the keys of a dict, in order, are expected (a tuple): each identical or 'equals'",
+    "set": "a set or frozenset whose elements are the constants in expected (a frozenset)",
+    "no_attr": "the instance dict of value lacks the name in expected (true if there is no instance dict)",
+    "no_item": "the dict at source lacks the key in expected (exact str keys)",
+    "no_global": "f_globals lacks the name in expected (source is None)",
+    "no_class_attr": "no class along type(value).__mro__ has the name in expected in its dict",
+    "no_mro_attr": "value is a class: no class along its __mro__ has the name in expected in its dict",
+    "tensor": "value is a tensor and meets expected (a TensorSpec)",
+    "same": "value is the very object at the source in expected",
+    "distinct": "the values at the sources in expected (a tuple) are pairwise different objects, and no two of"
+    " them that are tensors overlap in memory",
+    "state": "the interpreter state read by `runtime.state.snapshot()` equals expected",
+    "unbound_cell": "the cell at source is empty",
+    "abc": "abc.get_cache_token() equals expected (source None)",
+}

@@ -1,0 +1,108 @@
+"""What the executor runs: a program as data.
+
+Codegen makes a `ProgramSpec`; `runtime.executor.load(spec)` turns it into a callable: the native executor,
+or the Python mirror of it where a native route is missing. A program takes its inputs as positional tensors
+and returns a tuple of its outputs. Slots 0..n_inputs-1 are the inputs; every other slot is written once by
+the step that produces it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A reference to a slot inside the arguments of an `Aten` step."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc:
+    """A fresh uninitialised tensor: sizes and strides in elements."""
+
+    slot: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Raw memory that only kernels touch: `nbytes` at byte `offset` of the program's arena (64-byte aligned).
+    Never an output, never an argument of an `Aten` or `View` step."""
+
+    slot: int
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Call a compiled kernel: `void kernel(void **buffers, int32_t threads)` at `address`.
+
+    buffers[i] is the data pointer (storage offset included) of slots[i]. `threads` is torch's thread count
+    at run time. `keep` keeps the library alive.
+    """
+
+    kernel: str
+    address: int
+    slots: tuple[int, ...]
+    keep: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aten:
+    """Call an ATen operator below autograd's need: `results = op(*args, **kwargs)`; args may hold `Slot`s, also
+    nested in lists. results[i] is the slot for result i, or None where it is not needed or not a tensor."""
+
+    op: Any  # torch._ops.OpOverload
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """slot = base.as_strided(shape, stride, offset): offset in elements from the *base's storage* start when
+    `absolute`, else relative to the base's own offset."""
+
+    slot: int
+    base: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int = 0
+    absolute: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """These slots are dead from here on."""
+
+    slots: tuple[int, ...]
+
+
+Step = Alloc | Scratch | Launch | Aten | View | Free
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSpec:
+    """A whole program. `constants` fills slots with real tensors before the first step.
+
+    arena     bytes of scratch memory needed during a call (one arena a running call; calls may overlap in
+              threads)
+    outputs   slots of the results, in order; a slot may occur twice, and may be an input
+    """
+
+    name: str
+    n_inputs: int
+    n_slots: int
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    arena: int = 0
+    constants: dict[int, Any] = field(default_factory=dict)

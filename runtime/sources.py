@@ -1,0 +1,79 @@
+"""Sources: where a value came from, as one object that is provenance, guard path and reload code.
+
+A source is a path from a root of the frame (an argument, a global, a closure cell) through steps that run
+no user code. Capture makes them; guard rows, graph inputs and reports name them; `runtime.guards` evaluates
+them in Python, the native guard program in C, and `capture.assemble` emits bytecode that loads them again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One step of a path. `kind` is a key of `KINDS`; `base` is None for roots.
+
+    Hashing and equality go by kind, base and key, with keys compared by type as well as by value (1 is not
+    True): two equal sources are one guard register.
+    """
+
+    kind: str
+    base: Source | None = None
+    key: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Source)
+            and self.kind == other.kind
+            and type(self.key) is type(other.key)
+            and (self.key is other.key if self.kind == "const" else self.key == other.key)
+            and self.base == other.base
+        )
+
+    def __hash__(self) -> int:
+        key = id(self.key) if self.kind == "const" else self.key
+        return hash((self.kind, key, self.base))
+
+    def __str__(self) -> str:
+        base = "" if self.base is None else str(self.base)
+        return KINDS[self.kind].text.format(base=base, key=self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """How one kind of source reads: its text in reports, and the law of its meaning."""
+
+    text: str
+    law: str
+
+
+KINDS: dict[str, SourceKind] = {
+    # roots
+    "local": SourceKind("{key}", "the frame's argument of that name, as bound (co_varnames order)"),
+    "global": SourceKind("{key}", "f_globals[key]; missing there is a failed guard, builtins are not asked"),
+    "globals": SourceKind("globals()", "the frame's f_globals dict itself"),
+    "builtin": SourceKind("{key}", "f_builtins[key]"),
+    "cell": SourceKind("cell {key}", "the closure cell object of that free variable"),
+    "const": SourceKind("{key!r}", "a fixed object, held by the entry (a torch module, a type): no load"),
+    # steps; none of them runs user code
+    "contents": SourceKind("{base}", "cell_contents of a cell; empty is a failed guard"),
+    "type": SourceKind("type({base})", "type(base)"),
+    "attr": SourceKind("{base}.{key}", "the instance dict of base holds key (no descriptor, no __getattr__)"),
+    "dict": SourceKind("{base}.__dict__", "the instance dict of base"),
+    "class_attr": SourceKind(
+        "type({base}).{key}", "first hit along type(base).__mro__'s dicts, raw (no binding)"
+    ),
+    "mro_attr": SourceKind("{base}.{key}", "base is a class: first hit along its __mro__'s dicts, raw"),
+    "slot": SourceKind("{base}.{key}", "value of a __slots__ member descriptor, by getattr"),
+    "item": SourceKind("{base}[{key!r}]", "exact or subclassed builtin dict/list/tuple item by constant key,"
+                       " read with the builtin's own method; a negative index is not used"),
+    "key": SourceKind("list({base})[{key}]", "the key-th key of a dict in order"),
+    "member": SourceKind(
+        "{base}.{key}",
+        "a C-level field of an exact function, method, partial, property, classmethod or staticmethod:"
+        " __code__ __defaults__ __kwdefaults__ __closure__ __globals__ __dict__ __func__ __self__ __wrapped__"
+        " func args keywords fget fset",
+    ),
+}  # fmt: skip
