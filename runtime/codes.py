@@ -1,0 +1,283 @@
+"""The one table of codes: graph breaks, frames left to Python, fallbacks, recompiles, errors, warnings.
+
+A code is stable: it is never given a second meaning, and one that is no longer used stays in the table.
+Capture names codes in its events; reports, errors and `docs/codes.md` (made by `generate_docs`) take title,
+reason, cure and cost from here. `python -m graftjit codes` prints the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One row. `why` says what about graftjit or Python makes it so, `cure` what a user can do."""
+
+    id: str
+    title: str
+    why: str
+    cure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Codes that share a prefix, and what each of them costs a user."""
+
+    prefix: str
+    title: str
+    cost: str
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family(
+        "GB",
+        "Graph breaks: the graph ends here, Python runs the instruction, a resume function goes on",
+        "two graphs in place of one: no fusion across the line, values pass through memory",
+    ),
+    Family("PL", "Frames that run in plain Python", "nothing in this frame is compiled"),
+    Family("FB", "Fallbacks: compiled in a slower way", "right, but slower than it could be"),
+    Family(
+        "RC", "Recompiles: a guard failed, another entry was made", "one more capture and compile"
+    ),
+    Family("ER", "Errors that graftjit raises", "-"),
+    Family("WN", "Warnings", "-"),
+)
+
+_TABLE: tuple[Code, ...] = (
+    # Graph breaks
+    Code("GB101", "instruction not modelled",
+         "the symbolic machine has no handler for this bytecode instruction",
+         "write the line with plainer statements, or move it out of the compiled function"),
+    Code("GB102", "call of a C function that is not known",
+         "a function written in C cannot be looked into, and its effects are not in the tables",
+         "move the call out of the compiled function, or use a torch operator in its place"),
+    Code("GB103", "print, logging or other input and output",
+         "output has to happen at its place between the computations, so Python does it",
+         "move it before or after the compiled part, or remove it from the hot path"),
+    Code("GB104", "tensor turned into a Python value",
+         ".item(), .tolist(), .numpy(), int(), float() or bool() of a tensor needs data that exists only when"
+         " the graph has run",
+         "keep the value a tensor (0-dim tensors work in arithmetic), or take it after the compiled part"),
+    Code("GB105", "branch on tensor data",
+         "which way to go is known only when the graph up to here has run",
+         "use torch.where, or compute the condition outside"),
+    Code("GB106", "shape depends on tensor data",
+         "nonzero, masked selection, unique and the like give sizes that only the data decides",
+         "use a form of fixed size (torch.where with three arguments, a mask), or do it outside"),
+    Code("GB107", "generator",
+         "a generator keeps a frame alive between two steps, which the machine does not model here",
+         "use a list or a loop"),
+    Code("GB108", "exception raised",
+         "the captured path raises; Python raises it, with its own message and traceback",
+         "nothing, if the exception is meant"),
+    Code("GB109", "inside a try, except or finally block",
+         "a graph break inside an active handler cannot be resumed",
+         "keep the line that breaks out of the try block"),
+    Code("GB110", "context manager not modelled",
+         "its __enter__ and __exit__ run code whose effects are not known",
+         "put the with statement around the call of the compiled function"),
+    Code("GB111", "import inside the function",
+         "an import runs arbitrary code the first time", "import at the top of the module"),
+    Code("GB112", "protocol of a user's object not modelled",
+         "a special method (__getattr__, __setattr__, descriptor, operator, metaclass) of this object has a"
+         " meaning of its own that the machine does not follow",
+         "use plain attributes and methods in the compiled part"),
+    Code("GB113", "tensor subclass",
+         "a subclass of Tensor may override any operator",
+         "unwrap it before the compiled part"),
+    Code("GB114", "autograd is asked for inside the graph",
+         "backward, grad, hooks on tensors or requires_grad_ act on autograd's own state",
+         "call it outside of the compiled function"),
+    Code("GB115", "change of an object that is not modelled",
+         "the write has effects beyond the value stored",
+         "return the new value and store it outside"),
+    Code("GB116", "loop too long to unroll",
+         "loops over Python values are unrolled; this one passes the limit",
+         "make the body one tensor operation, or jit the body"),
+    Code("GB117", "calls nested too deeply",
+         "inlining stops at a limit, as for recursion", "jit the inner function on its own"),
+    Code("GB118", "global interpreter or torch state is changed",
+         "set_grad_enabled, manual_seed, set_default_dtype and the like act on everything after them",
+         "set it outside of the compiled function"),
+    Code("GB119", "random numbers outside of torch",
+         "random and numpy.random keep a state of their own that must move as in plain Python",
+         "draw the numbers outside and pass them in, or use torch's generator"),
+    Code("GB120", "iterator not modelled",
+         "the object iterated over runs code of its own at each step",
+         "make it a list or tuple before the compiled part"),
+    Code("GB121", "builtin not modelled for these arguments",
+         "the builtin is known, but not for arguments of these types",
+         "write it out, or call it outside of the compiled part"),
+    Code("GB122", "method not modelled for this value",
+         "the type is known, this method of it is not",
+         "use another method, or call it outside of the compiled part"),
+    Code("GB123", "numpy inside the function",
+         "numpy arrays are plain Python values to graftjit",
+         "use the torch operator of the same name"),
+    Code("GB124", "tensor operator that cannot be traced",
+         "the operator failed on tensors without data, or its result cannot be described without data",
+         "call it outside of the compiled part; the event holds the operator's own message"),
+    Code("GB125", "value cannot be rebuilt",
+         "a value alive at this point was made inside the graph and has no form in which to hand it to Python",
+         "make it outside, or return it as a plain container"),
+    Code("GB126", "object made inside the function",
+         "constructing this class runs code that is not modelled (a module, a metaclass, __new__)",
+         "construct it once, outside of the compiled function"),
+    Code("GB127", "function made inside the function",
+         "a closure leaves the compiled part while it shares variables with it",
+         "define the function outside, or pass the values as arguments"),
+    Code("GB128", "delete not modelled",
+         "removing this name or item has an effect on an object outside of the frame",
+         "do it outside of the compiled part"),
+    Code("GB129", "output written to a tensor of the caller (out=, in-place) not modelled",
+         "the destination may overlap another value of the graph",
+         "use the form that returns a new tensor"),
+    Code("GB130", "asynchronous code", "await and async for/with hand control to an event loop",
+         "jit the synchronous part"),
+    Code("GB131", "code made from text",
+         "exec, eval and compile run code that is not there when the frame is captured",
+         "write the code out"),
+    Code("GB132", "frame or stack is inspected",
+         "inspect, sys._getframe, locals() and the like see the real frame",
+         "do it outside of the compiled part"),
+    Code("GB133", "hook with effects that are not modelled",
+         "a hook of a module or tensor runs code the machine cannot follow",
+         "remove the hook, or accept the break"),
+    Code("GB134", "custom autograd function",
+         "its backward is Python code that autograd calls later",
+         "nothing: it runs as in eager mode"),
+    Code("GB135", "marked by the user", "graft_break or a disabled function was called here",
+         "remove the mark"),
+    Code("GB136", "call of a function that failed to be captured",
+         "the callee runs in plain Python", "see the entry of the callee in the report"),
+    Code("GB137", "comparison or hash of objects runs user code",
+         "__eq__, __hash__ or __bool__ of a user's class decides here",
+         "compare plain values (numbers, strings, identity)"),
+    # Frames in plain Python
+    Code("PL201", "generator, coroutine or asynchronous generator",
+         "its frame lives on between calls", "jit the functions it calls"),
+    Code("PL202", "frame too large", "more instructions or nodes than the limit",
+         "jit the parts on their own"),
+    Code("PL203", "break where no resume is possible",
+         "the break lies inside a handler, a with block or a comprehension that cannot be left and entered again",
+         "move the line named in the report out of that block"),
+    Code("PL204", "nothing to compile", "no tensor operation was met in this frame",
+         "nothing: plain Python is as fast"),
+    Code("PL205", "fault inside graftjit",
+         "an internal error was caught; the frame runs as it would without graftjit",
+         "please report it, with the event from GRAFTJIT_TRACE"),
+    Code("PL206", "disabled", "GRAFTJIT_DISABLE is set or the function was excluded", "unset it"),
+    Code("PL207", "recompile limit reached",
+         "every call brought a new combination of guarded values",
+         "see the recompiles in the report: pass what varies as a tensor, or set dynamic=True"),
+    Code("PL208", "being traced or debugged",
+         "sys.settrace, sys.monitoring or a profiler wants to see each line", "remove the tracer"),
+    Code("PL209", "a mode is active that graftjit does not model",
+         "a torch function or dispatch mode, functorch transform or forward AD level is in force",
+         "call the compiled function outside of the mode"),
+    Code("PL210", "break at the first instruction", "nothing before the break could be compiled",
+         "see the break in the report"),
+    Code("PL211", "another evaluator holds this frame", "a second JIT or debugger replaced frame evaluation",
+         "jit with one of them"),
+    # Fallbacks
+    Code("FB301", "gradient needed: operators by ATen, one by one",
+         "an input or parameter requires a gradient, so autograd runs as in eager mode",
+         "use torch.no_grad() or torch.inference_mode() for inference"),
+    Code("FB302", "no C++ compiler", "none of c++, g++, clang++ was found; no kernel can be built",
+         "install g++ or clang++, or set CXX; see python -m graftjit doctor"),
+    Code("FB303", "operator by ATen", "graftjit has no loop nest for this operator",
+         "nothing: it runs at eager speed inside the program"),
+    Code("FB304", "tensor of an unsupported kind",
+         "sparse, quantized, nested, complex or named tensors are not lowered",
+         "convert to a dense tensor before the compiled part"),
+    Code("FB305", "device not supported by the code generator",
+         "kernels are made for cpu and cuda", "nothing: operators run by ATen"),
+    Code("FB306", "kernel failed to build", "the compiler rejected or could not write the kernel",
+         "the event holds the compiler's message; please report it"),
+    Code("FB307", "kernel file was corrupt", "checksum or load failed; it was rebuilt",
+         "nothing; if it repeats, check the disk of the cache folder"),
+    Code("FB308", "cache folder cannot be written", "kernels go to a temporary folder of this process",
+         "set GRAFTJIT_CACHE_DIR to a folder that can be written"),
+    Code("FB309", "native route missing", "a surface of torch that the native part uses was not found or failed"
+         " its self-test", "see python -m graftjit doctor"),
+    Code("FB310", "mutation of an input: operators by ATen",
+         "the graph writes to a tensor that it was given", "return a new tensor for full speed"),
+    Code("FB311", "level O0", "jit_level='O0' runs the operators one by one, bit-equal to eager",
+         "use O1 for fusion"),
+    Code("FB312", "random operator by ATen", "the generator must move exactly as in eager mode", "nothing"),
+    # Recompiles
+    Code("RC401", "type changed", "a value at a guarded place has another type",
+         "call with one type, or jit one function a type"),
+    Code("RC402", "tensor changed", "dtype, device, shape, stride or requires_grad differ",
+         "set dynamic=True for shapes that vary; keep dtype and layout constant"),
+    Code("RC403", "Python value changed", "a number, string or flag that was baked in has another value",
+         "pass what varies as a tensor"),
+    Code("RC404", "object replaced", "another function, class, module or object is at a guarded place",
+         "keep it the same between calls"),
+    Code("RC405", "container changed", "length, keys or elements of a container differ",
+         "keep the structure constant"),
+    Code("RC406", "attribute appeared", "a name that was absent is there now (on the object, a class or in the"
+         " globals)", "set it before the first call"),
+    Code("RC407", "interpreter state changed", "grad mode, autocast, default dtype, hooks or modes differ",
+         "call in one state"),
+    Code("RC408", "aliasing changed", "objects that were different are one now, or share memory, or the other way"
+         " round", "pass distinct tensors"),
+    Code("RC409", "value is gone", "the guarded path cannot be walked any more", "nothing"),
+    # Errors
+    Code("ER500", "error", "see its text", "see its text"),
+    Code("ER501", "not something to compile", "jit takes callables, compile takes modules",
+         "pass a function, a method, a module or a class with __call__"),
+    Code("ER502", "bad option", "an option has a value that is not allowed", "see the values named in the error"),
+    Code("ER503", "graph break under fullgraph", "fullgraph=True or STRICT allows no break",
+         "cure the break named in the error, or use LAX"),
+    Code("ER504", "build failed", "a kernel could not be built or loaded", "see the compiler's message"),
+    Code("ER505", "internal error", "a fault of graftjit", "please report it"),
+    Code("ER506", "check failed", "under GRAFTJIT_CHECK two executions disagree", "please report it"),
+    Code("ER507", "unsupported Python", "graftjit decodes the bytecode of CPython 3.11, 3.12 and 3.13",
+         "use one of those"),
+    Code("ER508", "report is not clean", "assert_clean found more than allowed", "see the report"),
+    # Warnings
+    Code("WN601", "many recompiles", "a function was compiled again and again",
+         "see the recompiles in its report"),
+    Code("WN602", "cache folder cannot be written", "kernels are kept for this process only",
+         "set GRAFTJIT_CACHE_DIR to a folder that can be written"),
+    Code("WN603", "trace folder cannot be written", "GRAFTJIT_TRACE is ignored from here on",
+         "set it to a folder that can be written"),
+    Code("WN604", "no C++ compiler", "programs run as ATen steps", "install g++ or clang++"),
+    Code("WN605", "option without effect", "accepted for compatibility, does nothing here", "remove it"),
+)  # fmt: skip
+
+CODES: dict[str, Code] = {row.id: row for row in _TABLE}
+
+
+def lookup(code: str) -> Code:
+    """The row of a code; an unknown one gets a row that says so (reports never fail on it)."""
+    return CODES.get(code) or Code(code, "unknown code", "not in the table", "please report it")
+
+
+def family(code: str) -> Family:
+    """The family of a code by its two letters."""
+    return next((f for f in FAMILIES if code.startswith(f.prefix)), Family(code[:2], "?", "-"))
+
+
+def generate_docs() -> str:
+    """The table as Markdown: the text of docs/codes.md."""
+    lines = [
+        "# Codes",
+        "",
+        "<!-- made by `python -m graftjit codes --markdown`; do not edit -->",
+        "",
+        "Every break, fallback, recompile, error and warning has a code that stays the same.",
+    ]
+    for group in FAMILIES:
+        lines += ["", f"## {group.title}", ""]
+        if group.cost != "-":
+            lines += [f"Cost: {group.cost}.", ""]
+        lines += ["| code | what | why | what to do |", "|---|---|---|---|"]
+        lines += [
+            f"| {row.id} | {row.title} | {row.why} | {row.cure} |"
+            for row in _TABLE
+            if row.id.startswith(group.prefix)
+        ]
+    return "\n".join(lines) + "\n"

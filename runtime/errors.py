@@ -1,0 +1,191 @@
+"""Errors as classes: a code, the user's line with carets, what was expected, what was found, what to do.
+
+In: what a room knows about a mistake or a failure. Out: exceptions whose text can be acted on. Each class
+also derives from the builtin exception that plain Python would have used, so `except TypeError` works.
+Raised by every room; `format_location` is shared with the report.
+"""
+
+from __future__ import annotations
+
+import difflib
+import linecache
+import unicodedata
+from collections.abc import Iterable
+
+from ..ir.location import Location
+
+
+class GraftError(Exception):
+    """Base of everything that graftjit itself raises.
+
+    code      a row of `runtime.codes`
+    what      one sentence: what went wrong
+    where     the user's line, if there is one
+    expected, found, todo   one line each, left out of the text when empty
+    """
+
+    default_code = "ER500"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        code: str | None = None,
+        where: Location | None = None,
+        expected: str = "",
+        found: str = "",
+        todo: str = "",
+    ) -> None:
+        self.code = code or self.default_code
+        self.what = what
+        self.where = where
+        self.expected = expected
+        self.found = found
+        self.todo = todo
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        lines = [f"[{self.code}] {self.what}"]
+        if self.where is not None:
+            lines.append(format_location(self.where))
+        for title, value in (
+            ("expected", self.expected),
+            ("found", self.found),
+            ("what to do", self.todo),
+        ):
+            if value:
+                lines.append(f"  {title + ':':<12}{value}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple:
+        state = dict(self.__dict__)
+        return _rebuild, (type(self), state)
+
+
+def _rebuild(cls: type[GraftError], state: dict) -> GraftError:
+    names = ("code", "where", "expected", "found", "todo")
+    error = cls(state["what"], **{name: state[name] for name in names})
+    error.__dict__.update(state)
+    return error
+
+
+class UserError(GraftError, TypeError):
+    """Something was handed to graftjit that it cannot take: not a function, a class without `__call__`."""
+
+    default_code = "ER501"
+
+
+class OptionError(GraftError, ValueError):
+    """A value of an option or of an environment variable that is not one of those allowed."""
+
+    default_code = "ER502"
+
+
+class BreakError(GraftError, RuntimeError):
+    """A graph break under `fullgraph=True` or `jit_syntax_level="STRICT"`."""
+
+    default_code = "ER503"
+
+
+class BuildError(GraftError, RuntimeError):
+    """A kernel could not be compiled or loaded."""
+
+    default_code = "ER504"
+
+
+class InternalError(GraftError, RuntimeError):
+    """A fault of graftjit, never of the user's program."""
+
+    default_code = "ER505"
+
+
+class CheckError(InternalError):
+    """Under GRAFTJIT_CHECK two executions of one thing disagree."""
+
+    default_code = "ER506"
+
+
+class UnsupportedPython(GraftError, ImportError):
+    """The interpreter is one that graftjit has no decoder for."""
+
+    default_code = "ER507"
+
+
+class NotClean(GraftError, AssertionError):
+    """`Report.assert_clean` found more breaks or recompiles than allowed."""
+
+    default_code = "ER508"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` when a known word is near, else an empty string."""
+    near = difflib.get_close_matches(word.lower(), {name.lower(): name for name in known}, n=1)
+    by_lower = {name.lower(): name for name in known}
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+
+
+def format_location(where: Location, indent: str = "  ", width: int | None = None) -> str:
+    """`File "f.py", line 3, in g`, the user's line, and carets under the columns.
+
+    Lines that cannot be read (typed at a prompt, generated) leave the first line alone. `width` cuts
+    long lines around the carets.
+    """
+    head = f'{indent}File "{where.file}", line {where.line}, in {where.function}'
+    if where.line is None:
+        return f'{indent}File "{where.file}", in {where.function}'
+    snippet = source_snippet(where, None if width is None else width - len(indent) - 2)
+    if snippet is None:
+        return head
+    text, carets = snippet
+    lines = [head, f"{indent}  {text}"]
+    if carets:
+        lines.append(f"{indent}  {carets}")
+    return "\n".join(lines)
+
+
+def source_snippet(where: Location, width: int | None = None) -> tuple[str, str] | None:
+    """The user's line without its indentation, and the carets under it; None if it cannot be read."""
+    if where.line is None:
+        return None
+    line = linecache.getline(where.file, where.line).rstrip("\r\n")
+    if not line.strip():
+        return None
+    start, end = _character_range(where, line)
+    lead = len(line) - len(line.lstrip())
+    text = line.strip()
+    start, end = max(0, start - lead), max(0, min(end - lead, len(text)))
+    if width is not None and len(text) > width:
+        text, start, end = _cut(text, start, end, width)
+    if end <= start:
+        return text, ""
+    # Tabs are kept, wide characters take two columns: the carets stay under their text.
+    pad = "".join("\t" if c == "\t" else " " * _columns(c) for c in text[:start])
+    return text, pad + "^" * sum(max(1, _columns(c)) for c in text[start:end])
+
+
+def _character_range(where: Location, line: str) -> tuple[int, int]:
+    """Columns of a code object count UTF-8 bytes; these count characters. (0, 0) where unknown."""
+    if where.column is None:
+        return 0, 0
+    data = line.encode("utf-8")
+    start = len(data[: where.column].decode("utf-8", "replace"))
+    if where.end_line not in (None, where.line) or where.end_column is None:
+        return start, len(line.rstrip())
+    return start, len(data[: where.end_column].decode("utf-8", "replace"))
+
+
+def _cut(text: str, start: int, end: int, width: int) -> tuple[str, int, int]:
+    """A window of `width` characters that shows the start of the range."""
+    first = 0 if end <= width - 3 else max(0, min(start - 4, len(text) - width + 3))
+    window = text[first : first + width]
+    if first:
+        window = "..." + window[3:]
+    if first + width < len(text):
+        window = window[: width - 3] + "..."
+    return window, max(0, start - first), max(0, min(end - first, len(window)))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -1,0 +1,233 @@
+"""Events: everything that happens, as frozen records with a place; and the log that keeps them.
+
+In: events from capture, codegen and runtime, each under the key (a code object) of the function it belongs
+to. Out: the events of a key in order, for `runtime.report`; JSON lines when GRAFTJIT_TRACE is set. An event
+holds texts and numbers only, never a user's object, so that nothing stays alive because of it; the log drops
+what belongs to a code object together with that code object.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from ..ir.location import Location
+
+MAX_EVENTS_A_KEY = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """`frame`: the qualified name of the function; `where`: the user's line."""
+
+    frame: str = ""
+    where: Location | None = None
+    at: float = field(default_factory=time.time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameSeen(Event):
+    """Capture meets a frame for the first time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardLine:
+    """One guard as text; see `runtime.guards.Row`. `used` is False once a newer entry replaced it."""
+
+    kind: str
+    source: str
+    expected: str
+    where: Location | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured(Event):
+    """A frame, or what follows a break in it, became an entry.
+
+    kind      "direct" (no Python frame on a hit), "code" (replacement code) or "plain"
+    resumed   the frame is what follows a break
+    graphs    graphs in this entry (0 or 1); nodes: ATen nodes; calls: torch-level calls
+    seconds   (stage, seconds) pairs
+    """
+
+    kind: str = "code"
+    resumed: bool = False
+    graphs: int = 0
+    nodes: int = 0
+    calls: int = 0
+    guards: tuple[GuardLine, ...] = ()
+    seconds: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled(Event):
+    """A graph became a program: `nodes` operators in `kernels` kernels and `library` ATen calls."""
+
+    graph: str = ""
+    level: str = "O1"
+    nodes: int = 0
+    kernels: int = 0
+    library: int = 0
+    views: int = 0
+    arena_bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelBuilt(Event):
+    """A kernel library was built, or found in the store (`cached`). `covers`: the operators inside."""
+
+    name: str = ""
+    bytes: int = 0
+    seconds: float = 0.0
+    cached: bool = False
+    covers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphBreak(Event):
+    """The graph ends at `where`. Empty `cure` and `cost` stand for those of the table."""
+
+    code: str = "GB101"
+    reason: str = ""
+    cure: str = ""
+    cost: str = ""
+    inlined: tuple[
+        Location, ...
+    ] = ()  # the calls that lead from the frame to `where`, outermost first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardFailed(Event):
+    """An entry did not apply because of this guard."""
+
+    code: str = "RC403"
+    source: str = ""
+    now: str = ""
+    before: str = ""
+    entry: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recompile(Event):
+    """Another entry is made: `source` is `now`, it was `before` in the nearest entry."""
+
+    code: str = "RC403"
+    source: str = ""
+    now: str = ""
+    before: str = ""
+    entries: int = 0
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback(Event):
+    """Compiled, but in a slower way (gradient, no compiler, operator by ATen)."""
+
+    code: str = "FB303"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanPlain(Event):
+    """The whole frame is left to plain Python."""
+
+    code: str = "PL205"
+    reason: str = ""
+    detail: str = ""  # a traceback of an internal fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned(Event):
+    """A warning that the user was given, once."""
+
+    code: str = "WN605"
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted(Event):
+    """Totals of a code state at the moment a report is asked for; added by the one who asks."""
+
+    entries: int = 0
+    hits: int = 0
+    misses: int = 0
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """The events of one key. `dropped` counts what the bound pushed out."""
+
+    owner: Any  # a weak reference, kept for its callback; None for events of the whole process
+    events: deque[tuple[int, Event]] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS_A_KEY))
+    dropped: int = 0
+
+
+class EventLog:
+    """Append-only and bounded a key. Keys go by identity: equal code objects are two keys."""
+
+    def __init__(self) -> None:
+        self._shelves: dict[int, _Shelf] = {0: _Shelf(None)}
+        self._serial = itertools.count()
+        self._lock = threading.Lock()
+
+    def append(self, event: Event, key: Any = None) -> None:
+        """Add an event under a key (a code object or a function); None: the process as a whole."""
+        shelf = self._shelves.get(0 if key is None else id(key)) or self._new_shelf(key)
+        if len(shelf.events) == MAX_EVENTS_A_KEY:
+            shelf.dropped += 1
+        shelf.events.append((next(self._serial), event))
+
+    def _new_shelf(self, key: Any) -> _Shelf:
+        name = id(key)
+        with self._lock:
+            shelf = self._shelves.get(name)
+            if shelf is None:
+                shelves = self._shelves
+                shelf = _Shelf(weakref.ref(key, lambda _ref: shelves.pop(name, None)))
+                shelves[name] = shelf
+            return shelf
+
+    def of(self, keys: Iterable[Any] | None = None) -> tuple[Event, ...]:
+        """The events of these keys in the order in which they happened; None: of all keys."""
+        names = list(self._shelves) if keys is None else [0 if k is None else id(k) for k in keys]
+        found: list[tuple[int, Event]] = []
+        for name in dict.fromkeys(names):
+            shelf = self._shelves.get(name)
+            if shelf is not None:
+                found.extend(tuple(shelf.events))
+        return tuple(event for _serial, event in sorted(found, key=lambda pair: pair[0]))
+
+    def dropped(self, keys: Iterable[Any] | None = None) -> int:
+        """How many events of these keys are lost to the bound."""
+        names = list(self._shelves) if keys is None else [0 if k is None else id(k) for k in keys]
+        shelves = [self._shelves[name] for name in dict.fromkeys(names) if name in self._shelves]
+        return sum(shelf.dropped for shelf in shelves)
+
+    def clear(self, key: Any = None) -> None:
+        """Forget one key, or everything."""
+        with self._lock:
+            if key is None:
+                self._shelves.clear()
+                self._shelves[0] = _Shelf(None)
+            else:
+                self._shelves.pop(id(key), None)
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """An event as plain JSON values, its class name under "event"."""
+    return {"event": type(event).__name__, **dataclasses.asdict(event)}
+
+
+def write_line(stream: IO[str], event: Event) -> None:
+    """One event as one line; flushed, so that a crash loses nothing."""
+    stream.write(json.dumps(as_json(event), default=str) + "\n")
+    stream.flush()

@@ -1,0 +1,171 @@
+"""SESSION: the one runtime state object of the process.
+
+It holds the options as read from the environment, the event log, the kernel store, the warnings already
+given, and, a thread, which function the work at hand belongs to. Every room emits its events here. Tests may
+put other options in its place with `SESSION.override`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+from . import events
+from .options import Options, read_environment
+
+if TYPE_CHECKING:
+    from .kernel_store import KernelStore
+
+LOGGER = logging.getLogger("graftjit")
+
+# GRAFTJIT_DEBUG from which an event is logged.
+_LEVELS: dict[type[events.Event], int] = {
+    events.GraphBreak: 1,
+    events.Recompile: 1,
+    events.RanPlain: 1,
+    events.Warned: 1,
+    events.Captured: 2,
+    events.FrameSeen: 2,
+    events.Fallback: 2,
+    events.Compiled: 3,
+    events.KernelBuilt: 3,
+    events.GuardFailed: 4,
+}
+
+
+class Session:
+    """One a process; see the module's docstring. Options are read at first use, not at import."""
+
+    def __init__(self) -> None:
+        self.log = events.EventLog()
+        self._options: Options | None = None
+        self._store: KernelStore | None = None
+        self._trace: IO[str] | None = None
+        self._trace_pid = 0
+        self._trace_failed = False
+        self._warned: set[tuple[str, str]] = set()
+        self._lock = threading.RLock()
+        self._owner = threading.local()
+
+    @property
+    def options(self) -> Options:
+        options = self._options
+        if options is None:
+            options = self._options = read_environment()
+            if options.debug:
+                _log_to_stderr(options.debug)
+        return options
+
+    @property
+    def store(self) -> KernelStore:
+        with self._lock:
+            if self._store is None:
+                from .kernel_store import KernelStore
+
+                self._store = KernelStore(self.options.cache_dir)
+            return self._store
+
+    @contextlib.contextmanager
+    def override(self, **changes: Any) -> Iterator[Options]:
+        """Other options within the block (for tests); the kernel store follows."""
+        before, store = self.options, self._store
+        self._options = dataclasses.replace(before, **changes)
+        if "cache_dir" in changes:
+            self._store = None
+        self._close_trace()
+        try:
+            yield self._options
+        finally:
+            self._options, self._store = before, store
+            self._close_trace()
+
+    @contextlib.contextmanager
+    def working_for(self, key: Any, frame: str = "") -> Iterator[None]:
+        """Events of this thread without a key of their own belong to `key` within the block."""
+        before = self.owner
+        self._owner.current = (key, frame)
+        try:
+            yield
+        finally:
+            self._owner.current = before
+
+    @property
+    def owner(self) -> tuple[Any, str]:
+        """(key, frame name) that this thread works for; (None, "") outside of any."""
+        return getattr(self._owner, "current", (None, ""))
+
+    def emit(self, event: events.Event, key: Any = None) -> None:
+        """Record an event under `key`, or under what this thread works for."""
+        owner, frame = self.owner
+        if key is None:
+            key = owner
+        if not event.frame and frame:
+            event = dataclasses.replace(event, frame=frame)
+        self.log.append(event, key)
+        options = self.options
+        if options.debug and options.debug >= _LEVELS.get(type(event), 5):
+            LOGGER.info("%s", _one_line(event))
+        if options.trace is not None:
+            self._write_trace(event)
+
+    def warn_once(self, code: str, text: str) -> None:
+        """Log a warning the first time that this text is met, and record it."""
+        with self._lock:
+            if (code, text) in self._warned:
+                return
+            self._warned.add((code, text))
+        LOGGER.warning("graftjit [%s] %s", code, text)
+        self.log.append(events.Warned(code=code, text=text))
+
+    def _write_trace(self, event: events.Event) -> None:
+        with self._lock:
+            if self._trace_failed:
+                return
+            try:
+                if (
+                    self._trace is None or self._trace_pid != os.getpid()
+                ):  # a fork needs its own file
+                    folder = self.options.trace
+                    assert folder is not None
+                    folder.mkdir(parents=True, exist_ok=True)
+                    self._trace_pid = os.getpid()
+                    path = folder / f"graftjit-{self._trace_pid}.jsonl"
+                    self._trace = open(path, "a", encoding="utf-8")  # noqa: SIM115 (kept open)
+                events.write_line(self._trace, event)
+            except OSError as error:
+                self._trace_failed = True
+                self.warn_once("WN603", f"GRAFTJIT_TRACE cannot be written and is ignored: {error}")
+
+    def _close_trace(self) -> None:
+        with self._lock:
+            if self._trace is not None:
+                self._trace.close()
+            self._trace, self._trace_failed = None, False
+
+
+def _one_line(event: events.Event) -> str:
+    skipped = {"at", "frame", "where", "guards", "detail"}
+    pairs = (
+        (field.name, getattr(event, field.name))
+        for field in dataclasses.fields(event)
+        if field.name not in skipped
+    )
+    told = " ".join(f"{name}={value!r}" for name, value in pairs if value not in ("", (), 0, None))
+    place = "" if event.where is None else f" at {event.where.file}:{event.where.line}"
+    return f"{type(event).__name__} {event.frame}{place} {told}"
+
+
+def _log_to_stderr(debug: int) -> None:
+    LOGGER.setLevel(logging.INFO if debug < 4 else logging.DEBUG)
+    if not LOGGER.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("graftjit: %(message)s"))
+        LOGGER.addHandler(handler)
+
+
+SESSION = Session()
