@@ -1,0 +1,268 @@
+"""The loop IR: what one fused kernel does, neutral between C++ and Triton.
+
+A `LoopNest` is a flat list of values (SSA: arguments are numbers of earlier values) over an iteration space
+of `outer` axes (rows) and `inner` axes. A "reduce" value folds its argument over the inner axes into one
+value a row; everything after it may use that row value again beside elements, so softmax and layer norm are
+one nest. Stores say what goes out. There are no loops and no passes in it: a renderer derives them from
+`levels` and `phases` (C++: one pass over the row a phase; Triton: straight code on a tile that holds the row).
+Made by `codegen.fuse` with `codegen.lower`; read by the renderers `codegen.cpp` and `codegen.triton`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A kernel parameter, by position: its element type and the layout of the tensor behind it.
+
+    The pointer passed is that of the tensor's first element (storage offset included). `written`: some store
+    goes to it; a buffer that is written is never loaded from in the same nest.
+    """
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """offset + sum(strides[a] * i[a]) in elements; a counts the nest's axes: outer first, then inner."""
+
+    strides: tuple[int, ...]
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value. `op` is a key of `expr.OPS` or one of these:
+
+    load     attr = (buffer number, Index)
+    const    attr = a Python bool, int or float (inf and nan too)
+    index    attr = an Index; the int64 value of that affine form itself (arange, positions)
+    cast     args = (value,); to `dtype`, rounding as torch's `.to`
+    reduce   args = (value,), attr = a key of `REDUCTIONS`; `dtype` is also the accumulator's type. The
+             argument has that type already; for argmax and argmin it has its own, and `dtype` is int64.
+
+    Values of dtype bfloat16 and float16 occur as operands of load, cast, where and store only: arithmetic
+    on them is written as cast to float32, operator, cast back. bool is a type of its own with and/or/xor/not.
+    """
+
+    op: str
+    args: tuple[int, ...] = ()
+    dtype: torch.dtype = torch.float32
+    attr: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """buffer[index] = value, once a row if the index does not move along the inner axes, else an element.
+
+    The value has the buffer's dtype.
+    """
+
+    buffer: int
+    index: Index
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """`identity` is for floats; `law` says what nan and ties do."""
+
+    identity: float
+    law: str
+
+
+REDUCTIONS: dict[str, Reduction] = {
+    "sum": Reduction(0, "integers wrap; float sums in blocks, error no worse than pairwise by block"),
+    "prod": Reduction(1, "integers wrap"),
+    "max": Reduction(-math.inf, "nan if any is nan; integers: lowest of the type is the identity"),
+    "min": Reduction(math.inf, "nan if any is nan; integers: highest of the type is the identity"),
+    "any": Reduction(0, "of bool"),
+    "all": Reduction(1, "of bool"),
+    "argmax": Reduction(-math.inf, "row-major position in the inner axes; first one wins; nan counts as largest"),
+    "argmin": Reduction(math.inf, "row-major position in the inner axes; first one wins; nan counts as smallest"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNest:
+    """A kernel. `covers`: one line of text an operator fused here, for reports and comments in the source.
+
+    Pointwise kernels have no outer axes: all their axes are inner. A nest with reductions has its rows in
+    `outer` (possibly none: one row) and the folded axes in `inner`. Sizes may be 0 only in `inner` of a nest
+    with reductions (an empty fold gives the identity).
+    """
+
+    name: str
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
+    buffers: tuple[Buffer, ...]
+    values: tuple[Value, ...]
+    stores: tuple[Store, ...]
+    covers: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def rows(self) -> int:
+        return math.prod(self.outer)
+
+    @property
+    def columns(self) -> int:
+        return math.prod(self.inner)
+
+    @property
+    def has_reduction(self) -> bool:
+        return any(value.op == "reduce" for value in self.values)
+
+    def moves_inner(self, index: Index) -> bool:
+        """Does this index change along the inner axes?"""
+        return any(index.strides[len(self.outer) :])
+
+
+def levels(nest: LoopNest) -> tuple[bool, ...]:
+    """For each value: True if it differs between elements of a row, False if it is one value a row."""
+    found: list[bool] = []
+    for value in nest.values:
+        match value.op:
+            case "load":
+                found.append(nest.moves_inner(value.attr[1]))
+            case "index":
+                found.append(nest.moves_inner(value.attr))
+            case "reduce":
+                found.append(False)
+            case _:
+                found.append(any(found[arg] for arg in value.args))
+    return tuple(found)
+
+
+def phases(nest: LoopNest) -> tuple[int, ...]:
+    """For each value: how many reductions lie one after another before it is known (its pass over the row).
+
+    A reduce value has the phase after its argument's: its argument is folded in pass `phase - 1`.
+    """
+    found: list[int] = []
+    for value in nest.values:
+        phase = max((found[arg] for arg in value.args), default=0)
+        found.append(phase + 1 if value.op == "reduce" else phase)
+    return tuple(found)
+
+
+def needed(nest: LoopNest, roots: Iterable[int], stop: frozenset[int] = frozenset()) -> list[int]:
+    """The values that `roots` need, in order; values in `stop` are taken as known and not entered."""
+    wanted: set[int] = set()
+    queue = [root for root in roots if root not in stop]
+    while queue:
+        number = queue.pop()
+        if number not in wanted:
+            wanted.add(number)
+            queue.extend(arg for arg in nest.values[number].args if arg not in stop)
+    return sorted(wanted)
+
+
+def indices(nest: LoopNest) -> list[Index]:
+    """Every index that occurs in loads, index values and stores."""
+    found = [value.attr[1] for value in nest.values if value.op == "load"]
+    found += [value.attr for value in nest.values if value.op == "index"]
+    return found + [store.index for store in nest.stores]
+
+
+def collapse(nest: LoopNest) -> LoopNest:
+    """The same nest with as few axes as possible: size-1 axes dropped, neighbours merged where every index
+    walks both as one. Outer and inner axes are never merged with each other."""
+    groups = [
+        *_groups(nest, range(len(nest.outer)), nest.outer),
+        *_groups(nest, range(len(nest.outer), len(nest.outer) + len(nest.inner)), nest.inner),
+    ]
+    sizes = nest.outer + nest.inner
+    n_outer = sum(1 for group in groups if group[0] < len(nest.outer))
+
+    def merged(index: Index) -> Index:
+        return Index(tuple(index.strides[group[-1]] for group in groups), index.offset)
+
+    def renewed(value: Value) -> Value:
+        if value.op == "load":
+            return replace(value, attr=(value.attr[0], merged(value.attr[1])))
+        return replace(value, attr=merged(value.attr)) if value.op == "index" else value
+
+    new_sizes = [math.prod(sizes[axis] for axis in group) for group in groups]
+    return replace(
+        nest,
+        outer=tuple(new_sizes[:n_outer]),
+        inner=tuple(new_sizes[n_outer:]),
+        values=tuple(renewed(value) for value in nest.values),
+        stores=tuple(replace(store, index=merged(store.index)) for store in nest.stores),
+    )
+
+
+def _groups(nest: LoopNest, axes: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+    """Runs of axes that merge into one; axes of size 1 belong to none."""
+    everything = indices(nest)
+    all_sizes = nest.outer + nest.inner
+    groups: list[list[int]] = []
+    for axis, size in zip(axes, sizes, strict=True):
+        if size == 1:
+            continue
+        if groups and all(
+            index.strides[groups[-1][-1]] == index.strides[axis] * all_sizes[axis]
+            for index in everything
+        ):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return groups
+
+
+def check(nest: LoopNest) -> None:
+    """Raise ValueError where the nest breaks a law of this file."""
+    n_axes = len(nest.outer) + len(nest.inner)
+    for index in indices(nest):
+        if len(index.strides) != n_axes:
+            raise ValueError(f"{nest.name}: {index} does not fit {n_axes} axes")
+    for number, value in enumerate(nest.values):
+        if any(arg >= number for arg in value.args):
+            raise ValueError(f"{nest.name}: value {number} uses a later one")
+        if value.op == "reduce" and value.attr not in REDUCTIONS:
+            raise ValueError(f"{nest.name}: no reduction {value.attr!r}")
+        if value.op == "load" and nest.buffers[value.attr[0]].written:
+            raise ValueError(f"{nest.name}: value {number} loads from a written buffer")
+    for store in nest.stores:
+        if nest.values[store.value].dtype != nest.buffers[store.buffer].dtype:
+            raise ValueError(f"{nest.name}: {store} stores another dtype than the buffer's")
+
+
+def text(nest: LoopNest) -> str:
+    """A nest as readable lines, for tests and the report."""
+    lines = [f"nest {nest.name} outer={list(nest.outer)} inner={list(nest.inner)}"]
+    lines += [f"  # {line}" for line in nest.covers]
+    for number, value in enumerate(nest.values):
+        kind = str(value.dtype).removeprefix("torch.")
+        if value.op == "load":
+            buffer, index = value.attr
+            body = f"load {nest.buffers[buffer].name}{_index_text(index)}"
+        elif value.op == "index":
+            body = f"index {_index_text(value.attr)}"
+        else:
+            body = " ".join([value.op, *(f"v{arg}" for arg in value.args)])
+            body += "" if value.attr is None else f" {value.attr}"
+        lines.append(f"  v{number}: {kind} = {body}")
+    for store in nest.stores:
+        lines.append(
+            f"  {nest.buffers[store.buffer].name}{_index_text(store.index)} = v{store.value}"
+        )
+    return "\n".join(lines)
+
+
+def _index_text(index: Index) -> str:
+    terms = [f"{stride}*i{axis}" for axis, stride in enumerate(index.strides) if stride]
+    if index.offset or not terms:
+        terms.append(str(index.offset))
+    return "[" + " + ".join(terms) + "]"
