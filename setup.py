@@ -4,15 +4,16 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-SOURCES = sorted(str(path) for path in Path("runtime/native").glob("*.cpp"))
+NATIVE = Path("runtime/native")
+FLAGS = ["-std=c++20", "-O2", "-fvisibility=hidden", "-Wno-missing-field-initializers"]
 
 setup(
     ext_modules=[
         Extension(
             "graftjit.runtime._native",
-            sources=SOURCES,
-            depends=sorted(str(path) for path in Path("runtime/native").glob("*.h")),
-            extra_compile_args=["-std=c++20", "-O2", "-fvisibility=hidden", "-Wno-missing-field-initializers"],
+            sources=sorted(str(path) for path in NATIVE.glob("*.cpp")),
+            depends=sorted(str(path) for path in NATIVE.glob("*.h")),
+            extra_compile_args=FLAGS,
             libraries=["dl"],
             language="c++",
         )

@@ -1,0 +1,114 @@
+# make demo    see it work          make test       lint, types and all tests, on Python 3.11
+# make lint    ruff and mypy only   make test-all   the same tests on 3.11, 3.12 and 3.13 too
+#
+# Each target makes the environment it needs; stamps inside the environment make re-runs quick.
+# PYTHON=/path/to/python3.11 chooses another interpreter, TESTS="tests/capture" a part of the tests.
+
+SHELL := /bin/bash
+PYTHON ?= $(shell tools/find-python 3.11)
+TESTS ?= tests
+WORKERS ?= 2
+
+# An exact pin, so that a CPU build is taken where one is offered.
+TORCH_3.11 := torch==2.13.0
+TORCH_3.12 := torch==2.11.0
+TORCH_3.13 := torch==2.13.0
+TRITON_3.11 := triton==3.9.0
+TRITON_3.12 := triton==3.6.0
+TRITON_3.13 :=
+
+NATIVE := $(wildcard runtime/native/*) setup.py
+PACKAGE := pyproject.toml setup.py README.md LICENSE
+PYTEST_FLAGS ?= -q -n $(WORKERS) --dist worksteal
+
+# Two workers on two cores: threads that wait must not spin.
+export OMP_NUM_THREADS ?= 2
+export OMP_WAIT_POLICY ?= passive
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+TEST_ENVIRONMENT := GRAFTJIT_CHECK=1 GRAFTJIT_CACHE_DIR=$(CURDIR)/.kernels
+
+.PHONY: demo test test-all test-3.12 test-3.13 lint format bench doctor clean distclean help
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n '1,5s/^# \{0,1\}//p' Makefile
+
+demo: .venv/.demo .venv/.native
+	.venv/bin/python -P -m graftjit demo
+
+test: lint .venv/.dev .venv/.native
+	$(TEST_ENVIRONMENT) .venv/bin/pytest $(PYTEST_FLAGS) $(TESTS)
+
+test-all: test test-3.12 test-3.13
+
+test-3.12 test-3.13: test-%: .venv-%/.dev .venv-%/.native
+	$(TEST_ENVIRONMENT) .venv-$*/bin/pytest $(PYTEST_FLAGS) $(TESTS)
+
+lint: .venv/.dev
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/python tools/typecheck.py
+
+format: .venv/.dev
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+doctor: .venv/.demo .venv/.native
+	.venv/bin/python -P -m graftjit doctor
+
+bench: .venv/.dev .venv/.native
+	for what in call first steady; do .venv/bin/python -m benchmarks.compare $$what || exit 1; done
+
+clean:
+	rm -rf build dist *.egg-info .typecheck .kernels .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -f runtime/_native*.so
+	rm -f .venv*/.native
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv .venv-3.12 .venv-3.13
+
+# -- environments: .made -> .torch -> .demo / .dev -> .native -------------------------------------
+
+.venv/.made:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 is needed: install it, or say make PYTHON=/path/to/python3.11"; exit 1; }
+	test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	touch $@
+
+.venv-%/.made:
+	python=$$(tools/find-python $*) && { test -x .venv-$*/bin/python || $$python -m venv .venv-$*; }
+	touch $@
+
+.venv/.torch: .venv/.made
+	.venv/bin/python -m pip install --quiet $(TORCH_3.11)
+	touch $@
+
+.venv-%/.torch: .venv-%/.made
+	.venv-$*/bin/python -m pip install --quiet $(TORCH_$*)
+	touch $@
+
+.venv/.demo: .venv/.torch $(PACKAGE)
+	.venv/bin/python -m pip install --quiet $(TORCH_3.11) -e '.[demo]'
+	touch $@
+
+.venv/.dev: .venv/.torch $(PACKAGE)
+	.venv/bin/python -m pip install --quiet $(TORCH_3.11) $(TRITON_3.11) -e '.[demo,dev]'
+	touch $@
+
+.venv-%/.dev: .venv-%/.torch $(PACKAGE)
+	.venv-$*/bin/python -m pip install --quiet $(TORCH_$*) $(TRITON_$*) -e '.[demo,dev]'
+	touch $@
+
+# The extension is built into runtime/, under a name that has the version of Python in it. What installed
+# the package has set up the build already: this rebuilds when a source has changed since.
+.venv/.native: $(NATIVE) | .venv/.torch
+	.venv/bin/python -m pip install --quiet 'setuptools>=77'
+	.venv/bin/python setup.py -q build_ext --inplace
+	touch $@
+
+.venv-%/.native: $(NATIVE) | .venv-%/.torch
+	.venv-$*/bin/python -m pip install --quiet 'setuptools>=77'
+	.venv-$*/bin/python setup.py -q build_ext --inplace
+	touch $@
+
+.PRECIOUS: .venv-%/.made .venv-%/.torch .venv-%/.dev .venv-%/.native

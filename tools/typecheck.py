@@ -1,0 +1,41 @@
+"""Runs mypy over the library through a tree of links.
+
+The rooms of this repository (`capture/`, `ir/`, ...) install as `graftjit.capture`, `graftjit.ir`, ... by
+setuptools' `package-dir` mapping, which type checkers do not follow. This makes `.typecheck/graftjit` with one
+link a file and a room, and gives mypy that. Called by `make lint` and pre-commit; arguments go on to mypy.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TREE = ROOT / ".typecheck"
+
+
+def make_tree() -> None:
+    """`.typecheck/graftjit` as an installation would look, made of links."""
+    with open(ROOT / "pyproject.toml", "rb") as stream:
+        package_dir = tomllib.load(stream)["tool"]["setuptools"]["package-dir"]
+    shutil.rmtree(TREE, ignore_errors=True)
+    for package, folder in package_dir.items():
+        target = TREE.joinpath(*package.split("."))
+        target.mkdir(parents=True)
+        for path in (ROOT / folder).iterdir():
+            if path.suffix in (".py", ".pyi", ".typed"):
+                (target / path.name).symlink_to(path)
+
+
+def main() -> int:
+    make_tree()
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")]
+    arguments = sys.argv[1:] or ["-p", "graftjit"]
+    return subprocess.run([*command, *arguments], cwd=TREE, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
