@@ -1,8 +1,8 @@
-"""Guards as rows of data, and their plain-Python mirror.
+"""Guards as rows of data; `runtime.mirror` is their plain-Python execution.
 
 A row says: at this source, this must hold, because of this line of the user's program. An entry's rows are
 in order: a row that makes a later row's path safe to walk (a type, a key's presence) comes before it. Two
-executions of the same rows exist: the native guard program and `mirror` here; under GRAFTJIT_CHECK=1 both
+executions of the same rows exist: the native guard program and `runtime.mirror`; under GRAFTJIT_CHECK=1 both
 run and must agree. No user code (`__eq__`, `__hash__`, properties) runs in either.
 """
 

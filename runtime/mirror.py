@@ -1,0 +1,453 @@
+"""The plain-Python mirror of the native guard program, and the words for a guard that failed.
+
+In: the rows of an entry and a view of a frame. Out: -1, or the index of the first row that does not hold;
+and (now, before) texts for that row. It walks sources and checks rows exactly as `runtime.sources` and
+`runtime.guards` state their laws, and runs no user code. The native program must agree: under
+GRAFTJIT_CHECK=1 `check_verdict` is called after each of its verdicts.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import itertools
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .errors import CheckError
+from .events import GuardLine
+from .guards import Row, TensorSpec
+from .safe import (
+    MISSING,
+    canonical,
+    dict_get,
+    dict_keys,
+    in_classes,
+    instance_dict,
+    is_a,
+    item,
+    length_of,
+    same_constant,
+    show,
+    show_tensor,
+)
+from .sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class FrameView:
+    """What a guard program looks at: the arguments as bound, in the order of co_varnames, the globals and
+    builtins dicts, and the closure tuple (None without free variables)."""
+
+    code: types.CodeType
+    locals_vector: Sequence[Any]
+    globals: dict[str, Any]
+    builtins: dict[str, Any]
+    closure: tuple[Any, ...] | None = None
+
+
+# --- sources -----------------------------------------------------------------------------------------
+
+_MEMBERS: dict[type, frozenset[str]] = {
+    types.FunctionType: frozenset(
+        ["__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__"]
+    ),
+    types.MethodType: frozenset(("__func__", "__self__")),
+    functools.partial: frozenset(("func", "args", "keywords")),
+    property: frozenset(("fget", "fset", "fdel")),
+    classmethod: frozenset(("__func__", "__wrapped__")),
+    staticmethod: frozenset(("__func__", "__wrapped__")),
+    types.BuiltinFunctionType: frozenset(("__self__",)),
+}
+
+
+def _from_vector(frame: FrameView, name: str) -> Any:
+    try:
+        index = frame.code.co_varnames.index(name)
+    except ValueError:
+        return MISSING
+    return frame.locals_vector[index] if index < len(frame.locals_vector) else MISSING
+
+
+def _cell(frame: FrameView, name: str) -> Any:
+    names = frame.code.co_freevars
+    if frame.closure is None or name not in names:
+        return MISSING
+    return frame.closure[names.index(name)]
+
+
+_ROOTS: dict[str, Callable[[FrameView, Any], Any]] = {
+    "local": _from_vector,
+    "global": lambda frame, key: dict_get(frame.globals, key),
+    "globals": lambda frame, _key: frame.globals,
+    "builtin": lambda frame, key: dict_get(frame.builtins, key),
+    "cell": _cell,
+    "const": lambda _frame, key: key,
+}
+
+
+def _contents(base: Any, _key: Any) -> Any:
+    if type(base) is not types.CellType:
+        return MISSING
+    try:
+        return base.cell_contents
+    except ValueError:  # an empty cell
+        return MISSING
+
+
+def _attr(base: Any, key: Any) -> Any:
+    own = instance_dict(base)
+    return MISSING if own is MISSING else dict_get(own, key)
+
+
+def _slot(base: Any, key: Any) -> Any:
+    descriptor = in_classes(type(base), key)
+    if type(descriptor) is not types.MemberDescriptorType:
+        return MISSING
+    try:
+        return descriptor.__get__(base, type(base))
+    except AttributeError:  # never assigned
+        return MISSING
+
+
+def _nth_key(base: Any, key: Any) -> Any:
+    keys = dict_keys(base)
+    return MISSING if keys is MISSING else next(itertools.islice(keys, key, None), MISSING)
+
+
+def _member(base: Any, key: Any) -> Any:
+    if type(base) is types.FunctionType and key == "__wrapped__":
+        return _attr(base, key)
+    if key not in _MEMBERS.get(type(base), ()):
+        return MISSING
+    return getattr(base, key)
+
+
+_STEPS: dict[str, Callable[[Any, Any], Any]] = {
+    "contents": _contents,
+    "type": lambda base, _key: type(base),
+    "attr": _attr,
+    "dict": lambda base, _key: instance_dict(base),
+    "class_attr": lambda base, key: in_classes(type(base), key),
+    "mro_attr": lambda base, key: in_classes(base, key) if is_a(base, type) else MISSING,
+    "slot": _slot,
+    "item": item,
+    "key": _nth_key,
+    "member": _member,
+}
+
+
+class Reader:
+    """Evaluates sources over one frame, each source once."""
+
+    def __init__(self, frame: FrameView) -> None:
+        self.frame = frame
+        self._seen: dict[Source, Any] = {}
+
+    def __call__(self, source: Source | None) -> Any:
+        """The value at a source, or MISSING where the path cannot be walked."""
+        if source is None:
+            return None
+        found = self._seen.get(source, self)
+        if found is self:
+            root = _ROOTS.get(source.kind)
+            if root is not None:
+                found = root(self.frame, source.key)
+            else:
+                base = self(source.base)
+                found = MISSING if base is MISSING else _STEPS[source.kind](base, source.key)
+            self._seen[source] = found
+        return found
+
+
+# --- rows --------------------------------------------------------------------------------------------
+
+
+def _equal_keys(value: Any, expected: tuple[Any, ...]) -> bool:
+    keys = dict_keys(value)
+    if keys is MISSING or length_of(value) != len(expected):
+        return False
+    return all(same_constant(key, other) for key, other in zip(keys, expected, strict=True))
+
+
+def _equal_set(value: Any, expected: frozenset[Any]) -> bool:
+    part = set if is_a(value, set) else frozenset if is_a(value, frozenset) else None
+    if part is None or part.__len__(value) != len(expected):
+        return False
+    elements = {canonical(element) for element in part.__iter__(value)}
+    return elements == {canonical(element) for element in expected}
+
+
+def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
+    """The TensorSpec that a tensor meets now."""
+    with torch._C.DisableTorchFunction():
+        return TensorSpec(
+            type=type(tensor),
+            dtype=tensor.dtype,
+            device=tensor.device,
+            shape=tuple(tensor.shape),
+            stride=tuple(tensor.stride()) if tensor.layout is torch.strided else (),
+            requires_grad=tensor.requires_grad,
+            keys=torch._C._dispatch_keys(tensor).raw_repr(),
+        )
+
+
+def _meets(value: Any, expected: TensorSpec) -> bool:
+    return type(value) is expected.type and tensor_spec(value) == expected
+
+
+def _extent(tensor: Any) -> tuple[torch.device, int, int] | None:
+    """(device, first byte, last byte + 1) of the memory a tensor can touch, None where it has none."""
+    with torch._C.DisableTorchFunction():
+        if tensor.layout is not torch.strided or tensor.numel() == 0:
+            return None
+        try:
+            start = tensor.data_ptr()
+        except RuntimeError:  # a tensor without storage
+            return None
+        reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+        return (
+            (tensor.device, start, start + (reach + 1) * tensor.element_size()) if start else None
+        )
+
+
+def _distinct(read: Reader, sources: tuple[Source, ...]) -> bool:
+    values = [read(source) for source in sources]
+    if any(value is MISSING for value in values) or len({id(v) for v in values}) < len(values):
+        return False
+    spans = [_extent(value) for value in values if is_a(value, torch.Tensor)]
+    return not any(
+        left and right and left[0] == right[0] and left[1] < right[2] and right[1] < left[2]
+        for left, right in itertools.combinations(spans, 2)
+    )
+
+
+def _state() -> Any:
+    from . import state  # beside the native part; not needed for anything else here
+
+    return state.snapshot()
+
+
+def _empty_cell(value: Any) -> bool:
+    return type(value) is types.CellType and _contents(value, None) is MISSING
+
+
+Check = Callable[[Any, Any, Reader], bool]
+
+_CHECKS: dict[str, Check] = {
+    "type": lambda value, expected, _read: type(value) is expected,
+    "is": lambda value, expected, _read: value is expected,
+    "equals": lambda value, expected, _read: same_constant(value, expected),
+    "len": lambda value, expected, _read: length_of(value) == expected,
+    "keys": lambda value, expected, _read: _equal_keys(value, expected),
+    "set": lambda value, expected, _read: _equal_set(value, expected),
+    "no_attr": lambda value, expected, _read: _attr(value, expected) is MISSING,
+    "no_item": lambda value, expected, _read: (
+        dict_keys(value) is not MISSING and dict_get(value, expected) is MISSING
+    ),
+    "no_global": lambda _value, expected, read: dict_get(read.frame.globals, expected) is MISSING,
+    "no_class_attr": lambda value, expected, _read: in_classes(type(value), expected) is MISSING,
+    "no_mro_attr": lambda value, expected, _read: (
+        is_a(value, type) and in_classes(value, expected) is MISSING
+    ),
+    "tensor": lambda value, expected, _read: _meets(value, expected),
+    "same": lambda value, expected, read: value is read(expected),
+    "distinct": lambda _value, expected, read: _distinct(read, expected),
+    "state": lambda _value, expected, _read: _state() == expected,
+    "unbound_cell": lambda value, _expected, _read: _empty_cell(value),
+    "abc": lambda _value, expected, _read: abc.get_cache_token() == expected,
+}
+
+
+def holds(row: Row, read: Reader) -> bool:
+    """Whether one row holds; a source that cannot be walked is a row that does not."""
+    value = read(row.source)
+    return value is not MISSING and _CHECKS[row.kind](value, row.expected, read)
+
+
+def mirror(rows: Sequence[Row], frame: FrameView) -> int:
+    """-1 if all rows hold over the frame, else the index of the first that does not."""
+    read = Reader(frame)
+    for index, row in enumerate(rows):
+        if not holds(row, read):
+            return index
+    return -1
+
+
+def check_verdict(rows: Sequence[Row], frame: FrameView, native: int) -> None:
+    """Raise CheckError if the native guard program's verdict is not the mirror's."""
+    ours = mirror(rows, frame)
+    if ours == native:
+        return
+
+    def words(index: int) -> str:
+        if index < 0:
+            return "all rows hold"
+        if index >= len(rows):
+            return f"row {index} of {len(rows)}"
+        now, before = explain_failure(rows[index], frame)
+        return f"row {index} fails: {row_text(rows[index])} (now {now}, before {before})"
+
+    told = max(ours, native)
+    raise CheckError(
+        "the native guard program and its Python mirror disagree",
+        where=rows[told].where if 0 <= told < len(rows) else None,
+        expected=f"mirror: {words(ours)}",
+        found=f"native: {words(native)}",
+    )
+
+
+# --- words -------------------------------------------------------------------------------------------
+
+_FORMS: dict[str, str] = {
+    "type": "type({source}) is {expected}",
+    "is": "{source} is {expected}",
+    "equals": "{source} == {expected}",
+    "len": "len({source}) == {expected}",
+    "keys": "list({source}) == {expected}",
+    "set": "{source} == {expected}",
+    "no_attr": "{source} has no attribute {expected} of its own",
+    "no_item": "{expected} not in {source}",
+    "no_global": "no global {expected}",
+    "no_class_attr": "no class of {source} has {expected}",
+    "no_mro_attr": "{source} and its bases have no {expected}",
+    "tensor": "{source}: {expected}",
+    "same": "{source} is {expected}",
+    "distinct": "{expected} are different and share no memory",
+    "state": "interpreter state is unchanged",
+    "unbound_cell": "{source} is empty",
+    "abc": "no class was registered with an ABC since",
+}
+
+RECOMPILE_CODES: dict[str, str] = {
+    "type": "RC401", "tensor": "RC402", "equals": "RC403", "is": "RC404", "len": "RC405", "keys": "RC405",
+    "set": "RC405", "no_attr": "RC406", "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406",
+    "no_mro_attr": "RC406", "state": "RC407", "abc": "RC407", "same": "RC408", "distinct": "RC408",
+    "unbound_cell": "RC406",
+}  # fmt: skip
+
+
+def _show_spec(spec: TensorSpec) -> str:
+    text = show_tensor(spec.dtype, spec.device, spec.shape, spec.stride, spec.requires_grad)
+    return text if spec.type is torch.Tensor else f"{spec.type.__name__} {text}"
+
+
+def _show_keys(keys: Any) -> str:
+    return "[" + ", ".join(show(key, 24) for key in itertools.islice(keys, 8)) + "]"
+
+
+def expected_text(row: Row) -> str:
+    """The expected side of a row, short."""
+    expected = row.expected
+    if row.kind == "tensor":
+        return _show_spec(expected)
+    if row.kind == "distinct":
+        return ", ".join(str(source) for source in expected)
+    if row.kind == "same":
+        return str(expected)
+    if row.kind == "keys":
+        return _show_keys(expected)
+    return show(expected).removeprefix("class ") if row.kind == "type" else show(expected)
+
+
+def row_text(row: Row) -> str:
+    """A row as one readable condition."""
+    return _FORMS[row.kind].format(source=row.source, expected=expected_text(row))
+
+
+def guard_lines(rows: Sequence[Row]) -> tuple[GuardLine, ...]:
+    """The rows as the records that events and reports carry (texts only)."""
+    return tuple(
+        GuardLine(
+            kind=row.kind,
+            source="" if row.source is None else str(row.source),
+            expected=row_text(row),
+            where=row.where,
+        )
+        for row in rows
+    )
+
+
+def explain_failure(row: Row, frame: FrameView) -> tuple[str, str]:
+    """(now, before) of a row that failed: what is there, and what the entry was made for."""
+    read = Reader(frame)
+    value = read(row.source)
+    if value is MISSING:
+        return "missing", "present" if row.kind.startswith("no_") else expected_text(row)
+    words = _NOW.get(row.kind)
+    now = show(value) if words is None else words(value, row, read)
+    return now, _BEFORE.get(row.kind) or expected_text(row)
+
+
+def failure_code(row: Row, frame: FrameView) -> str:
+    """The recompile code (RC...) for a row that failed."""
+    return "RC409" if Reader(frame)(row.source) is MISSING else RECOMPILE_CODES[row.kind]
+
+
+def _tensor_now(value: Any, row: Row, _read: Reader) -> str:
+    if not is_a(value, torch.Tensor):
+        return show(value)
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return f"tensor of {show(type(value))}"
+    with torch._C.DisableTorchFunction():
+        if value.layout is not torch.strided:
+            return show(value)
+    spec = tensor_spec(value)
+    text = _show_spec(spec)
+    if text == _show_spec(row.expected):
+        changed = torch._C._dispatch_keys(value)
+        return f"{text} with dispatch keys {changed}"
+    return text
+
+
+def _distinct_now(_value: Any, row: Row, read: Reader) -> str:
+    for left, right in itertools.combinations(row.expected, 2):
+        if not _distinct(read, (left, right)):
+            verb = "is" if read(left) is read(right) else "shares memory with"
+            return f"{left} {verb} {right}"
+    return "unchanged"
+
+
+_NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
+    "type": lambda value, _row, _read: show(type(value)).removeprefix("class "),
+    "len": lambda value, _row, _read: show(length_of(value)),
+    "keys": lambda value, _row, _read: (
+        show(value) if dict_keys(value) is MISSING else _show_keys(dict_keys(value))
+    ),
+    "tensor": _tensor_now,
+    "no_attr": lambda value, row, _read: show(_attr(value, row.expected)),
+    "no_item": lambda value, row, _read: show(dict_get(value, row.expected)),
+    "no_global": lambda _value, row, read: show(dict_get(read.frame.globals, row.expected)),
+    "no_class_attr": lambda value, row, _read: show(in_classes(type(value), row.expected)),
+    "no_mro_attr": lambda value, row, _read: (
+        show(in_classes(value, row.expected)) if is_a(value, type) else show(value)
+    ),
+    "same": lambda _value, _row, _read: "another object",
+    "distinct": _distinct_now,
+    "state": lambda _value, row, _read: _state_change(row.expected, _state()),
+    "unbound_cell": lambda value, _row, _read: show(_contents(value, None)),
+    "abc": lambda _value, _row, _read: "registered",
+}
+
+_BEFORE: dict[str, str] = {
+    "no_attr": "absent", "no_item": "absent", "no_global": "absent", "no_class_attr": "absent",
+    "no_mro_attr": "absent", "state": "as captured", "distinct": "distinct", "unbound_cell": "empty",
+    "abc": "not registered",
+}  # fmt: skip
+
+
+def _state_change(before: Any, now: Any) -> str:
+    """Which part of the interpreter state differs, as far as the snapshot tells."""
+    describe = getattr(
+        __import__(f"{__package__}.state", fromlist=["state"]), "describe_change", None
+    )
+    if describe is not None:
+        return describe(before, now)
+    if type(before) is tuple and type(now) is tuple and len(before) == len(now):
+        places = [str(i) for i, (a, b) in enumerate(zip(before, now, strict=True)) if a != b]
+        return f"differs in place {', '.join(places)}"
+    return "differs"

@@ -1,0 +1,238 @@
+"""Reading objects without running user code.
+
+In: any object. Out: its instance dict, class attributes, constant form, a short text. Nothing here calls
+`__eq__`, `__hash__`, `__getattr__`, `__repr__`, properties or metaclass hooks of a user's class: the reads go
+through the builtin types' own C-level descriptors. Used by the guard mirror and by everything that words a
+report.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import types
+from collections import deque
+from typing import Any
+
+import torch
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
+
+mro_of = type.__dict__["__mro__"].__get__  # type: ignore[attr-defined]
+class_dict = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
+
+# PyObject_GenericGetDict is `__dict__` without a look at the class, where a user may have put a property.
+_generic_dict = ctypes.pythonapi.PyObject_GenericGetDict
+_generic_dict.argtypes = [ctypes.py_object, ctypes.c_void_p]
+_generic_dict.restype = ctypes.py_object
+
+
+def is_a(value: Any, base: type) -> bool:
+    """isinstance by the type alone: no `__class__`, no `__instancecheck__`."""
+    return any(cls is base for cls in mro_of(type(value)))
+
+
+def instance_dict(value: Any) -> Any:
+    """The real instance dict (a mapping proxy for a class), or MISSING."""
+    if is_a(value, type):
+        return class_dict(value)
+    try:
+        # Wrapped first: ctypes asks a bare argument for `__class__`.
+        return _generic_dict(ctypes.py_object(value), None)
+    except AttributeError:
+        return MISSING
+
+
+def in_classes(cls: type, name: str) -> Any:
+    """The first raw hit for `name` along the dicts of cls.__mro__, or MISSING."""
+    for base in mro_of(cls):
+        found = class_dict(base).get(name, MISSING)
+        if found is not MISSING:
+            return found
+    return MISSING
+
+
+_BUILTIN_PARTS: tuple[type, ...] = (
+    dict,
+    list,
+    tuple,
+    set,
+    frozenset,
+    deque,
+    str,
+    bytes,
+    bytearray,
+    range,
+)
+
+
+def builtin_part(value: Any) -> type | None:
+    """The builtin container type that the object is or derives from."""
+    for cls in mro_of(type(value)):
+        if cls in _BUILTIN_PARTS:
+            return cls
+        if cls is types.MappingProxyType:
+            return cls
+    return None
+
+
+def length_of(value: Any) -> Any:
+    """len() of the builtin part, or MISSING."""
+    part = builtin_part(value)
+    return MISSING if part is None else part.__len__(value)
+
+
+_HASHES_SAFELY = (str, int, bool, float, complex, bytes, type(None), type(Ellipsis))
+
+
+def dict_keys(value: Any) -> Any:
+    """An iterator over the keys in the order of the underlying dict, or MISSING."""
+    part = builtin_part(value)
+    if part is dict:
+        return iter(dict.keys(value))
+    return iter(value.keys()) if part is types.MappingProxyType else MISSING
+
+
+def dict_get(value: Any, key: Any) -> Any:
+    """value[key] by dict's own method; keys with a hash of their own are found by identity."""
+    if type(key) in _HASHES_SAFELY:
+        part = builtin_part(value)
+        if part is dict:
+            return dict.get(value, key, MISSING)
+        return value.get(key, MISSING) if part is types.MappingProxyType else MISSING
+    keys = dict_keys(value)
+    if keys is MISSING:
+        return MISSING
+    items = dict.items(value) if builtin_part(value) is dict else value.items()
+    return next((found for name, found in items if same_constant(name, key)), MISSING)
+
+
+def item(value: Any, key: Any) -> Any:
+    """value[key] of the builtin dict, list or tuple part, or MISSING."""
+    part = builtin_part(value)
+    if part in (list, tuple):
+        if type(key) is not int or not 0 <= key < part.__len__(value):
+            return MISSING
+        return part.__getitem__(value, key)
+    return dict_get(value, key)
+
+
+_BY_NAME = (torch.dtype, torch.layout, torch.memory_format)
+
+
+def canonical(value: Any) -> Any:
+    """A hashable form that is equal for constants of the same exact type and value, floats by their bits.
+
+    Anything that is not a constant stands for itself, by identity.
+    """
+    cls = type(value)
+    if cls is float:
+        return ("float", struct.pack("<d", value))
+    if cls is complex:
+        return ("complex", struct.pack("<dd", value.real, value.imag))
+    if cls in (str, int, bool, bytes, type(None), type(Ellipsis)):
+        return (cls.__name__, value)
+    if cls in _BY_NAME:
+        return ("torch", cls.__name__, str(value))
+    if cls is torch.device:
+        return ("device", value.type, value.index)
+    if cls is tuple or cls is torch.Size:
+        return (cls.__name__, tuple(canonical(element) for element in value))
+    if cls is frozenset:
+        return ("frozenset", frozenset(canonical(element) for element in value))
+    if cls is slice:
+        return ("slice", canonical(value.start), canonical(value.stop), canonical(value.step))
+    return ("object", id(value))
+
+
+def same_constant(left: Any, right: Any) -> bool:
+    """The same object, or constants of the same exact type and value."""
+    return left is right or (type(left) is type(right) and canonical(left) == canonical(right))
+
+
+def is_constant(value: Any) -> bool:
+    """Whether `canonical` compares it by value, all the way down."""
+    cls = type(value)
+    if cls in (tuple, frozenset):
+        return all(is_constant(element) for element in value)
+    if cls is slice:
+        return all(is_constant(part) for part in (value.start, value.stop, value.step))
+    return canonical(value)[0] != "object"
+
+
+_SHORT = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
+
+
+def short_dtype(dtype: torch.dtype) -> str:
+    """torch.float32 -> f32, torch.int64 -> i64, torch.bool -> bool."""
+    name = str(dtype).removeprefix("torch.")
+    word = name.rstrip("0123456789")
+    return _SHORT[word] + name[len(word) :] if word in _SHORT and word != name else name
+
+
+def show_tensor(dtype: Any, device: Any, shape: Any, stride: Any, requires_grad: bool) -> str:
+    """`cpu f32[3, 4]`, with strides where they are not contiguous ones."""
+    text = f"{device} {short_dtype(dtype)}[{', '.join(map(str, shape))}]"
+    if tuple(stride) != contiguous_strides(shape):
+        text += f" strides ({', '.join(map(str, stride))})"
+    return text + (" requires_grad" if requires_grad else "")
+
+
+def contiguous_strides(shape: Any) -> tuple[int, ...]:
+    strides: list[int] = []
+    step = 1
+    for size in reversed(tuple(shape)):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def name_of(cls: type) -> str:
+    """The qualified name of a class without its metaclass's help; builtins without their module."""
+    own = class_dict(cls)
+    module = own.get("__module__", "builtins") if type(own.get("__module__")) is str else "builtins"
+    qualified = type.__dict__["__qualname__"].__get__(cls)  # type: ignore[attr-defined]
+    return qualified if module == "builtins" else f"{module}.{qualified}"
+
+
+def show(value: Any, limit: int = 60) -> str:
+    """A short text for any object: constants by value, all else by type and name; no ids, no addresses."""
+    if value is MISSING:
+        return "missing"
+    cls = type(value)
+    if is_constant(value):
+        text = repr(value)
+    elif cls in (torch.Tensor, torch.nn.Parameter):
+        text = _show_real_tensor(value)
+    elif is_a(value, type):
+        text = f"class {name_of(value)}"
+    elif cls is types.FunctionType:
+        text = f"function {value.__qualname__} (line {value.__code__.co_firstlineno})"
+    elif cls is types.CodeType:
+        text = f"code of {value.co_qualname} (line {value.co_firstlineno})"
+    elif cls in (types.BuiltinFunctionType, types.ModuleType):
+        text = f"{'module' if cls is types.ModuleType else 'builtin'} {_own_name(value)}"
+    elif builtin_part(value) is not None:
+        text = f"{name_of(cls)} of {length_of(value)}"
+    else:
+        text = f"{name_of(cls)} object"
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _own_name(value: Any) -> str:
+    """`__name__` of a builtin function or a module."""
+    if type(value) is types.BuiltinFunctionType:
+        return value.__name__
+    name = dict_get(instance_dict(value), "__name__")
+    return name if type(name) is str else "?"
+
+
+def _show_real_tensor(tensor: torch.Tensor) -> str:
+    with torch._C.DisableTorchFunction():
+        if tensor.layout is not torch.strided:
+            return (
+                f"{tensor.device} {short_dtype(tensor.dtype)}{list(tensor.shape)} {tensor.layout}"
+            )
+        return show_tensor(
+            tensor.dtype, tensor.device, tensor.shape, tensor.stride(), tensor.requires_grad
+        )
