@@ -64,6 +64,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("GRAFTJIT_CHECK", "check", _flag, "1: mirror guards, verify graphs, run eager beside compiled"),
     Variable("GRAFTJIT_TRACE", "trace", _folder, "folder for one file of JSON lines a process"),
     Variable("GRAFTJIT_THREADS", "threads", _whole(1, 4096), "threads of a kernel; default: torch's number"),
+    Variable("CXX", "cxx", str.strip, "the C++ compiler; default: the first of g++, clang++, c++"),
 )  # fmt: skip
 
 
@@ -77,6 +78,7 @@ class Options:
     check: bool = False
     trace: Path | None = None
     threads: int | None = None
+    cxx: str | None = None
 
 
 def read_environment(environ: Mapping[str, str] | None = None) -> Options:
