@@ -1,1 +1,30 @@
 """graftjit: a just-in-time compiler for PyTorch programs."""
+
+from . import context, nn, ops
+from .compiled import compile
+from .context import GRAPH_MODE, PYNATIVE_MODE, get_context, set_context
+from .jit import jit
+from .legacy import jit_class, ms_function, mutable
+from .runtime.options import JitConfig
+from .tensor import Parameter, ParameterTuple, Tensor
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "jit",
+    "compile",
+    "JitConfig",
+    "set_context",
+    "get_context",
+    "GRAPH_MODE",
+    "PYNATIVE_MODE",
+    "context",
+    "nn",
+    "ops",
+    "Tensor",
+    "Parameter",
+    "ParameterTuple",
+    "ms_function",
+    "jit_class",
+    "mutable",
+]
