@@ -1,0 +1,161 @@
+"""The event log and the session: order, keys, bounds, life time, threads, JSON lines, warnings."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import logging
+import os
+import threading
+
+import pytest
+
+from graftjit.ir.location import Location
+from graftjit.runtime import events
+from graftjit.runtime.events import EventLog, FrameSeen, GraphBreak, Recompile
+from graftjit.runtime.session import Session
+
+
+def code_of(text: str = "0"):
+    return compile(text, "<test>", "eval")
+
+
+def test_events_are_frozen_texts_and_go_to_json():
+    where = Location("f.py", 3, 3, 1, 5, "f")
+    event = GraphBreak(frame="f", where=where, code="GB104", reason="x.item()", inlined=(where,))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        event.reason = "other"  # type: ignore[misc]
+    told = json.loads(json.dumps(events.as_json(event)))
+    assert told["event"] == "GraphBreak" and told["where"]["line"] == 3
+    assert told["inlined"][0]["column"] == 1
+
+
+def test_every_event_has_defaults_and_a_docstring():
+    kinds = [
+        k for k in vars(events).values() if isinstance(k, type) and issubclass(k, events.Event)
+    ]
+    assert len(kinds) > 10
+    for kind in kinds:
+        json.dumps(events.as_json(kind()))
+        assert kind.__doc__ and not kind.__doc__.startswith(kind.__name__ + "(")
+
+
+def test_keys_go_by_identity_and_order_is_kept():
+    log, one, two = EventLog(), code_of(), code_of()
+    assert one == two and one is not two
+    for number in range(3):
+        log.append(FrameSeen(frame=f"a{number}"), one)
+        log.append(FrameSeen(frame=f"b{number}"), two)
+    log.append(FrameSeen(frame="process"))
+    assert [e.frame for e in log.of([one])] == ["a0", "a1", "a2"]
+    assert [e.frame for e in log.of([two, one, one])] == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    assert [e.frame for e in log.of()][-1] == "process"
+    log.clear(one)
+    assert log.of([one]) == () and len(log.of([two])) == 3
+    log.clear()
+    assert log.of() == ()
+
+
+def test_bound_drops_the_oldest_and_says_so():
+    log, key = EventLog(), code_of()
+    for number in range(events.MAX_EVENTS_A_KEY + 5):
+        log.append(Recompile(entries=number), key)
+    assert len(log.of([key])) == events.MAX_EVENTS_A_KEY
+    assert log.of([key])[0].entries == 5
+    assert log.dropped([key]) == log.dropped() == 5
+
+
+def test_events_go_with_their_code_object():
+    log = EventLog()
+    for _ in range(20):
+        key = code_of()
+        log.append(FrameSeen(), key)
+    del key
+    gc.collect()
+    assert log.of() == () and len(log._shelves) == 1
+
+
+def test_threads_lose_nothing():
+    log, keys = EventLog(), [code_of() for _ in range(3)]
+
+    def work():
+        for _ in range(200):
+            for key in keys:
+                log.append(FrameSeen(), key)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [len(log.of([key])) for key in keys] == [800] * 3
+
+
+def test_owner_of_the_work_at_hand(session):
+    outer, inner = code_of(), code_of()
+    seen_elsewhere = []
+    with session.working_for(outer, "outer"):
+        session.emit(FrameSeen())
+        with session.working_for(inner, "inner"):
+            session.emit(FrameSeen())
+            thread = threading.Thread(target=lambda: seen_elsewhere.append(session.owner))
+            thread.start()
+            thread.join()
+        session.emit(FrameSeen(frame="named"))
+        session.emit(FrameSeen(), key=inner)
+    session.emit(FrameSeen(frame="nobody's"))
+    assert [e.frame for e in session.log.of([outer])] == ["outer", "named"]
+    assert [e.frame for e in session.log.of([inner])] == ["inner", "outer"]
+    assert [e.frame for e in session.log.of([None])] == ["nobody's"]
+    assert seen_elsewhere == [(None, "")]
+
+
+def test_trace_writes_json_lines(session, tmp_path):
+    with session.override(trace=tmp_path / "deep" / "traces"):
+        session.emit(GraphBreak(code="GB103", reason="print"))
+        session.emit(FrameSeen(frame="f"))
+    session.emit(FrameSeen(frame="not traced"))
+    (path,) = (tmp_path / "deep" / "traces").iterdir()
+    assert path.name == f"graftjit-{os.getpid()}.jsonl"
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [line["event"] for line in lines] == ["GraphBreak", "FrameSeen"]
+
+
+def test_trace_that_cannot_be_written_warns_once(session, tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    with session.override(trace=tmp_path / "file" / "below"):
+        session.emit(FrameSeen())
+        session.emit(FrameSeen())
+    assert len([r for r in caplog.records if "WN603" in r.getMessage()]) == 1
+    assert len(session.log.of()) == 3
+
+
+def test_warnings_are_given_once(session, caplog):
+    for _ in range(3):
+        session.warn_once("WN605", "no effect")
+    session.warn_once("WN605", "another")
+    assert len(caplog.records) == 2
+    assert [e.text for e in session.log.of()] == ["no effect", "another"]
+
+
+def test_debug_logs_by_level(session, caplog):
+    logging.getLogger("graftjit").setLevel(logging.INFO)
+    where = Location("f.py", 3)
+    with session.override(debug=1):
+        session.emit(GraphBreak(code="GB103", reason="print", where=where))
+        session.emit(FrameSeen(frame="quiet at 1"))
+    logging.getLogger("graftjit").setLevel(logging.NOTSET)
+    (record,) = caplog.records
+    assert "GB103" in record.getMessage() and "f.py:3" in record.getMessage()
+
+
+def test_options_are_read_at_first_use(monkeypatch):
+    session = Session()
+    monkeypatch.setenv("GRAFTJIT_CHECK", "0")
+    assert session.options.check is False
+    monkeypatch.setenv("GRAFTJIT_CHECK", "1")
+    assert session.options.check is False
+    with session.override(check=True):
+        assert session.options.check is True
+    assert session.options.check is False

@@ -1,0 +1,216 @@
+"""The report as a pure fold: counts, records, text of one screen, HTML, JSON, files, assertions for CI."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from graftjit.ir.location import Location
+from graftjit.runtime.errors import NotClean, OptionError
+from graftjit.runtime.events import (
+    Captured,
+    Compiled,
+    Counted,
+    Fallback,
+    FrameSeen,
+    GraphBreak,
+    GuardLine,
+    KernelBuilt,
+    RanPlain,
+    Recompile,
+    Warned,
+)
+from graftjit.runtime.report import Report, report_of
+from graftjit.runtime.session import SESSION
+
+PROGRAM = """\
+def forward(x):
+    y = x.relu()
+    if y.sum().item() > 0:
+        print("<script>alert(1)</script>")
+    return y
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / ("a_long_folder_name_" * 6) / "program.py"
+    path.parent.mkdir()
+    path.write_text(PROGRAM)
+
+    def at(line: int, start: int, end: int) -> Location:
+        return Location(str(path), line, line, start, end, "forward")
+
+    return at
+
+
+@pytest.fixture
+def full(program):
+    """A capture with two breaks (one met twice), a recompile, a plain frame and a fallback."""
+    item, shown = program(3, 7, 21), program(4, 8, 43)
+    guard = GuardLine(kind="type", source="x", expected="type(x) is Tensor", where=program(2, 8, 9))
+    seconds = (("capture", 0.010), ("build", 0.050))
+    capture = dict(frame="forward", graphs=1, nodes=4, calls=3, guards=(guard,), seconds=seconds)
+    return Report(
+        "forward",
+        (
+            FrameSeen(frame="forward", where=program(1, 0, 0)),
+            GraphBreak(frame="forward", where=item, code="GB104", reason="y.sum().item()"),
+            Captured(kind="code", **capture),
+            Compiled(frame="forward", nodes=4, kernels=2, library=1),
+            KernelBuilt(
+                frame="forward", name="fused_relu", bytes=15_000, seconds=0.04, covers=("relu",)
+            ),
+            GraphBreak(frame="forward", where=shown, code="GB103", reason='print("<script>")'),
+            Captured(kind="code", resumed=True, frame="forward"),
+            Recompile(
+                frame="forward",
+                where=program(2, 8, 9),
+                code="RC402",
+                source="x",
+                now="cpu f32[4, 8]",
+                before="cpu f32[2, 8]",
+            ),
+            GraphBreak(frame="forward", where=item, code="GB104", reason="y.sum().item()"),
+            Captured(kind="code", **capture),
+            RanPlain(frame="helper", where=program(5, 4, 12), code="PL201", reason="a generator"),
+            Fallback(frame="forward", code="FB301", reason="w requires a gradient"),
+            Fallback(frame="forward", code="FB301", reason="w requires a gradient"),
+            Warned(code="WN605", text="no effect"),
+            Counted(frame="forward", entries=2, hits=10, misses=2),
+        ),
+    )
+
+
+def test_counts_and_records(full):
+    assert (full.graph_count, full.break_count, full.recompile_count) == (2, 2, 1)
+    first, second = full.breaks
+    assert (first.code, first.line, first.column, first.end_column, first.count) == (
+        "GB104",
+        3,
+        7,
+        21,
+        2,
+    )
+    assert first.cure and first.cost and first.title and first.function == "forward"
+    assert second.code == "GB103" and second.count == 1
+    (recompile,) = full.recompiles
+    assert (recompile.source, recompile.now, recompile.before) == (
+        "x",
+        "cpu f32[4, 8]",
+        "cpu f32[2, 8]",
+    )
+    (guard,) = full.guards
+    assert guard.text == "type(x) is Tensor" and guard.line == 2
+    (kernel,) = full.kernels
+    assert kernel.name == "fused_relu" and kernel.covers == ("relu",) and not kernel.cached
+    forward, helper = full.frames
+    assert (forward.graphs, forward.breaks, forward.recompiles, forward.hits) == (2, 2, 1, 10)
+    assert (forward.operators, forward.kernels, forward.library) == (4, 2, 1)
+    assert dict(forward.seconds) == pytest.approx({"capture": 0.02, "build": 0.10})
+    assert forward.line == 1 and helper.plain == "PL201"
+    assert [note.count for note in full.notes] == [1, 2]
+
+
+def test_text_is_one_screen_with_carets_and_without_addresses(full):
+    text = str(full)
+    assert text == full.text()
+    lines = text.splitlines()
+    assert max(len(line) for line in lines) <= 100 and len(lines) <= 60
+    assert "0x" not in text
+    for part in (
+        "2 graphs, 2 graph breaks, 1 recompile, 1 guard, 10 hits",
+        "4 operators -> 2 kernels + 1 library call",
+        "GB104",
+        "x: now cpu f32[4, 8], before cpu f32[2, 8]",
+        "PL201",
+        "FB301",
+        "(met 2 times)",
+    ):
+        assert part in text
+    at = next(n for n, line in enumerate(lines) if "if y.sum().item()" in line)
+    carets = lines[at + 1]
+    assert lines[at][carets.index("^") : carets.rindex("^") + 1] == "y.sum().item()"
+
+
+def test_many_breaks_are_cut_and_the_rest_counted(program):
+    breaks = tuple(
+        GraphBreak(frame="forward", where=program(2, n, n + 1), code="GB103", reason=f"number {n}")
+        for n in range(30)
+    )
+    text = Report("forward", breaks).text()
+    assert "and 22 more" in text and "number 7" in text and "number 8" not in text
+
+
+def test_nothing_captured():
+    report = Report("f")
+    assert report.graph_count == report.break_count == report.recompile_count == 0
+    assert "nothing has been captured" in str(report)
+    report.assert_clean()
+    assert "<h1>f</h1>" in report.html()
+
+
+def test_json_has_everything(full):
+    told = json.loads(full.json())
+    assert told["graph_count"] == 2 and told["break_count"] == 2
+    assert told["breaks"][0]["code"] == "GB104" and told["breaks"][0]["cure"]
+    assert {"frames", "breaks", "recompiles", "kernels", "notes", "guards"} <= set(told)
+
+
+class _Balanced(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.add(tag)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_html_is_balanced_escaped_and_self_contained(full):
+    page = full.html()
+    parser = _Balanced()
+    parser.feed(page)
+    assert parser.open == [] and "script" not in parser.seen
+    assert "&lt;script&gt;" in page
+    assert not re.search(r"""(src|href)=|url\(|@import""", page)
+
+
+def test_save_by_suffix(full, tmp_path):
+    assert full.save(tmp_path / "r.txt").read_text() == full.text() + "\n"
+    assert json.loads(full.save(str(tmp_path / "r.json")).read_text())["name"] == "forward"
+    assert full.save(tmp_path / "r.HTML").read_text().startswith("<!doctype html>")
+    with pytest.raises(OptionError, match=r"\.txt"):
+        full.save(tmp_path / "r.pdf")
+
+
+def test_assert_clean(full, program):
+    with pytest.raises(AssertionError) as caught:
+        full.assert_clean()
+    told = str(caught.value)
+    assert "2 graph breaks (allowed: 0)" in told and "1 recompiles" in told and "GB104" in told
+    with pytest.raises(NotClean, match="frames in plain Python"):
+        full.assert_clean(max_breaks=2, max_recompiles=1)
+    without_plain = Report("f", tuple(e for e in full.events if type(e) is not RanPlain))
+    without_plain.assert_clean(max_breaks=2, max_recompiles=1)
+    with pytest.raises(NotClean):
+        without_plain.assert_clean(max_breaks=1, max_recompiles=1)
+    Report("f", (RanPlain(frame="f", code="PL204"),)).assert_clean()
+
+
+def test_report_of_folds_only_its_own():
+    one, two = compile("0", "<a>", "eval"), compile("0", "<b>", "eval")
+    SESSION.emit(Captured(frame="one", graphs=1), key=one)
+    SESSION.emit(Captured(frame="two", graphs=1), key=two)
+    SESSION.emit(GraphBreak(frame="two", code="GB103"), key=two)
+    report = report_of("one", [one], [Counted(frame="one", hits=3)])
+    assert report.graph_count == 1 and report.break_count == 0 and report.frames[0].hits == 3
+    assert report_of("both", [one, two]).graph_count == 2
