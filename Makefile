@@ -80,34 +80,34 @@ distclean: clean
 	touch $@
 
 .venv/.torch: .venv/.made
-	.venv/bin/python -m pip install --quiet $(TORCH_3.11)
+	.venv/bin/python -m pip install -qq $(TORCH_3.11)
 	touch $@
 
 .venv-%/.torch: .venv-%/.made
-	.venv-$*/bin/python -m pip install --quiet $(TORCH_$*)
+	.venv-$*/bin/python -m pip install -qq $(TORCH_$*)
 	touch $@
 
 .venv/.demo: .venv/.torch $(PACKAGE)
-	.venv/bin/python -m pip install --quiet $(TORCH_3.11) -e '.[demo]'
+	.venv/bin/python -m pip install -qq $(TORCH_3.11) -e '.[demo]'
 	touch $@
 
 .venv/.dev: .venv/.torch $(PACKAGE)
-	.venv/bin/python -m pip install --quiet $(TORCH_3.11) $(TRITON_3.11) -e '.[demo,dev]'
+	.venv/bin/python -m pip install -qq $(TORCH_3.11) $(TRITON_3.11) -e '.[demo,dev]'
 	touch $@
 
 .venv-%/.dev: .venv-%/.torch $(PACKAGE)
-	.venv-$*/bin/python -m pip install --quiet $(TORCH_$*) $(TRITON_$*) -e '.[demo,dev]'
+	.venv-$*/bin/python -m pip install -qq $(TORCH_$*) $(TRITON_$*) -e '.[demo,dev]'
 	touch $@
 
 # The extension is built into runtime/, under a name that has the version of Python in it. What installed
 # the package has set up the build already: this rebuilds when a source has changed since.
 .venv/.native: $(NATIVE) | .venv/.torch
-	.venv/bin/python -m pip install --quiet 'setuptools>=77'
+	.venv/bin/python -m pip install -qq 'setuptools>=77'
 	.venv/bin/python setup.py -q build_ext --inplace
 	touch $@
 
 .venv-%/.native: $(NATIVE) | .venv-%/.torch
-	.venv-$*/bin/python -m pip install --quiet 'setuptools>=77'
+	.venv-$*/bin/python -m pip install -qq 'setuptools>=77'
 	.venv-$*/bin/python setup.py -q build_ext --inplace
 	touch $@
 
