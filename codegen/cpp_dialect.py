@@ -206,6 +206,7 @@ _SECTION: dict[str, str] = {
     **dict.fromkeys(("remainder", "floor_div"), "division"),
     **dict.fromkeys(("shl", "shr"), "shifts"),
     **dict.fromkeys(("sin", "cos"), "sincos"),
+    "argmin": "argmax",
 }
 _F64 = frozenset(("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "sigmoid"))
 

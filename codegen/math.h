@@ -383,3 +383,18 @@ inline f32 erf(f32 x) {
   v = v > one ? one : v;
   return v < -one ? -one : v;
 }
+
+//: argmax <- types
+// The better of two (value, position) pairs; nan wins over numbers, of equals the smaller position
+template <class V> inline void pick_max(V &best, i64 &place, V v, i64 at) {
+  mask equal = narrow(v == best) | (narrow(v != v) & narrow(best != best));
+  mask take = narrow(v > best) | (narrow(v != v) & narrow(best == best)) | (equal & narrow(at < place));
+  best = where(take, v, best);
+  place = where(take, at, place);
+}
+template <class V> inline void pick_min(V &best, i64 &place, V v, i64 at) {
+  mask equal = narrow(v == best) | (narrow(v != v) & narrow(best != best));
+  mask take = narrow(v < best) | (narrow(v != v) & narrow(best == best)) | (equal & narrow(at < place));
+  best = where(take, v, best);
+  place = where(take, at, place);
+}

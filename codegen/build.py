@@ -1,0 +1,65 @@
+"""From C++ text to a loaded library: flags, the compiler's run, the kernel store.
+
+Called by `codegen.backend` with the unit of one graph. Identical text (with the same compiler, flags and
+processor) is found in the store, in memory or on disk, and nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..runtime import device
+from ..runtime.errors import BuildError
+from ..runtime.kernel_store import Library
+from ..runtime.session import SESSION
+
+# -ffp-contract=off: a product and a sum stay two roundings, as in eager; the math text calls fma by name.
+# Never -ffast-math: it flushes denormals for the whole process and takes nan checks away.
+FLAGS = (
+    "-O3", "-std=c++20", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
+    "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-asynchronous-unwind-tables",
+    "-fno-semantic-interposition", "-fvisibility=default", "-fopenmp", "-shared", "-fPIC",
+    "-w", "-x", "c++",
+)  # fmt: skip
+
+
+def vector_bytes() -> int:
+    """Bytes of a vector register: 64, 32 or 16."""
+    return max(device.cpu().vector_bits // 8, 16)
+
+
+def machine_flags() -> tuple[str, ...]:
+    """What makes the compiler use this processor."""
+    machine = device.cpu().machine
+    if machine in ("x86_64", "AMD64"):
+        return ("-march=native",)
+    return ("-mcpu=native",) if machine in ("aarch64", "arm64") else ()
+
+
+def load(
+    source: str, symbols: Sequence[str], name: str = "kernel", covers: Sequence[str] = ()
+) -> Library:
+    """The library of this source. Raises BuildError where there is no compiler or it fails."""
+    compiler = device.find_compiler()
+    if compiler is None:
+        raise BuildError("no C++ compiler was found", todo="install g++ or clang++", code="FB302")
+    flags = (*FLAGS, *machine_flags())
+    identity = (*flags, compiler.identity, device.cpu().identity)
+
+    def build(text: str, target: Path) -> None:
+        command = [*compiler.command, *flags, "-o", str(target), "-"]
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=300, check=False
+        )
+        if done.returncode:
+            raise BuildError(
+                "the compiler rejected a kernel",
+                found=done.stderr.strip()[-2000:],
+                todo="please report it, with the kernel's source",
+            )
+
+    return SESSION.store.load(
+        source, symbols, build, identity=identity, name=name, covers=tuple(covers)
+    )
