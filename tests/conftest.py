@@ -1,37 +1,43 @@
-"""Settings for every test: checks on, two threads, one kernel store that all test processes share."""
+"""What holds for all tests: checks on, a kernel store of the checkout, fixed seeds, a clean context."""
 
 from __future__ import annotations
 
 import os
-import tempfile
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
-# Before anything of graftjit reads its options. A developer's own setting wins.
+import pytest
+
+# Before anything of graftjit is imported. `make test` says the same.
 os.environ.setdefault("GRAFTJIT_CHECK", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault(
-    "GRAFTJIT_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"graftjit-tests-{os.getuid()}")
+    "GRAFTJIT_CACHE_DIR", str(Path(__file__).resolve().parent.parent / ".kernels")
 )
 
-import pytest
-import torch
 
-torch.set_num_threads(2)
-
-
-@pytest.fixture(autouse=True)
-def _seeded():
-    """Each test starts from the same random state and leaves torch's global settings as they were."""
-    torch.manual_seed(0)
-    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
-    yield
-    torch.set_default_dtype(dtype)
-    torch.set_grad_enabled(grad)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the files under tests/golden anew"
+    )
 
 
 @pytest.fixture
-def session():
-    """A fresh session with the options of the test process."""
-    from graftjit.runtime.session import Session
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are to be written rather than compared."""
+    return bool(request.config.getoption("--update-golden"))
 
-    return Session()
+
+@pytest.fixture(autouse=True)
+def _same_start() -> Iterator[None]:
+    import numpy as np
+    import torch
+
+    from graftjit.context import reset_context
+
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+    reset_context()
+    yield
+    reset_context()

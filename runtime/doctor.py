@@ -1,0 +1,255 @@
+"""doctor: what is there, what is missing, and what to do about it.
+
+In: the machine. Out: a list of `Check`s, as text or JSON; each probe stands alone, so a broken one is a row
+and not the end. `python -m graftjit doctor` calls `main`; its exit status is 1 if something is to mend.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from . import device
+from .errors import GraftError
+from .interpreter import require_supported
+from .options import VARIABLES, read_environment, unknown_variables
+from .session import SESSION
+
+OLDEST_TORCH = "2.11"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding. `state`: "ok", "note" (slower or not there, no fault) or "mend"; `todo` for those."""
+
+    name: str
+    state: str
+    found: str
+    todo: str = ""
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _python() -> Iterator[Check]:
+    found = f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})"
+    try:
+        require_supported()
+    except GraftError as error:
+        yield Check("python", "mend", found, error.todo)
+        return
+    yield Check("python", "ok", found)
+
+
+def _packages() -> Iterator[Check]:
+    yield Check("graftjit", "ok", _version("graftjit") or "not installed as a package")
+    version = str(torch.__version__)
+    if torch.__version__ >= OLDEST_TORCH:
+        yield Check(
+            "torch", "ok", f"{version}, cpu capability {torch.backends.cpu.get_cpu_capability()}"
+        )
+    else:
+        yield Check("torch", "mend", version, f"install torch {OLDEST_TORCH} or newer")
+    for package in ("bytecode", "numpy"):
+        version = _version(package)
+        if version is None:
+            yield Check(package, "mend", "missing", f"pip install {package}")
+        else:
+            yield Check(package, "ok", version)
+    version = _version("triton")
+    if version is None:
+        yield Check("triton", "note", "missing: no GPU kernels", "pip install 'graftjit[gpu]'")
+    else:
+        yield Check("triton", "ok", version)
+
+
+def _native() -> Iterator[Check]:
+    try:
+        native = importlib.import_module("._native", __package__)
+    except ImportError as error:
+        yield Check("native part", "mend", str(error), "pip install --force-reinstall graftjit (needs a"
+                    " C++ compiler), or in a checkout: python setup.py build_ext --inplace")  # fmt: skip
+        return
+    yield Check("native part", "ok", Path(native.__file__ or "?").name)
+    routes = getattr(native, "tensor_routes", None)
+    if routes is None:
+        yield Check("tensor routes", "mend", "the native part lacks them", "rebuild the extension")
+        return
+    for name, route in dict(routes()).items():
+        slow = any(word in str(route).lower() for word in ("fallback", "python", "missing", "none"))
+        todo = "slower than it could be: please report it with your torch version" if slow else ""
+        yield Check(f"route: {name}", "note" if slow else "ok", str(route), todo)
+
+
+_PROBE = """
+extern "C" int probe(int n) {
+    int sum = 0;
+    #pragma omp parallel for reduction(+ : sum)
+    for (int i = 0; i < n; ++i) sum += i;
+    return sum;
+}
+"""
+
+
+def _compiler() -> Iterator[Check]:
+    compiler = device.find_compiler()
+    if compiler is None:
+        yield Check("compiler", "mend", "none of CXX, " + ", ".join(device.COMPILER_NAMES) + " found; programs"
+                    " run as ATen steps", "install g++ (apt install g++) or clang++, or set CXX")  # fmt: skip
+        return
+    yield Check("compiler", "ok", f"{device.compiler_version(compiler)} ({compiler.path})")
+    with tempfile.TemporaryDirectory(prefix="graftjit-doctor-") as folder:
+        target = Path(folder) / "probe.so"
+        command = [
+            *compiler.command,
+            "-x",
+            "c++",
+            "-O2",
+            "-fopenmp",
+            "-shared",
+            "-fPIC",
+            "-",
+            "-o",
+            target,
+        ]
+        start = time.perf_counter()
+        done = subprocess.run(command, input=_PROBE, capture_output=True, text=True, check=False)  # type: ignore[arg-type]
+        seconds = time.perf_counter() - start
+        if done.returncode != 0:
+            yield Check("test kernel", "mend", (done.stderr.strip().splitlines() or ["failed"])[-1],
+                        "the compiler must build shared libraries with -fopenmp")  # fmt: skip
+            return
+        result = ctypes.CDLL(str(target)).probe(10)
+    if result == 45:
+        yield Check(
+            "test kernel", "ok", f"built with OpenMP in {seconds * 1e3:.0f} ms, loaded, right"
+        )
+    else:
+        yield Check(
+            "test kernel", "mend", f"computed {result} in place of 45", "try another compiler"
+        )
+
+
+def _processor() -> Iterator[Check]:
+    cpu = device.cpu()
+    yield Check("processor", "ok", f"{cpu.model} ({cpu.machine})")
+    state = "ok" if cpu.isa != "scalar" else "note"
+    yield Check("vector set", state, f"{cpu.isa}, {cpu.vector_bits} bits")
+    runtimes = device.openmp_runtimes()
+    threads = f"{torch.get_num_threads()} threads"
+    if len(runtimes) > 1:
+        yield Check("OpenMP", "note", f"{threads}; two runtimes are loaded: {', '.join(runtimes)}",
+                    "two thread pools compete: import torch before packages that bring their own")  # fmt: skip
+    elif runtimes:
+        yield Check("OpenMP", "ok", f"{threads}, {runtimes[0]}")
+    else:
+        yield Check("OpenMP", "note", f"{threads}; no runtime seen in this process")
+
+
+def _gpu() -> Iterator[Check]:
+    found = device.gpus()
+    for gpu in found:
+        capability = ".".join(map(str, gpu.capability))
+        yield Check("GPU", "ok", f"{gpu.name}, sm {capability}, {gpu.memory / 2**30:.0f} GiB")
+    if not found:
+        built = torch.version.cuda
+        yield Check(
+            "GPU", "note", "none" + ("" if built else " (this torch is built without CUDA)")
+        )
+
+
+def _store() -> Iterator[Check]:
+    stats = SESSION.store.stats()
+    found = (
+        f"{stats.folder}: {stats.files} kernels, {stats.bytes / 2**20:.1f} MiB of at most "
+        f"{stats.limit / 2**20:.0f} MiB"
+    )
+    if stats.writable:
+        yield Check("kernel store", "ok", found)
+    else:
+        yield Check("kernel store", "mend", f"{stats.folder} cannot be written: kernels are kept for one"
+                    " process only", "set GRAFTJIT_CACHE_DIR to a folder that can be written")  # fmt: skip
+
+
+def _environment() -> Iterator[Check]:
+    try:
+        read_environment()
+    except GraftError as error:
+        yield Check("environment", "mend", f"{error.what}: {error.found}", error.todo)
+    shown = [v for v in VARIABLES if os.environ.get(v.name)]
+    for variable in shown:
+        yield Check(variable.name, "ok", f"{os.environ[variable.name]} ({variable.meaning})")
+    if not shown:
+        yield Check(
+            "environment", "ok", "nothing set; known: " + ", ".join(v.name for v in VARIABLES)
+        )
+    for name, hint in unknown_variables():
+        yield Check(name, "note", "not a variable of graftjit", hint or "unset it")
+
+
+PROBES: tuple[Callable[[], Iterator[Check]], ...] = (
+    _python, _packages, _native, _compiler, _processor, _gpu, _store, _environment,
+)  # fmt: skip
+
+
+def doctor() -> list[Check]:
+    """Every finding. A probe that fails itself is a finding too."""
+    checks: list[Check] = []
+    for probe in PROBES:
+        try:
+            checks.extend(probe())
+        except (
+            Exception
+        ) as error:  # whatever is broken on this machine must not hide the other rows
+            name = probe.__name__.strip("_")
+            checks.append(Check(name, "mend", f"the check itself failed: {type(error).__name__}: {error}",
+                                "please report it"))  # fmt: skip
+    return checks
+
+
+_MARKS = {"ok": "ok  ", "note": "note", "mend": "MEND"}
+
+
+def render(checks: list[Check], width: int = 100) -> str:
+    """One line a check, with what to do below those that ask for it."""
+    lines: list[str] = []
+    name_width = min(24, max(len(check.name) for check in checks))
+    for check in checks:
+        head = f"{_MARKS[check.state]}  {check.name:<{name_width}}  "
+        rest = " " * len(head)
+        lines += textwrap.wrap(head + check.found, width, subsequent_indent=rest)
+        if check.todo:
+            lines += textwrap.wrap(f"-> {check.todo}", width, initial_indent=rest,
+                                   subsequent_indent=rest + "   ")  # fmt: skip
+    bad = sum(check.state == "mend" for check in checks)
+    lines += ["", f"{bad} to mend" if bad else "all is well"]
+    return "\n".join(lines)
+
+
+def main(as_json: bool = False) -> int:
+    """Print the findings; 1 if one of them is to mend, else 0."""
+    checks = doctor()
+    if as_json:
+        print(json.dumps([dataclasses.asdict(check) for check in checks], indent=2))
+    else:
+        print(render(checks))
+    return int(any(check.state == "mend" for check in checks))
