@@ -44,7 +44,7 @@ def find_compiler() -> Compiler | None:
 
 @functools.lru_cache(maxsize=8)
 def _find_compiler(cxx: str | None, path: str) -> Compiler | None:
-    candidates = [(name,) for name in COMPILER_NAMES]
+    candidates: list[tuple[str, ...]] = [(name,) for name in COMPILER_NAMES]
     if cxx:
         candidates.insert(0, tuple(shlex.split(cxx)))
     for command in candidates:

@@ -70,16 +70,16 @@ def _packages() -> Iterator[Check]:
     else:
         yield Check("torch", "mend", version, f"install torch {OLDEST_TORCH} or newer")
     for package in ("bytecode", "numpy"):
-        version = _version(package)
-        if version is None:
+        found = _version(package)
+        if found is None:
             yield Check(package, "mend", "missing", f"pip install {package}")
         else:
-            yield Check(package, "ok", version)
-    version = _version("triton")
-    if version is None:
+            yield Check(package, "ok", found)
+    found = _version("triton")
+    if found is None:
         yield Check("triton", "note", "missing: no GPU kernels", "pip install 'graftjit[gpu]'")
     else:
-        yield Check("triton", "ok", version)
+        yield Check("triton", "ok", found)
 
 
 def _native() -> Iterator[Check]:

@@ -16,7 +16,7 @@ def require_supported(
     free_threaded: bool | None = None,
 ) -> None:
     """Raise UnsupportedPython unless this is CPython 3.11, 3.12 or 3.13 with the GIL."""
-    version = tuple(sys.version_info) if version is None else version
+    version = sys.version_info[:3] if version is None else version
     name = sys.implementation.name if name is None else name
     if free_threaded is None:
         free_threaded = "t" in getattr(sys, "abiflags", "")

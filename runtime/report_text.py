@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import os
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.location import Location
@@ -62,7 +62,7 @@ def _field(title: str, value: str, width: int, indent: str) -> Iterator[str]:
 
 def render_text(report: Report, width: int = 100) -> str:
     lines = [*_summary(report, width)]
-    parts = (
+    parts: tuple[tuple[str, Sequence[Any], Callable[..., Iterator[str]], int], ...] = (
         ("frames", report.frames, _frame_lines, 12),
         ("graph breaks", report.breaks, _break_lines, MOST_SHOWN),
         ("recompiles", report.recompiles, _recompile_lines, MOST_SHOWN),

@@ -52,7 +52,7 @@ def in_classes(cls: type, name: str) -> Any:
     return MISSING
 
 
-_BUILTIN_PARTS: tuple[type, ...] = (
+_BUILTIN_PARTS: tuple[Any, ...] = (
     dict,
     list,
     tuple,
@@ -66,8 +66,8 @@ _BUILTIN_PARTS: tuple[type, ...] = (
 )
 
 
-def builtin_part(value: Any) -> type | None:
-    """The builtin container type that the object is or derives from."""
+def builtin_part(value: Any) -> Any:
+    """The builtin container type that the object is or derives from, else None."""
     for cls in mro_of(type(value)):
         if cls in _BUILTIN_PARTS:
             return cls
