@@ -88,6 +88,10 @@ class Graph:
     needs_grad     some value requires a gradient: only the torch level may be run
     mutates        an input's storage is written by the graph
     random         a random operator is inside
+    sources        where each input came from, as given to `Tracer.input`
+    overlaps       groups of input positions whose tensors share memory
+    written        positions of the inputs whose memory the graph writes (their overlaps included)
+    slow_ops       operators without a result rule of ours
     """
 
     name: str
@@ -100,3 +104,19 @@ class Graph:
     needs_grad: bool = False
     mutates: bool = False
     random: bool = False
+    sources: list[Any] = field(default_factory=list)
+    overlaps: list[tuple[int, ...]] = field(default_factory=list)
+    written: list[int] = field(default_factory=list)
+    slow_ops: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        """The ATen level as typed Python."""
+        from .printing import graph_text
+
+        return graph_text(self)
+
+    def calls_text(self) -> str:
+        """The torch level as Python."""
+        from .printing import calls_text
+
+        return calls_text(self)

@@ -1,0 +1,52 @@
+"""What can go wrong while a torch call is traced; raised by `Tracer`, answered by capture with a graph break.
+
+None of these reaches a user: at each of them plain Python runs the call again, on real tensors, and gives
+the result or raises the exception that the program would have seen anyway.
+"""
+
+from __future__ import annotations
+
+
+class CannotTrace(Exception):
+    """The call cannot be part of a graph. `code` is a short stable word, `text` says what was met."""
+
+    code = "cannot-trace"
+
+    def __init__(self, text: str, code: str | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        if code is not None:
+            self.code = code
+
+
+class Unsupported(CannotTrace):
+    """A tensor or an operator of a kind that the tracer does not know (sparse, quantized, a subclass...)."""
+
+    code = "unsupported"
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text, code)
+
+
+class DataDependent(CannotTrace):
+    """The result depends on tensor data: a Python number, a truth value, or a shape."""
+
+    code = "data-dependent"
+
+    def __init__(self, op: str, text: str) -> None:
+        super().__init__(text)
+        self.op = op
+
+
+class TraceError(CannotTrace):
+    """torch refused the call. `original` is its exception: an error in the user's program, most likely."""
+
+    code = "raised"
+
+    def __init__(self, original: BaseException) -> None:
+        super().__init__(f"{type(original).__name__}: {original}")
+        self.original = original
+
+
+class NoRule(Exception):
+    """Raised by a result rule for arguments it does not cover; the tracer then asks torch instead."""

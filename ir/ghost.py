@@ -1,0 +1,93 @@
+"""Ghosts: tensors with metadata and no data, on which a captured stretch of a program is executed.
+
+A ghost has the size, strides, dtype, device and dispatch keys of the tensor it stands for, so torch's own
+dispatcher, autograd and autocast treat it as that tensor. Operators on ghosts are answered by the dispatch
+mode of `ir.trace`; metadata questions (`shape`, `stride()`, `requires_grad`, `numel()`...) are answered by
+torch's C++ directly and work anywhere. Made by `ir.trace` alone.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .graph import Meta, Node
+
+if TYPE_CHECKING:
+    from .trace import Tracer
+
+
+class Store:
+    """One piece of memory during a trace: whether the graph made it, and which ghosts share it."""
+
+    __slots__ = ("fresh", "inputs", "members")
+
+    def __init__(self, fresh: bool) -> None:
+        self.fresh = fresh
+        self.inputs: list[int] = []  # positions of the graph inputs that live here
+        self.members: list[weakref.ref[Ghost]] = []
+
+    def only(self, ghost: Ghost) -> bool:
+        """No ghost but this one can still read the memory."""
+        return all((other := member()) is None or other is ghost for member in self.members)
+
+
+class Ghost(torch.Tensor):
+    """A tensor of a trace. `_node` is what computes it, `_ref` its number at torch level (-1: not yet)."""
+
+    _node: Node
+    _store: Store
+    _ref: int
+    _tracer: Tracer
+
+    # Ghosts are plain tensors to `__torch_function__`; only the dispatcher sees them.
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise RuntimeError(f"{func} met a ghost outside of its trace")
+
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
+        return f"ghost({self._node.name}: {self._node.meta})"
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+_STRIDED = torch.strided
+_wrap = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
+
+
+def make_ghost(tracer: Tracer, node: Node, meta: Meta, store: Store, grad: bool = False) -> Ghost:
+    """A ghost of `meta` for `node`, registered with the memory it lives in."""
+    ghost: Ghost = _wrap(
+        Ghost,
+        meta.shape,
+        meta.stride,
+        meta.offset,
+        None,  # memory format
+        meta.dtype,
+        _STRIDED,
+        meta.device,
+        False,  # pin_memory
+        grad,
+    )
+    ghost._node = node
+    ghost._store = store
+    ghost._ref = -1
+    ghost._tracer = tracer
+    store.members.append(weakref.ref(ghost))
+    return ghost
+
+
+def meta_of(tensor: torch.Tensor) -> Meta:
+    """The Meta of a real (strided) tensor."""
+    return Meta(
+        tuple(tensor.shape),
+        tensor.stride(),
+        tensor.dtype,
+        tensor.device,
+        tensor.storage_offset(),
+    )

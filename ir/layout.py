@@ -1,0 +1,219 @@
+"""Sizes and strides as eager computes them.
+
+The algorithms are those of torch's TensorIterator, `empty_like` and `clone`: what order of dimensions a new
+tensor gets from the tensors it is made from. Used by the result rules; all in elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+
+from .graph import Meta
+
+Sizes = tuple[int, ...]
+
+
+@cache
+def contiguous_strides(shape: Sizes) -> Sizes:
+    """Row-major strides; a size of 0 counts as 1."""
+    strides = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def channels_last_strides(shape: Sizes) -> Sizes:
+    """NHWC order for four sizes, NDHWC for five."""
+    order = [0, *range(2, len(shape)), 1]
+    inner = contiguous_strides(tuple(shape[d] for d in order))
+    strides = [0] * len(shape)
+    for position, dim in enumerate(order):
+        strides[dim] = inner[position]
+    return tuple(strides)
+
+
+def numel(shape: Sequence[int]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+@cache
+def is_contiguous(shape: Sizes, stride: Sizes) -> bool:
+    expected = 1
+    for size, step in zip(reversed(shape), reversed(stride), strict=True):
+        if size != 1:
+            if size == 0:
+                return True
+            if step != expected:
+                return 0 in shape
+            expected *= size
+    return True
+
+
+@cache
+def is_channels_last(shape: Sizes, stride: Sizes) -> bool:
+    """torch's is_contiguous(memory_format=channels_last): four sizes, NHWC in memory."""
+    if len(shape) not in (4, 5):
+        return False
+    expected = 1
+    for dim in (1, *range(len(shape) - 1, 1, -1), 0):
+        if shape[dim] != 1:
+            if stride[dim] != expected:
+                return False
+            expected *= shape[dim]
+    return True
+
+
+@cache
+def is_dense(shape: Sizes, stride: Sizes) -> bool:
+    """Non-overlapping and dense: some permutation of the dimensions is contiguous."""
+    if is_contiguous(shape, stride):
+        return True
+    expected = 1
+    for step, size in sorted((st, si) for st, si in zip(stride, shape, strict=True) if si != 1):
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def has_overlap(shape: Sizes, stride: Sizes) -> bool:
+    """Two elements certainly share one place (an expanded dimension): torch refuses to write there."""
+    return any(st == 0 and si > 1 for st, si in zip(stride, shape, strict=True))
+
+
+def broadcast(*shapes: Sizes) -> Sizes:
+    """The common shape; raises RuntimeError where there is none."""
+    result: Sizes = shapes[0] if shapes else ()
+    for shape in shapes[1:]:
+        if shape == result:
+            continue
+        if len(shape) > len(result):
+            shape, result = result, shape
+        lead = len(result) - len(shape)
+        sizes = list(result)
+        for i, size in enumerate(shape):
+            other = sizes[lead + i]
+            if other == 1:
+                sizes[lead + i] = size
+            elif size not in (1, other):
+                raise RuntimeError(f"sizes {list(result)} and {list(shape)} do not broadcast")
+        result = tuple(sizes)
+    return result
+
+
+def _sort_dims(shape: Sizes, operands: Sequence[Sizes]) -> list[int]:
+    """Dimensions from the innermost out: TensorIterator's insertion sort with ambiguous comparisons."""
+
+    def order(dim0: int, dim1: int) -> int:
+        for stride in operands:
+            step0, step1 = stride[dim0], stride[dim1]
+            if step0 == 0 or step1 == 0:
+                continue
+            if step0 < step1:
+                return -1
+            if step0 > step1 or shape[dim0] > shape[dim1]:
+                return 1
+        return 0
+
+    perm = list(reversed(range(len(shape))))
+    for i in range(1, len(perm)):
+        here = i
+        for before in range(i - 1, -1, -1):
+            verdict = order(perm[before], perm[here])
+            if verdict > 0:
+                perm[before], perm[here] = perm[here], perm[before]
+                here = before
+            elif verdict < 0:
+                break
+    return perm
+
+
+def _strides_in_order(shape: Sizes, perm: Sequence[int], clamp: bool) -> Sizes:
+    strides = [0] * len(shape)
+    step = 1
+    for dim in perm:
+        strides[dim] = step
+        step *= max(shape[dim], 1) if clamp else shape[dim]
+    return tuple(strides)
+
+
+def _spread(shape: Sizes, operand: Sizes, stride: Sizes) -> Sizes:
+    """Strides of an operand as seen from the broadcast shape."""
+    lead = len(shape) - len(operand)
+    return (0,) * lead + tuple(
+        0 if size == 1 and shape[lead + i] != 1 else step
+        for i, (size, step) in enumerate(zip(operand, stride, strict=True))
+    )
+
+
+@cache
+def pointwise_strides(shape: Sizes, operands: tuple[tuple[Sizes, Sizes], ...]) -> Sizes:
+    """Strides of a new result of TensorIterator over operands given as (shape, stride)."""
+    if all(operand == shape for operand, _ in operands):
+        if all(is_contiguous(*operand) for operand in operands):
+            return contiguous_strides(shape)
+        if len(shape) == 4 and all(is_channels_last(*operand) for operand in operands):
+            return channels_last_strides(shape)
+        first = operands[0][1]
+        if all(stride == first and is_dense(size, stride) for size, stride in operands):
+            return first
+    perm = [0]
+    if len(shape) != 1:
+        perm = _sort_dims(shape, [_spread(shape, *operand) for operand in operands])
+    if perm == list(reversed(range(len(shape)))):
+        return contiguous_strides(shape)
+    return _strides_in_order(shape, perm, clamp=False)
+
+
+@cache
+def like_strides(shape: Sizes, stride: Sizes) -> Sizes:
+    """Strides of `empty_like(x)` and `x.clone()` with torch.preserve_format."""
+    if is_dense(shape, stride):
+        return stride
+    if len(shape) <= 1:
+        return (1,) * len(shape)
+    return _strides_in_order(shape, _sort_dims(shape, [stride]), clamp=True)
+
+
+def suggested_format(meta: Meta) -> torch.memory_format:
+    """torch's suggest_memory_format: channels_last where the strides say so clearly."""
+    shape, stride = meta.shape, meta.stride
+    if len(shape) not in (4, 5):
+        return torch.contiguous_format
+    least = 0
+    if stride[1] == 0:
+        return torch.contiguous_format
+    for dim in (1, *range(len(shape) - 1, 1, -1), 0):
+        if shape[dim] == 0 or stride[dim] < least:
+            return torch.contiguous_format
+        if dim == 0 and least == stride[1]:
+            return torch.contiguous_format
+        least = stride[dim]
+        if shape[dim] > 1:
+            least *= shape[dim]
+    return torch.channels_last if len(shape) == 4 else torch.channels_last_3d
+
+
+def format_strides(shape: Sizes, memory_format: torch.memory_format | None) -> Sizes:
+    """Strides for an explicit memory format."""
+    if memory_format is None or memory_format is torch.contiguous_format:
+        return contiguous_strides(shape)
+    if memory_format is torch.channels_last or memory_format is torch.channels_last_3d:
+        return channels_last_strides(shape)
+    raise ValueError(f"{memory_format} gives no strides by itself")
+
+
+def wrap_dim(dim: int, rank: int) -> int:
+    """A dimension counted from the front; raises IndexError out of range. Rank 0 allows 0 and -1."""
+    reach = max(rank, 1)
+    if not -reach <= dim < reach:
+        raise IndexError(f"dimension {dim} is out of range for {rank} dimensions")
+    return dim % reach

@@ -1,0 +1,174 @@
+"""Graphs as typed, runnable-looking Python, one line a step with its type and the user's line; and as torch.fx.
+
+Read by people (`graph.text()`, reports, GRAFTJIT_DEBUG) and by golden tests. `to_fx` is for exchange with
+other tools; it alone imports torch.fx.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from .graph import Call, Graph, Meta, Node, Ref
+from .location import Location
+
+SHORT = {
+    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
+    "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8",
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+    "bool": "b8", "complex64": "c64", "complex128": "c128", "complex32": "c32",
+}  # fmt: skip
+COLUMN = 64
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """f32 for torch.float32."""
+    name = str(dtype).removeprefix("torch.")
+    return SHORT.get(name, name)
+
+
+def type_text(meta: Any) -> str:
+    """f32[64, 512], with strides where they are not row-major and the device where it is not the CPU."""
+    from .layout import is_contiguous
+
+    if isinstance(meta, tuple):
+        return "(" + ", ".join(type_text(item) for item in meta) + ")"
+    if not isinstance(meta, Meta):
+        return "None"
+    text = f"{dtype_name(meta.dtype)}[{', '.join(map(str, meta.shape))}]"
+    if not is_contiguous(meta.shape, meta.stride):
+        text += f" strides {list(meta.stride)}"
+    if meta.device.type != "cpu":
+        text += f" {meta.device}"
+    return text
+
+
+def value_text(value: Any) -> str:
+    """An argument as Python."""
+    if isinstance(value, Node):
+        return value.name
+    if isinstance(value, Ref):
+        return f"v{value.index}"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(value_text, value)) + ("," if len(value) == 1 else "") + ")"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(value_text, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k!r}: {value_text(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, slice):
+        return (
+            f"slice({value_text(value.start)}, {value_text(value.stop)}, {value_text(value.step)})"
+        )
+    if isinstance(value, torch.device):
+        return repr(str(value))
+    return repr(value)
+
+
+def _arguments(args: Any, kwargs: dict[str, Any]) -> str:
+    return ", ".join([*map(value_text, args), *(f"{k}={value_text(v)}" for k, v in kwargs.items())])
+
+
+def _place(where: Location | None) -> str:
+    return "" if where is None else f"  {os.path.basename(where.file)}:{where.line}"
+
+
+def node_text(node: Node) -> str:
+    """t3 = aten.addmm(bias, x, t2)  # f32[64, 512]  net.py:14"""
+    if node.op == "constant":
+        code = f"{node.name} = constant({type_text(node.meta)})"
+    elif node.op == "get":
+        code = f"{node.name} = {node.args[0].name}[{node.target}]"
+    else:
+        target = str(node.target).removesuffix(".default")
+        code = f"{node.name} = {target}({_arguments(node.args, node.kwargs)})"
+    alias = "" if node.alias is None else f"  shares {node.alias.name}"
+    return f"{code:<{COLUMN}}  # {type_text(node.meta)}{alias}{_place(node.where)}"
+
+
+def graph_text(graph: Graph) -> str:
+    """The ATen level."""
+    heads = [f"    {node.name},  # {type_text(node.meta)}" for node in graph.inputs]
+    body = [f"    {node_text(node)}" for node in graph.nodes]
+    outputs = ", ".join(node.name for node in graph.outputs)
+    flags = [
+        word
+        for word, on in (
+            ("needs grad", graph.needs_grad),
+            (f"writes inputs {graph.written}", graph.mutates),
+            ("random", graph.random),
+        )
+        if on
+    ]
+    title = f"def {graph.name}({'' if heads else '):'}" + (
+        f"  # {', '.join(flags)}" if flags else ""
+    )
+    signature = [title, *heads, "):"] if heads else [title]
+    return "\n".join(
+        [*signature, *body, f"    return ({outputs}{',' * (len(graph.outputs) == 1)})"]
+    )
+
+
+def target_text(target: Any) -> str:
+    """The name of a torch function."""
+    module = getattr(target, "__module__", None)
+    owner = getattr(target, "__objclass__", None)
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", repr(target))
+    if owner is not None:
+        return f"Tensor.{target.__name__}"
+    return f"{module}.{name}" if module and not name.startswith("_VariableFunctions") else name
+
+
+def call_text(call: Call) -> str:
+    """v3 = torch.nn.functional.linear(v0, v1)  # net.py:14"""
+    result = "" if call.results is None else f"{value_text(call.results)} = "
+    code = f"{result}{target_text(call.target)}({_arguments(call.args, call.kwargs)})"
+    place = _place(call.where)
+    return f"{code:<{COLUMN}}  #{place}" if place else code
+
+
+def calls_text(graph: Graph) -> str:
+    """The torch level."""
+    names = ", ".join(f"v{i}" for i in range(len(graph.inputs)))
+    constants = [
+        f"    v{ref} = constant({type_text_of(tensor)})" for ref, tensor in graph.constants.items()
+    ]
+    body = [f"    {call_text(call)}" for call in graph.calls]
+    outputs = ", ".join(value_text(ref) for ref in graph.call_outputs)
+    tail = f"    return ({outputs}{',' * (len(graph.call_outputs) == 1)})"
+    return "\n".join([f"def {graph.name}({names}):", *constants, *body, tail])
+
+
+def type_text_of(tensor: torch.Tensor) -> str:
+    """Type of a real tensor."""
+    return f"{dtype_name(tensor.dtype)}[{', '.join(map(str, tensor.shape))}]"
+
+
+def to_fx(graph: Graph) -> Any:
+    """The ATen level as a torch.fx.GraphModule; constants become its buffers."""
+    import operator
+
+    import torch.fx
+
+    from .torch_level import substitute
+
+    root = torch.nn.Module()
+    made = torch.fx.Graph()
+    values: dict[Node, Any] = {}
+    for node in graph.inputs:
+        values[node] = made.placeholder(node.name)
+    for node in graph.nodes:
+        if node.op == "constant":
+            root.register_buffer(node.name, node.target)
+            values[node] = made.get_attr(node.name)
+        elif node.op == "get":
+            values[node] = made.call_function(operator.getitem, (values[node.args[0]], node.target))
+        else:
+            args = substitute(node.args, values.__getitem__, Node)
+            kwargs = substitute(node.kwargs, values.__getitem__, Node)
+            values[node] = made.call_function(node.target, args, kwargs)
+        values[node].name = node.name if node.op != "constant" else values[node].name
+        values[node].meta["type"] = type_text(node.meta)
+    made.output(tuple(values[node] for node in graph.outputs))
+    return torch.fx.GraphModule(root, made, graph.name)

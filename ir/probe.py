@@ -1,0 +1,133 @@
+"""Asking torch itself: dtypes of pointwise operators, and operators without a rule of ours.
+
+`result_dtype` runs the operator on one-element tensors of the same dtypes: ATen's own type promotion and its
+own refusals, remembered by signature. `run_sample` runs an operator on zero-filled CPU tensors of the same
+sizes and strides; `run_meta` asks torch's meta kernels, which import heavy modules and know less of strides.
+All of it happens below autograd and autocast, and never reads the random state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .ghost import meta_of
+from .graph import Meta
+
+SAMPLE_BYTES = 64 << 20
+
+_dtypes: dict[Any, torch.dtype] = {}
+_META = torch.device("meta")
+
+
+def map_metas(value: Any, change: Callable[[Meta], Any]) -> Any:
+    """The same structure with `change(meta)` for each Meta in it."""
+    if isinstance(value, Meta):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return tuple(map_metas(item, change) for item in value)
+    return value
+
+
+def _signature(value: Any) -> Any:
+    if isinstance(value, Meta):
+        return (value.dtype, not value.shape)
+    if isinstance(value, tuple):
+        return tuple(_signature(item) for item in value)
+    return (type(value), value)
+
+
+def _one(meta: Meta) -> torch.Tensor:
+    return torch.ones((1,) if meta.shape else (), dtype=meta.dtype)
+
+
+def result_dtype(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
+    """The dtype that a pointwise operator gives; raises what ATen raises for those dtypes and numbers."""
+    key = (
+        op,
+        tuple(_signature(arg) for arg in args),
+        tuple((name, _signature(value)) for name, value in kwargs.items()),
+        torch.get_default_dtype(),
+    )
+    found = _dtypes.get(key)
+    if found is None:
+        with torch._C._AutoDispatchBelowAutograd():
+            result = op(
+                *(map_metas(arg, _one) for arg in args),
+                **{name: map_metas(value, _one) for name, value in kwargs.items()},
+            )
+        found = _dtypes[key] = result.dtype
+    return found
+
+
+def _extent(meta: Meta) -> int:
+    if 0 in meta.shape:
+        return meta.offset
+    reach = sum((size - 1) * step for size, step in zip(meta.shape, meta.stride, strict=True))
+    return meta.offset + reach + 1
+
+
+def _sample(device: torch.device) -> Callable[[Meta], torch.Tensor]:
+    def make(meta: Meta) -> torch.Tensor:
+        memory = torch.zeros(_extent(meta), dtype=meta.dtype, device=device)
+        return memory.as_strided(meta.shape, meta.stride, meta.offset)
+
+    return make
+
+
+def _all_metas(value: Any) -> list[Meta]:
+    found: list[Meta] = []
+    map_metas(value, found.append)
+    return found
+
+
+def can_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Small enough CPU tensors, and an operator of torch's own (a custom one may have effects)."""
+    metas = _all_metas((args, tuple(kwargs.values())))
+    device = kwargs.get("device")
+    return (
+        op.namespace == "aten"
+        and all(meta.device.type == "cpu" for meta in metas)
+        and (device is None or torch.device(device).type == "cpu")
+        and sum(_extent(meta) * meta.dtype.itemsize for meta in metas) <= SAMPLE_BYTES
+    )
+
+
+def _outcome(result: Any, device: torch.device | None) -> Any:
+    """Metas of a real result; other values as they are."""
+    if isinstance(result, torch.Tensor):
+        if result.layout is not torch.strided or result.is_conj() or result.is_neg():
+            raise NotImplementedError("a result with no plain strided layout")
+        meta = meta_of(result)
+        if device is None:
+            return meta
+        return Meta(meta.shape, meta.stride, meta.dtype, device, meta.offset)
+    if isinstance(result, (list, tuple)):
+        return tuple(_outcome(item, device) for item in result)
+    return result
+
+
+def run_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Metas of what the operator gives on zeros."""
+    make = _sample(torch.device("cpu"))
+    with torch._C._AutoDispatchBelowAutograd():
+        result = op(
+            *(map_metas(arg, make) for arg in args),
+            **{name: map_metas(value, make) for name, value in kwargs.items()},
+        )
+    return _outcome(result, None)
+
+
+def run_meta(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Metas by torch's meta kernels, on the device of the first tensor (or the one asked for)."""
+    metas = _all_metas((args, tuple(kwargs.values())))
+    device = kwargs.get("device") or next((meta.device for meta in metas), torch.device("cpu"))
+    make = _sample(_META)
+    asked = {name: map_metas(value, make) for name, value in kwargs.items()}
+    if "device" in asked:
+        asked["device"] = _META
+    with torch._C._AutoDispatchBelowAutograd():
+        result = op(*(map_metas(arg, make) for arg in args), **asked)
+    return _outcome(result, torch.device(device))

@@ -1,0 +1,373 @@
+"""The recorder below the trace: one ATen operator after another, answered with ghosts and noted as nodes.
+
+`Recorder.dispatch` is what the dispatch mode calls. It asks the plan of the operator (schema and op table),
+works out the metadata of the results, appends Nodes, and keeps the books on memory: an in-place operator on
+memory that the graph made and nobody else sees becomes a plain value; every other write stays a node in order
+(`aten.copy_` of a computed value where that is the same, else the operator itself), and the result of such a
+node is never used: readers keep naming the tensor, and read after the write because they run after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .errors import DataDependent, Unsupported
+from .ghost import Ghost, Store, make_ghost
+from .graph import Meta, Node
+from .infer import infer
+from .layout import has_overlap, is_dense, numel
+from .location import Location
+from .schema import Plan, plan_of
+
+if TYPE_CHECKING:
+    from .trace import Tracer
+
+aten = torch.ops.aten
+
+
+def meta_args(value: Any) -> Any:
+    """Operands with a Meta for each Node."""
+    kind = type(value)
+    if kind is Node:
+        return value.meta
+    if kind is tuple:
+        return tuple(meta_args(item) for item in value)
+    return value
+
+
+class Recorder:
+    """Nodes and memory books of one trace."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.nodes: list[Node] = []
+        self.where: Location | None = None
+        self.mutates = False
+        self.random = False
+        self.written: set[int] = set()
+        self.slow_ops: list[str] = []
+        self.echo: tuple[Node, Meta, Store] | None = None
+        self._count = 0
+        self._log: list[tuple[Ghost, Node, Store]] = []
+
+    # -- state
+
+    def mark(self, where: Location | None) -> Any:
+        """A point to return to."""
+        self.where = where
+        self._log.clear()
+        return len(self.nodes), self.mutates, self.random, set(self.written), len(self.slow_ops)
+
+    def undo(self, mark: Any) -> None:
+        """Back to a mark."""
+        length, self.mutates, self.random, self.written, slow = mark
+        del self.nodes[length:]
+        del self.slow_ops[slow:]
+        for ghost, node, store in reversed(self._log):
+            ghost._node, ghost._store = node, store
+        self._log.clear()
+
+    # -- one operator
+
+    def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer one operator."""
+        if self.echo is not None:
+            return make_ghost(self.tracer, *self.echo)
+        special = SPECIAL.get(op)
+        if special is not None:
+            return special(self, op, args, kwargs)
+        plan = plan_of(op)
+        if plan.kind == "composite":
+            return self._decompose(op, args, kwargs)
+        if plan.dynamic:
+            raise DataDependent(plan.name, "a value or a shape that depends on tensor data")
+        if plan.metadata:
+            raise Unsupported("metadata", f"{plan.name} changes a tensor's sizes in place")
+        operands = tuple(self.operand(arg) for arg in args)
+        named = {name: self.operand(value) for name, value in kwargs.items()}
+        if plan.random:
+            self.random = True
+        return ROUTES[plan.kind](self, plan, args, kwargs, operands, named)
+
+    def _decompose(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A composite operator that arrives whole (inference mode): through its own C++ body."""
+        torch._C._push_on_torch_dispatch_stack(self.tracer._mode)
+        try:
+            return op._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+        finally:
+            torch._C._pop_torch_dispatch_stack(None)
+
+    def operand(self, value: Any) -> Any:
+        """A Node for each ghost; tuples for lists."""
+        kind = type(value)
+        if kind is Ghost:
+            if value._tracer is not self.tracer:
+                raise Unsupported("foreign-ghost", "a tensor of another trace")
+            return value._node
+        if kind is list or kind is tuple or kind is torch.Size:
+            return tuple(self.operand(item) for item in value)
+        if isinstance(value, torch.Tensor):
+            return self._baked(value)
+        if isinstance(value, torch.Generator):
+            raise Unsupported("generator", "an explicit random generator")
+        return value
+
+    def _baked(self, tensor: torch.Tensor) -> Node:
+        """A real tensor that a torch function made on its way (an index list, a scalar)."""
+        return self.tracer.constant(tensor)._node
+
+    def node(
+        self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], meta: Any, alias: Any = None
+    ) -> Node:
+        """Append a call."""
+        self._count += 1
+        node = Node("call", op, args, kwargs, meta, f"t{self._count}", self.where, alias)
+        self.nodes.append(node)
+        return node
+
+    def _get(self, node: Node, index: int, meta: Meta, alias: Node | None) -> Node:
+        self._count += 1
+        item = Node("get", index, (node,), {}, meta, f"t{self._count}", self.where, alias)
+        self.nodes.append(item)
+        return item
+
+    def value(
+        self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], alias: Any = None
+    ) -> Node:
+        """Append a call of a single-result operator, its metadata inferred."""
+        return self.node(op, args, kwargs, self.infer(plan_of(op), args, kwargs), alias)
+
+    def infer(self, plan: Plan, operands: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        args = meta_args(operands)
+        kwargs = {name: meta_args(value) for name, value in named.items()} if named else named
+        return infer(plan, args, kwargs, self.slow_ops)
+
+    # -- kinds of operators
+
+    def _pure(
+        self, plan: Plan, args: Any, kwargs: Any, operands: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        meta = self.infer(plan, operands, named)
+        if not plan.tensors:
+            return meta  # a number or a truth value that follows from metadata
+        node = self.node(plan.op, operands, named, meta)
+        row = plan.row
+        if row is not None and row.mutates is not None:
+            for position in row.mutates(operands, named):
+                self._note_write(args[position])
+        return self._wrap(node, meta, lambda: Store(fresh=True), None, plan.list_result)
+
+    def _view(
+        self, plan: Plan, args: Any, kwargs: Any, operands: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        meta = self.infer(plan, operands, named)
+        base = args[plan.view_of]
+        node = self.node(plan.op, operands, named, meta, base._node)
+        return self._wrap(node, meta, lambda: base._store, base._node, plan.list_result)
+
+    def _wrap(
+        self, node: Node, meta: Any, store: Callable[[], Store], alias: Any, as_list: bool
+    ) -> Any:
+        if type(meta) is Meta:
+            return make_ghost(self.tracer, node, meta, store())
+        if meta is None:
+            return None
+        results = [
+            None
+            if item is None
+            else make_ghost(self.tracer, self._get(node, index, item, alias), item, store())
+            for index, item in enumerate(meta)
+        ]
+        return results if as_list else tuple(results)
+
+    def _write(
+        self, plan: Plan, args: Any, kwargs: Any, operands: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        targets = {at: args[at] if isinstance(at, int) else kwargs.get(at) for at in plan.writes
+                   if isinstance(at, str) or at < len(args)}  # fmt: skip
+        functional = plan.functional is not None and len(targets) == 1 and not plan.random
+        if functional:
+            ((at, target),) = targets.items()
+            if target is not None and self._as_value(plan, at, target, operands, named):
+                return target
+        return self._raw_write(plan, targets, operands, named)
+
+    def _raw_write(
+        self, plan: Plan, targets: dict[Any, Any], operands: Any, named: dict[str, Any]
+    ) -> Any:
+        """The operator as it is, as a node in order."""
+        metas = self._written_metas(plan, targets, operands, named)
+        node = self.node(plan.op, operands, named, metas)
+        results: list[Any] = []
+        for index, at in enumerate(plan.returned):
+            if at is not None:
+                results.append(targets[at])
+                continue
+            meta = metas[index] if isinstance(metas, tuple) else metas
+            if meta is None:
+                results.append(None)
+                continue
+            item = node if plan.one else self._get(node, index, meta, None)
+            results.append(make_ghost(self.tracer, item, meta, Store(fresh=True)))
+        for target in targets.values():
+            if target is not None:
+                self._note_write(target)
+        if plan.one and plan.returned and plan.returned[0] is not None:
+            node.alias = targets[plan.returned[0]]._node
+        if not results:
+            return None
+        return results[0] if plan.one else tuple(results)
+
+    def _written_metas(
+        self, plan: Plan, targets: dict[Any, Any], operands: Any, named: dict[str, Any]
+    ) -> Any:
+        for target in targets.values():
+            if target is not None and has_overlap(
+                target._node.meta.shape, target._node.meta.stride
+            ):
+                raise RuntimeError("a write to a tensor with several elements in one place")
+        if plan.one and plan.returned and plan.returned[0] is not None:
+            target = targets[plan.returned[0]]
+            if plan.random:
+                return target._node.meta
+            meta = self.infer(plan, operands, named)
+            if meta.shape != target._node.meta.shape:
+                raise Unsupported("resize", f"{plan.name} changes the size of its output")
+            return target._node.meta
+        metas = self.infer(plan, operands, named)
+        outs = [targets[at] for at in plan.returned if at is not None]
+        given = (
+            [m for m, at in zip(metas, plan.returned, strict=True) if at is not None]
+            if outs
+            else []
+        )
+        if any(m.shape != out._node.meta.shape for m, out in zip(given, outs, strict=True)):
+            raise Unsupported("resize", f"{plan.name} changes the size of its output")
+        return metas
+
+    def _note_write(self, ghost: Ghost | None) -> None:
+        if ghost is not None and not ghost._store.fresh:
+            self.mutates = True
+            self.written.update(ghost._store.inputs)
+
+    # -- in-place operators as values
+
+    def _as_value(
+        self, plan: Plan, at: int | str, target: Ghost, operands: Any, named: dict[str, Any]
+    ) -> bool:
+        """In-place `op_(target, ...)` as `op(target, ...)` and an assignment; False to keep the operator."""
+        twin = plan_of(plan.functional)
+        if twin.row is None or twin.row.kind not in VALUE_KINDS:
+            return False
+        meta = target._node.meta
+        if has_overlap(meta.shape, meta.stride):
+            raise RuntimeError("a write to a tensor with several elements in one place")
+        if self._partial_overlap(target, operands, named):
+            return False
+        inputs = {name: value for name, value in named.items() if name != at}
+        args = (*operands, 0) if plan.op is aten.zero_.default else operands
+        found = self.infer(twin, args, inputs)
+        if found.shape != meta.shape:
+            if isinstance(at, str):
+                raise Unsupported("resize", f"{plan.name} changes the size of its output")
+            raise RuntimeError(f"output of size {meta.shape} cannot hold {found.shape}")
+        if found.dtype != meta.dtype and not torch.can_cast(found.dtype, meta.dtype):
+            raise RuntimeError(f"result type {found.dtype} cannot be cast to {meta.dtype}")
+        if found.device != meta.device:
+            raise RuntimeError("result and output are on different devices")
+        self._assign(target, self.node(plan.functional, args, inputs, found))
+        return True
+
+    def _partial_overlap(self, target: Ghost, operands: Any, named: dict[str, Any]) -> bool:
+        """Some operand shares the target's memory, but is not the very same elements."""
+        store = target._store
+        if len(store.members) == 1:
+            return False
+        mine = target._node.meta
+        for member in store.members:
+            other = member()
+            if other is None or other is target:
+                continue
+            if _mentions(other._node, operands) or _mentions(other._node, tuple(named.values())):
+                its = other._node.meta
+                if (its.shape, its.stride, its.offset) != (mine.shape, mine.stride, mine.offset):
+                    return True
+        return False
+
+    def _assign(self, target: Ghost, value: Node) -> None:
+        """target[...] = value: a new value for the ghost where nobody can tell, else a write."""
+        meta, found = target._node.meta, value.meta
+        free = target._store.fresh and meta.offset == 0 and target._store.only(target)
+        if free and is_dense(meta.shape, meta.stride):
+            if found.dtype != meta.dtype:
+                value = self.value(aten._to_copy.default, (value,), {"dtype": meta.dtype})
+            if value.meta.stride == meta.stride or numel(meta.shape) == 0:
+                self._log.append((target, target._node, target._store))
+                store = Store(fresh=True)
+                store.members = [m for m in target._store.members if m() is target]
+                target._node, target._store = value, store
+                return
+        self.node(aten.copy_.default, (target._node, value), {}, meta, target._node)
+        self._note_write(target)
+
+    # -- operators with a way of their own
+
+    def _lift(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`torch.tensor(...)`: a constant, and a fresh copy of it at each run."""
+        (tensor,) = args
+        if type(tensor) is Ghost:
+            return tensor
+        node = self._baked(tensor)
+        copy = self.value(aten.clone.default, (node,), {})
+        return make_ghost(self.tracer, copy, copy.meta, Store(fresh=True))
+
+    def _copy(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`x.copy_(y)`: the value is y's, in x's shape and dtype."""
+        target = args[0]
+        operands = tuple(self.operand(arg) for arg in args)
+        meta, source = target._node.meta, operands[1].meta
+        if has_overlap(meta.shape, meta.stride):
+            raise RuntimeError("a write to a tensor with several elements in one place")
+        if meta.device != source.device:
+            raise Unsupported("devices", "a copy between devices in place")
+        lead = len(meta.shape) - len(source.shape)
+        if lead < 0 or any(
+            a not in (1, b) for a, b in zip(source.shape, meta.shape[lead:], strict=True)
+        ):
+            raise RuntimeError(f"sizes {source.shape} do not fit into {meta.shape}")
+        store = target._store
+        if store.fresh and store.only(target) and meta.offset == 0:
+            copied = plan_of(aten.copy.default)
+            found = self.infer(copied, operands[:2], {})
+            self._assign(target, self.node(copied.op, operands[:2], {}, found))
+        else:
+            self.node(op, operands[:2], {}, meta, target._node)
+            self._note_write(target)
+        return target
+
+    def _item(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise DataDependent(str(op), "a Python value from tensor data")
+
+
+ROUTES: dict[str, Callable[..., Any]] = {
+    "pure": Recorder._pure,
+    "view": Recorder._view,
+    "write": Recorder._write,
+}
+VALUE_KINDS = frozenset({"pointwise", "copy", "create", "scan", "matmul"})
+SPECIAL: dict[Any, Callable[[Recorder, Any, Any, Any], Any]] = {
+    aten.lift_fresh.default: Recorder._lift,
+    aten.lift.default: Recorder._lift,
+    aten.copy_.default: Recorder._copy,
+    aten._local_scalar_dense.default: Recorder._item,
+    aten.equal.default: Recorder._item,
+}
+
+
+def _mentions(node: Node, value: Any) -> bool:
+    if type(value) is tuple:
+        return any(_mentions(node, item) for item in value)
+    return value is node

@@ -1,0 +1,345 @@
+"""The one trace: torch calls on ghosts, recorded at torch level and, below it, as ATen operators.
+
+Capture makes a `Tracer` for each stretch of a frame, turns real tensors into ghosts (`input`, `constant`),
+runs each torch call through `run`, and takes the `Graph` from `finish`. torch's dispatcher decides which
+operators run; `ir.ops` (THE op table) says what comes out of each. After an exception from `run` the trace
+is as before the call, but for metadata that a call changed in place on a ghost (`requires_grad_`, `unsqueeze_`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import ops as _ops  # noqa: F401  (fills the op table)
+from .errors import CannotTrace, DataDependent, TraceError, Unsupported
+from .ghost import Ghost, Store, make_ghost, meta_of
+from .graph import Call, Graph, Meta, Node, Ref
+from .location import Location
+from .record import Recorder
+
+aten = torch.ops.aten
+
+# Calls that need tensor data in Python, whatever the tensor: refused before torch's own error.
+NEEDS_DATA: frozenset[Any] = frozenset(
+    {
+        torch.Tensor.item,
+        torch.Tensor.tolist,
+        torch.Tensor.numpy,
+        torch.Tensor.__bool__,
+        torch.Tensor.__int__,
+        torch.Tensor.__float__,
+        torch.Tensor.__index__,
+        torch.Tensor.__complex__,
+        torch.Tensor.__contains__,
+        torch.Tensor.__array__,
+        torch.Tensor.data_ptr,
+        torch.equal,
+        torch.Tensor.equal,
+        torch.allclose,
+        torch.Tensor.allclose,
+        torch.is_nonzero,
+        torch.Tensor.is_nonzero,
+    }
+)
+PLAIN = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    type(...),
+)
+
+
+class _Mode(TorchDispatchMode):
+    """Hands every operator to the tracer."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True makes torch import torch._dynamo
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.recorder.dispatch(func, args, kwargs or {})
+
+
+def why_not(tensor: torch.Tensor) -> tuple[str, str] | None:
+    """Why a real tensor cannot become a ghost, as (code, text); None if it can."""
+    kind = type(tensor)
+    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+        return "subclass", f"a tensor of type {kind.__module__}.{kind.__qualname__}"
+    if tensor.layout is not torch.strided:
+        return "layout", f"a tensor with layout {tensor.layout}"
+    if tensor.is_quantized:
+        return "quantized", "a quantized tensor"
+    if tensor.is_nested:
+        return "nested", "a nested tensor"
+    if tensor.is_conj() or tensor.is_neg():
+        return "lazy-bit", "a tensor with a pending conjugation or negation"
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # type: ignore[attr-defined]
+        return "functorch", "a tensor inside a functorch transform"
+    return None
+
+
+class Tracer:
+    """Records one graph. Not thread-safe; one trace runs at a time in a thread."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._recorder = Recorder(self)
+        self._mode = _Mode(self._recorder)
+        self._calls: list[Call] = []
+        self._inputs: list[Node] = []
+        self._input_refs: list[int] = []
+        self._sources: list[Any] = []
+        self._constants: dict[int, torch.Tensor] = {}
+        self._known: dict[int, tuple[torch.Tensor, Ghost]] = {}
+        self._stores: dict[int, Store] = {}
+        self._refs = 0
+        self._needs_grad = False
+
+    # -- what comes in
+
+    def input(self, tensor: torch.Tensor, source: Any = None) -> Ghost:
+        """A new graph input with the metadata of a real tensor; the same tensor again is the same ghost.
+
+        Raises Unsupported for anything but a plain strided tensor or parameter.
+        """
+        if id(tensor) in self._known:
+            return self._known[id(tensor)][1]
+        position = len(self._inputs)
+        node = Node("input", position, meta=None, name=f"x{position}")
+        ghost = self._enter(tensor, node)
+        ghost._store.inputs.append(position)
+        self._inputs.append(node)
+        self._input_refs.append(ghost._ref)
+        self._sources.append(source)
+        return ghost
+
+    def constant(self, tensor: torch.Tensor) -> Ghost:
+        """A real tensor baked into the graph (by reference: no copy is made)."""
+        if id(tensor) in self._known:
+            return self._known[id(tensor)][1]
+        node = Node("constant", tensor, meta=None, name=f"c{len(self._constants)}")
+        ghost = self._enter(tensor, node)
+        self._recorder.nodes.append(node)
+        self._constants[ghost._ref] = tensor
+        return ghost
+
+    def _enter(self, tensor: torch.Tensor, node: Node) -> Ghost:
+        reason = why_not(tensor)
+        if reason is not None:
+            raise Unsupported(*reason)
+        meta = node.meta = meta_of(tensor)
+        key = tensor.untyped_storage()._cdata
+        store = self._stores.setdefault(key, Store(fresh=False))
+        ghost = make_ghost(self, node, meta, store, tensor.requires_grad and tensor.is_leaf)
+        if tensor.requires_grad and not tensor.is_leaf:
+            ghost = self._non_leaf(node, meta, store)
+        if isinstance(tensor, torch.nn.Parameter):
+            ghost._is_param = True  # type: ignore[attr-defined]  # isinstance(ghost, Parameter)
+        self._number(ghost)
+        self._known[id(tensor)] = (tensor, ghost)
+        return ghost
+
+    def _non_leaf(self, node: Node, meta: Meta, store: Store) -> Ghost:
+        """A ghost with a history, so that what autograd forbids on leaves is allowed as in eager."""
+        leaf = make_ghost(self, node, meta, store, grad=True)
+        self._recorder.echo = (node, meta, store)
+        with torch.enable_grad():
+            torch._C._push_on_torch_dispatch_stack(self._mode)
+            try:
+                ghost: Ghost = leaf.clone()  # type: ignore[assignment]
+            finally:
+                torch._C._pop_torch_dispatch_stack(None)
+                self._recorder.echo = None
+        return ghost
+
+    def _number(self, ghost: Ghost) -> int:
+        ghost._ref = self._refs
+        self._refs += 1
+        return ghost._ref
+
+    # -- what happens
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Iterable[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        where: Location | None = None,
+    ) -> Any:
+        """Call fn on ghosts and record it. Real tensors among the arguments become constants.
+
+        Returns what fn returns, with ghosts for tensors; an argument that comes back is the same ghost.
+        Raises DataDependent, Unsupported, or TraceError around what torch (or fn) raised.
+        """
+        args, kwargs = tuple(args), dict(kwargs or {})
+        if fn in NEEDS_DATA:
+            raise DataDependent(getattr(fn, "__name__", str(fn)), "a Python value from tensor data")
+        recorder = self._recorder
+        mark = recorder.mark(where), len(self._calls), self._refs, self._needs_grad
+        try:
+            args, kwargs = self._ghosts(args), self._ghosts(kwargs)
+            torch._C._push_on_torch_dispatch_stack(self._mode)
+            try:
+                result = fn(*args, **kwargs)
+            finally:
+                torch._C._pop_torch_dispatch_stack(None)
+            results = self._numbered(result)
+        except CannotTrace:
+            self._undo(mark)
+            raise
+        except Exception as error:
+            self._undo(mark)
+            raise TraceError(error) from error
+        except BaseException:
+            self._undo(mark)
+            raise
+        self._calls.append(
+            Call(fn, self._references(args), self._references(kwargs), results, where)
+        )
+        return result
+
+    def _undo(self, mark: Any) -> None:
+        inner, calls, refs, self._needs_grad = mark
+        self._recorder.undo(inner)
+        del self._calls[calls:]
+        for ref in [ref for ref in self._constants if ref >= refs]:
+            del self._constants[ref]
+        if refs != self._refs:
+            for key in [key for key, (_, ghost) in self._known.items() if ghost._ref >= refs]:
+                del self._known[key]
+            self._refs = refs
+        if torch.is_autocast_cache_enabled():
+            torch.clear_autocast_cache()  # it may hold casts that the trace no longer has
+
+    def grad_mode(self, enabled: bool, where: Location | None = None) -> bool:
+        """Set grad mode now and, at torch level, in the graph. Returns the mode before."""
+        before = torch.is_grad_enabled()
+        self.state_call(torch._C._set_grad_enabled, enabled, where=where)
+        return before
+
+    def state_call(self, fn: Callable[..., Any], *args: Any, where: Location | None = None) -> Any:
+        """Call fn, which changes state of the interpreter thread (autocast...), for real and in the graph."""
+        result = fn(*args)
+        self._calls.append(Call(fn, args, {}, None, where))
+        return result
+
+    def _ghosts(self, value: Any) -> Any:
+        """The same arguments with real tensors baked in."""
+        if isinstance(value, Ghost):
+            if value._tracer is not self:
+                raise Unsupported("foreign-ghost", "a tensor of another trace")
+            return value
+        if isinstance(value, torch.Tensor):
+            return self.constant(value)
+        kind = type(value)
+        if kind is tuple or kind is list:
+            return kind(self._ghosts(item) for item in value)
+        if kind is dict:
+            return {key: self._ghosts(item) for key, item in value.items()}
+        if isinstance(value, torch.Generator):
+            raise Unsupported("generator", "an explicit random generator")
+        return value
+
+    def _references(self, value: Any) -> Any:
+        """The same arguments with Refs for ghosts."""
+        if isinstance(value, Ghost):
+            return Ref(value._ref)
+        kind = type(value)
+        if kind is tuple or kind is list:
+            return kind(self._references(item) for item in value)
+        if kind is dict:
+            return {key: self._references(item) for key, item in value.items()}
+        if kind is slice:
+            return slice(*(self._references(v) for v in (value.start, value.stop, value.step)))
+        return value
+
+    def _numbered(self, value: Any) -> Any:
+        """Refs for the ghosts of a result; new ones get a number."""
+        if isinstance(value, Ghost):
+            if value._ref < 0:
+                self._number(value)
+            if value.requires_grad:
+                self._needs_grad = True
+            return Ref(value._ref)
+        if isinstance(value, PLAIN):
+            return value
+        if isinstance(value, tuple):  # named tuples and torch.return_types as well
+            return tuple(self._numbered(item) for item in value)
+        if type(value) is list:
+            return [self._numbered(item) for item in value]
+        if type(value) is dict:
+            return {key: self._numbered(item) for key, item in value.items()}
+        if isinstance(value, torch.Tensor):
+            raise Unsupported("real-tensor", "a call made a tensor behind the dispatcher")
+        raise Unsupported("result", f"a result of type {type(value).__qualname__}")
+
+    # -- what comes out
+
+    @property
+    def slow_ops(self) -> list[str]:
+        """Operators met so far that have no result rule of ours."""
+        return list(self._recorder.slow_ops)
+
+    def finish(self, outputs: Iterable[Ghost]) -> Graph:
+        """The graph that computes `outputs`. The tracer may go on afterwards."""
+        recorder = self._recorder
+        outputs = list(outputs)
+        order = {ref: i for i, ref in enumerate(self._input_refs)}
+        for ref in range(self._refs):
+            order.setdefault(ref, len(order))
+        for ghost in outputs:
+            if ghost._tracer is not self or ghost._ref < 0:
+                raise ValueError(f"{ghost!r} is no value of this trace")
+        groups = {id(store): tuple(store.inputs) for store in self._stores.values()}
+        overlaps = [group for group in groups.values() if len(group) > 1]
+        graph = Graph(
+            self.name,
+            list(self._inputs),
+            list(recorder.nodes),
+            [ghost._node for ghost in outputs],
+            [_renumber(call, order) for call in self._calls],
+            [Ref(order[ghost._ref]) for ghost in outputs],
+            {order[ref]: tensor for ref, tensor in self._constants.items()},
+            needs_grad=self._needs_grad,
+            mutates=recorder.mutates,
+            random=recorder.random,
+            sources=list(self._sources),
+            overlaps=overlaps,
+            written=sorted(recorder.written),
+            slow_ops=list(recorder.slow_ops),
+        )
+        return graph
+
+
+def _renumber(call: Call, order: dict[int, int]) -> Call:
+    def change(value: Any) -> Any:
+        if isinstance(value, Ref):
+            return Ref(order[value.index])
+        kind = type(value)
+        if kind is tuple or kind is list:
+            return kind(change(item) for item in value)
+        if kind is dict:
+            return {key: change(item) for key, item in value.items()}
+        if kind is slice:
+            return slice(change(value.start), change(value.stop), change(value.step))
+        return value
+
+    return Call(
+        call.target, change(call.args), change(call.kwargs), change(call.results), call.where
+    )
