@@ -1,0 +1,27 @@
+// Reading tensors and torch's interpreter state without torch headers.
+//
+// Every route is found by dlsym or by matching values at first use, self-tested, and has a slower fallback;
+// `_native.tensor_routes()` names what is in use. Guards compare through the records here; the executor
+// reaches tensors through `tensor_handle`.
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+struct TensorRecord;
+struct StateRecord;
+
+// A `runtime.guards.TensorSpec` prepared for comparing; nullptr with a Python error set on a bad spec.
+TensorRecord *tensor_record_new(PyObject *spec);
+void tensor_record_free(TensorRecord *record);
+// Exact type, dtype, device, sizes, strides, requires_grad, dispatch keys. Never raises, never runs user code.
+bool tensor_record_matches(const TensorRecord *record, PyObject *value);
+
+bool tensor_is_tensor(PyObject *value);               // an instance of torch.Tensor (subclasses too)
+bool tensor_overlap(PyObject *first, PyObject *second); // conservative: true if it cannot be ruled out
+
+// A `runtime.state.State` prepared for comparing with what is in force on this thread now.
+StateRecord *state_record_new(PyObject *snapshot);
+void state_record_free(StateRecord *record);
+bool state_record_matches(const StateRecord *record);
+
+int tensor_init(PyObject *module);
