@@ -38,6 +38,10 @@ def _same_start() -> Iterator[None]:
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
+    torch.set_num_threads(2)
+    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     reset_context()
     yield
     reset_context()
+    torch.set_default_dtype(dtype)
+    torch.set_grad_enabled(grad)

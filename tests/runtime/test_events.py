@@ -17,6 +17,12 @@ from graftjit.runtime.events import EventLog, FrameSeen, GraphBreak, Recompile
 from graftjit.runtime.session import Session
 
 
+@pytest.fixture
+def session():
+    """A session of its own, with the options of the test process."""
+    return Session()
+
+
 def code_of(text: str = "0"):
     return compile(text, "<test>", "eval")
 

@@ -179,7 +179,6 @@ def test_every_row_kind_is_checked_and_worded():
 T = torch.arange(6.0).reshape(2, 3)
 STRIDED = torch.arange(6.0).reshape(3, 2).t()
 SHARED = torch.arange(8.0)
-TOKEN = abc.get_cache_token()
 HOLDS = [
     ("type", 1, int),
     ("type", Hostile(), Hostile),
@@ -208,7 +207,6 @@ HOLDS = [
     ("tensor", T + 1, tensor_spec(T)),
     ("same", T, local()),
     ("distinct", T, (local(),)),
-    ("abc", 0, TOKEN),
 ]
 FAILS = [
     ("type", True, int, "bool", "int"),
@@ -278,6 +276,17 @@ def test_unreachable_source_fails_every_kind():
         assert mirror([row], view) == 0
         assert failure_code(row, view) == "RC409"
         assert explain_failure(row, view)[0] == "missing"
+
+
+def test_abc_registration_is_seen():
+    class Base(abc.ABC):  # noqa: B024
+        pass
+
+    row = Row("abc", None, abc.get_cache_token())
+    view = frame_of(x=0)
+    assert mirror([row], view) == -1
+    Base.register(int)
+    assert mirror([row], view) == 0
 
 
 def test_distinct_and_same():
