@@ -8,6 +8,7 @@ in evaluation mode: `set_train()` or `train()` turns training on.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from types import FunctionType
 from typing import Any
@@ -116,6 +117,8 @@ class SequentialCell(Cell, torch.nn.Sequential):
     def __init__(self, *cells: Any) -> None:
         if len(cells) == 1 and isinstance(cells[0], (list, tuple)):
             cells = tuple(cells[0])
+        elif len(cells) == 1 and isinstance(cells[0], dict):
+            cells = (OrderedDict(cells[0]),)
         torch.nn.Sequential.__init__(self, *cells)
         self.training = False
 
