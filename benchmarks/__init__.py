@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m benchmarks.compare {call,first,steady}`; see `benchmarks.compare`."""
