@@ -1,0 +1,84 @@
+"""Loop nests for tests, written as a program: `Build` gives the nest and the tensors of its buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from graftjit.codegen import loops
+from graftjit.codegen.loops import Buffer, Index, LoopNest, Store, Value
+
+_TO_BOOL = {"lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf", "isfinite", "signbit"}
+NARROW = (torch.bfloat16, torch.float16)
+
+
+class Build:
+    """Values are numbers. Loads broadcast their tensor to outer + inner, right-aligned as torch does."""
+
+    def __init__(self, name: str, outer: tuple[int, ...], inner: tuple[int, ...]) -> None:
+        self.name, self.outer, self.inner = name, outer, inner
+        self.buffers: list[Buffer] = []
+        self.tensors: list[torch.Tensor] = []
+        self.values: list[Value] = []
+        self.stores: list[Store] = []
+
+    def _add(self, *fields: Any) -> int:
+        self.values.append(Value(*fields))
+        return len(self.values) - 1
+
+    def _buffer(self, tensor: torch.Tensor, written: bool) -> int:
+        prefix = "out" if written else "in"
+        name = f"{prefix}{sum(b.written == written for b in self.buffers)}"
+        shape, stride = tuple(tensor.shape), tuple(tensor.stride())
+        self.buffers.append(Buffer(name, tensor.dtype, shape, stride, written))
+        self.tensors.append(tensor)
+        return len(self.buffers) - 1
+
+    def load(self, tensor: torch.Tensor) -> int:
+        """bfloat16 and float16 come as float32, the way lowering writes it."""
+        view = tensor.expand(self.outer + self.inner)
+        index = Index(tuple(view.stride()))
+        number = self._add("load", (), tensor.dtype, (self._buffer(tensor, False), index))
+        return self.cast(number, torch.float32) if tensor.dtype in NARROW else number
+
+    def cast(self, value: int, dtype: torch.dtype) -> int:
+        return value if self.values[value].dtype == dtype else self._add("cast", (value,), dtype)
+
+    def const(self, number: Any, dtype: torch.dtype) -> int:
+        return self._add("const", (), dtype, number)
+
+    def index(self, strides: tuple[int, ...], offset: int = 0) -> int:
+        return self._add("index", (), torch.int64, Index(strides, offset))
+
+    def op(self, name: str, *args: int) -> int:
+        dtype = torch.bool if name in _TO_BOOL else self.values[args[-1]].dtype
+        return self._add(name, args, dtype)
+
+    def reduce(self, name: str, value: int) -> int:
+        dtype = torch.int64 if name in ("argmax", "argmin") else self.values[value].dtype
+        return self._add("reduce", (value,), dtype, name)
+
+    def store(
+        self, value: int, dtype: torch.dtype | None = None, row: bool = False
+    ) -> torch.Tensor:
+        """Into a fresh contiguous tensor of all elements, or of all rows."""
+        value = self.cast(value, dtype or self.values[value].dtype)
+        shape = self.outer if row else self.outer + self.inner
+        return self.store_to(value, torch.zeros(shape, dtype=self.values[value].dtype), row)
+
+    def store_to(self, value: int, tensor: torch.Tensor, row: bool = False) -> torch.Tensor:
+        strides = tuple(tensor.stride()) + ((0,) * len(self.inner) if row else ())
+        self.stores.append(Store(self._buffer(tensor, True), Index(strides), value))
+        return tensor
+
+    def nest(self, *covers: str) -> LoopNest:
+        nest = LoopNest(
+            self.name, self.outer, self.inner, tuple(self.buffers), tuple(self.values),
+            tuple(self.stores), covers,
+        )  # fmt: skip
+        loops.check(nest)
+        return nest
+
+    def outputs(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [t for t, b in zip(tensors, self.buffers, strict=True) if b.written]

@@ -1,0 +1,117 @@
+"""A process that runs Triton kernels in Triton's interpreter: TRITON_INTERPRET counts only before triton's import.
+
+`Worker` (used by tests) starts this file and sends it pickled (kernel, tensors) pairs; back come the tensors as
+the kernel left them, or the error's text. The interpreter lacks libdevice: `NumpyLibrary` stands in for it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import traceback
+from typing import Any, BinaryIO
+
+_RENAMED = {
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
+    "atanh": "arctanh", "pow": "power", "atan2": "arctan2",
+}  # fmt: skip
+
+
+class NumpyLibrary:
+    """`libdevice.name(a, ...)` on the interpreter's tensors, computed by numpy, broadcast as Triton does."""
+
+    def __getattr__(self, name: str) -> Any:
+        import numpy as np
+
+        special = {
+            "erf": np.vectorize(math.erf, otypes=[float]),
+            "erfc": np.vectorize(math.erfc, otypes=[float]),
+            "rsqrt": lambda x: 1 / np.sqrt(x),
+        }
+        function = special.get(name) or getattr(np, _RENAMED.get(name, name))
+
+        def call(*args: Any) -> Any:
+            import triton.language as tl
+            from triton.runtime.interpreter import TensorHandle
+
+            first = next(arg for arg in args if hasattr(arg, "handle"))
+            kind = first.handle.data.dtype
+            arrays = [arg.handle.data if hasattr(arg, "handle") else kind.type(arg) for arg in args]
+            with np.errstate(all="ignore"):
+                result = np.asarray(function(*arrays)).astype(kind)
+            scalar = first.dtype
+            shape = [tl.constexpr(size) for size in result.shape]
+            block = tl.block_type(scalar, shape) if any(a.shape for a in arrays) else scalar
+            return tl.tensor(TensorHandle(result, scalar), block)
+
+        return call
+
+
+class Worker:
+    """The parent's end. Use as a context manager."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "TRITON_INTERPRET": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(timeout=30)
+
+    def run(self, kernel: Any, tensors: list[Any]) -> list[Any]:
+        """The tensors as the kernel left them; RuntimeError with the worker's traceback if it failed."""
+        assert self.process.stdin and self.process.stdout
+        _write(self.process.stdin, (kernel, tensors))
+        answer = _read(self.process.stdout)
+        if isinstance(answer, str):
+            raise RuntimeError(f"{answer}\n{kernel.source}")
+        return answer
+
+
+def _write(stream: BinaryIO, message: Any) -> None:
+    data = pickle.dumps(message)
+    stream.write(struct.pack("<q", len(data)) + data)
+    stream.flush()
+
+
+def _read(stream: BinaryIO) -> Any:
+    (length,) = struct.unpack("<q", stream.read(8))
+    return pickle.loads(stream.read(length))
+
+
+def _serve() -> None:
+    import numpy as np
+
+    from graftjit.codegen import triton
+
+    stream = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what kernels print must not get between the messages
+    np.seterr(all="ignore")
+    while True:
+        try:
+            kernel, tensors = _read(sys.stdin.buffer)
+        except struct.error:
+            return
+        try:
+            triton.launch(kernel, tensors, triton.load(kernel, libdevice=NumpyLibrary()))
+            _write(stream, tensors)
+        except Exception:
+            _write(stream, traceback.format_exc())
+
+
+if __name__ == "__main__":
+    _serve()
