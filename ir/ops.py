@@ -6,9 +6,16 @@ here. Kinds of operators: `opdef.KINDS`.
 
 from __future__ import annotations
 
-from . import rules_pointwise, rules_views
+from . import rules_create, rules_index, rules_nn, rules_pointwise, rules_reduce, rules_views
 from .opdef import KINDS, OPS, OpDef
 
-FAMILIES = (rules_pointwise, rules_views)
+FAMILIES = (
+    rules_create,
+    rules_index,
+    rules_nn,
+    rules_pointwise,
+    rules_reduce,
+    rules_views,
+)
 
 __all__ = ["FAMILIES", "KINDS", "OPS", "OpDef"]

@@ -18,10 +18,10 @@ from .probe import result_dtype
 UNARY = """
     abs acos acosh angle asin asinh atan atanh bitwise_not ceil cos cosh deg2rad digamma erf erfc erfinv exp exp2
     expm1 floor frac i0 isinf isnan isneginf isposinf lgamma log log10 log1p log2 logical_not logit
-    mish nan_to_num neg positive rad2deg reciprocal relu round round.decimals rsqrt sgn sigmoid sign signbit
+    mish nan_to_num neg rad2deg reciprocal relu round round.decimals rsqrt sgn sigmoid sign signbit
     silu sin sinc sinh special_bessel_j0 special_bessel_j1 special_entr special_erfcx special_i0e special_i1
-    special_i1e special_log_ndtr special_ndtri sqrt square tan tanh trunc
-    celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu relu6 selu softplus softshrink threshold
+    special_i1e special_log_ndtr special_ndtri sqrt tan tanh trunc
+    celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu relu6 softplus softshrink threshold
     log_sigmoid
 """
 
@@ -38,9 +38,9 @@ BINARY = """
     bitwise_or.Scalar_Tensor bitwise_xor.Tensor bitwise_xor.Scalar bitwise_xor.Scalar_Tensor
     bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor
     bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor
-    __and__.Tensor __and__.Scalar __or__.Tensor __or__.Scalar __xor__.Tensor __xor__.Scalar
+    
     __lshift__.Tensor __lshift__.Scalar __rshift__.Tensor __rshift__.Scalar
-    prelu _prelu_kernel gelu_backward sigmoid_backward tanh_backward silu_backward threshold_backward
+    _prelu_kernel gelu_backward sigmoid_backward tanh_backward silu_backward threshold_backward
     hardtanh_backward hardswish_backward hardsigmoid_backward elu_backward leaky_relu_backward softplus_backward
     mse_loss_backward
 """

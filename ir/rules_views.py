@@ -207,11 +207,6 @@ def _slice(
     return slice_meta(self, dim, start, end, step)
 
 
-@rule("view", "narrow")
-def _narrow(op: Any, self: Meta, dim: int, start: int, length: int) -> Meta:
-    raise NoRule  # composite: reaches us in inference mode only
-
-
 @rule("view", "squeeze")
 def _squeeze(op: Any, self: Meta) -> Meta:
     kept = [i for i, size in enumerate(self.shape) if size != 1]

@@ -111,7 +111,8 @@ def plan_of(op: Any) -> Plan:
             if label in read_sets and isinstance(read_sets[label], int):
                 view_of = read_sets[label]
     tags = set(op.tags)
-    composite = op._can_decompose() if name not in OPS else False
+    key = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
+    composite = name not in OPS and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
     kind = "write" if writes else "view" if view_of is not None else "pure"
     types = [str(result.type) for result in schema.returns]
     return Plan(
