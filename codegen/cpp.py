@@ -128,7 +128,9 @@ def _plan(nest: LoopNest, lanes: int) -> _Plan:
         return plan
     if outer and _rows_in_lanes(nest, lanes):
         plan = _Plan(outer[:-1], inner, outer[-1], lanes_are_rows=True)
-        plan.chunk = max(lanes * 4, min(CHUNK, PARALLEL_WORK // max(nest.columns, 1) // lanes * lanes))
+        plan.chunk = max(
+            lanes * 4, min(CHUNK, PARALLEL_WORK // max(nest.columns, 1) // lanes * lanes)
+        )
         return plan
     plan = _Plan(outer, inner[:-1], inner[-1] if inner else None)
     plan.split = len(inner) == 1 and nest.rows < 4 and nest.columns >= SPLIT_COLUMNS
@@ -249,7 +251,9 @@ class _Kernel:
         for number, buffer in enumerate(nest.buffers):
             qualifier = "" if buffer.written else "const "
             kind = f"{qualifier}{TYPES[buffer.dtype][1]} *"
-            self.put(f"{kind}__restrict b{number} = ({kind})buffers[{number}];  // {_buffer_text(buffer)}")
+            self.put(
+                f"{kind}__restrict b{number} = ({kind})buffers[{number}];  // {_buffer_text(buffer)}"
+            )
         if not self._parallel():
             self.put("(void)threads;")
         self._rows()
@@ -280,13 +284,17 @@ class _Kernel:
                 first = f"item / {rows}" if plan.chunk_major else f"item % {chunks}"
                 row = f"item % {rows}" if plan.chunk_major else f"item / {chunks}"
                 self.put(f"const i64_t from = ({first}) * {plan.chunk};")
-                self.put(f"const i64_t to = from + {plan.chunk} < {length} ? from + {plan.chunk} : {length};")
+                self.put(
+                    f"const i64_t to = from + {plan.chunk} < {length} ? from + {plan.chunk} : {length};"
+                )
             self._coordinates(row)
         self._pointers()
         if plan.lanes_are_rows:
             self._lanes_as_rows(chunks > 1, length)
         else:
-            self._one_row("from" if chunks > 1 else "0", "to" if chunks > 1 else str(length), length)
+            self._one_row(
+                "from" if chunks > 1 else "0", "to" if chunks > 1 else str(length), length
+            )
         if items > 1:
             self.depth -= 1
             self.put("}")
@@ -481,7 +489,9 @@ class _PassWriter:
                 identity = limits.max if identity > 0 else limits.min
         return register(dtype), const(identity, dtype)
 
-    def _combine(self, number: int, copy: int, value: str, position: str = "", prefix: str = "") -> str:
+    def _combine(
+        self, number: int, copy: int, value: str, position: str = "", prefix: str = ""
+    ) -> str:
         """The statement that takes a value (and its position) into an accumulator."""
         kind = self.nest.values[number].attr
         target = f"{prefix}a{number}_{copy}"
@@ -513,7 +523,9 @@ class _PassWriter:
             kernel.depth -= 1
             self.put("}")
 
-    def _innermost(self, name: str, first: str, last: str, length: int, step: int, again: bool) -> None:
+    def _innermost(
+        self, name: str, first: str, last: str, length: int, step: int, again: bool
+    ) -> None:
         kernel = self.kernel
         block = SUM_BLOCK * step * self.unroll
         blocked = bool(self.sums) and (length > block or again)
@@ -556,7 +568,9 @@ class _PassWriter:
             if self.nest.values[number].attr in ("argmax", "argmin"):
                 parameters += f", i64 &k{number}_0"
         lanes = "" if self.plan.lanes_are_rows else ", auto n"
-        self.put(f"auto body = [&](const i64_t {name}{lanes}{parameters}) __attribute__((always_inline)) {{")
+        self.put(
+            f"auto body = [&](const i64_t {name}{lanes}{parameters}) __attribute__((always_inline)) {{"
+        )
         kernel.depth += 1
         self._known_again()
         for number in self.one.body:
@@ -610,8 +624,12 @@ class _PassWriter:
             for copy in range(self.unroll):
                 self.put(f"  body(at + {copy * step}{count}{self._names(copy, blocked)});")
             self.put("}")
-        if length >= step and (self.unroll == 1 or length % (step * self.unroll) >= step or length < step * self.unroll):
-            self.put(f"for (; at + {step} <= {last}; at += {step}) body(at{count}{self._names(0, blocked)});")
+        if length >= step and (
+            self.unroll == 1 or length % (step * self.unroll) >= step or length < step * self.unroll
+        ):
+            self.put(
+                f"for (; at + {step} <= {last}; at += {step}) body(at{count}{self._names(0, blocked)});"
+            )
         if lanes and length % step:
             rest = str(length % step) if first == "0" else f"int({last} - at)"
             self.put(f"if (at < {last}) body(at, {rest}{self._names(0, blocked)});")
@@ -635,7 +653,9 @@ class _PassWriter:
                 self.put(f"const {kind} v{number} = {accumulator};")
             else:
                 joined = _combined(value.attr, self._is_bool(number), "a", "b")
-                self.put(f"const {kind} v{number} = fold({accumulator}, []({kind} a, {kind} b) {{ return {joined}; }});")
+                self.put(
+                    f"const {kind} v{number} = fold({accumulator}, []({kind} a, {kind} b) {{ return {joined}; }});"
+                )
             self.kernel.known.add(number)
 
     def _write_split(self, length: int) -> None:

@@ -29,7 +29,16 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     torch.int32: ("i32", "i32_t"),
     torch.int64: ("i64", "i64_t"),
 }
-WIDTH: dict[str, int] = {"f32": 4, "f64": 8, "mask": 4, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
+WIDTH: dict[str, int] = {
+    "f32": 4,
+    "f64": 8,
+    "mask": 4,
+    "u8": 1,
+    "i8": 1,
+    "i16": 2,
+    "i32": 4,
+    "i64": 8,
+}
 SCALAR: dict[str, str] = {
     "f32": "float", "f64": "double", "mask": "int", "u8": "u8_t", "i8": "i8_t", "i16": "i16_t",
     "i32": "i32_t", "i64": "i64_t",
@@ -49,7 +58,11 @@ def const(number: bool | int | float, dtype: torch.dtype) -> str:
         return f"splat<{kind}>({float_text(float(number), dtype)})"
     value = int(number)
     if kind == "i64":
-        return f"splat<i64>({value}ll)" if value != -(2**63) else "splat<i64>(-9223372036854775807ll - 1)"
+        return (
+            f"splat<i64>({value}ll)"
+            if value != -(2**63)
+            else "splat<i64>(-9223372036854775807ll - 1)"
+        )
     return f"splat<{kind}>({value})" if value != -(2**31) else "splat<i32>(-2147483647 - 1)"
 
 
@@ -62,7 +75,11 @@ def float_text(number: float, dtype: torch.dtype) -> str:
         number = torch.tensor(number, dtype=torch.float64).to(torch.float32).item()
     if math.isinf(number):
         return f"{'-' if number < 0 else ''}__builtin_inf{suffix}()"
-    return f"{number!r}{suffix}" if "e" in repr(number) or "." in repr(number) else f"{number!r}.0{suffix}"
+    return (
+        f"{number!r}{suffix}"
+        if "e" in repr(number) or "." in repr(number)
+        else f"{number!r}.0{suffix}"
+    )
 
 
 def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
@@ -201,7 +218,9 @@ _SECTION: dict[str, str] = {
     **dict.fromkeys(("maximum", "minimum", "fmax", "fmin", "max", "min"), "minmax"),
     **dict.fromkeys(("abs", "sign", "isinf", "isfinite", "signbit", "copysign"), "bits"),
     **dict.fromkeys(("floor", "ceil", "trunc", "round", "sqrt", "rsqrt"), "rounding"),
-    **dict.fromkeys(("exp2", "log2", "log10", "tan", "asin", "acos", "atan", "sinh", "cosh"), "libm"),
+    **dict.fromkeys(
+        ("exp2", "log2", "log10", "tan", "asin", "acos", "atan", "sinh", "cosh"), "libm"
+    ),
     **dict.fromkeys(("asinh", "acosh", "atanh", "erfc", "atan2", "hypot", "pow", "fmod"), "libm"),
     **dict.fromkeys(("remainder", "floor_div"), "division"),
     **dict.fromkeys(("shl", "shr"), "shifts"),

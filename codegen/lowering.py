@@ -1,0 +1,245 @@
+"""What lowering rules are written with: the builder of a nest's values, and the view a rule has of its node.
+
+A rule is a function of an `At` (one node at one place of the iteration) that returns the number of a value (a
+tuple of them for a many-result operator). `RULES` is filled by `lower` (pointwise) and `lower_reduce`.
+`fuse` asks `rule_for` whether a node can be part of a kernel at all.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..ir.graph import Meta, Node
+from . import affine, expr
+from .affine import Map
+from .loops import Index, Value
+
+Element = Callable[[Node, Map], int]
+
+BOOLEAN = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf", "isfinite", "signbit"))
+
+
+class Builder:
+    """Grows the list of values of one nest. Equal values are one value."""
+
+    def __init__(self, axes: tuple[int, ...], n_outer: int, element: Element) -> None:
+        self.axes, self.n_outer = axes, n_outer
+        self.values: list[Value] = []
+        self._known: dict[Any, int] = {}
+        self._element = element
+
+    def element(self, node: Node, where: Map) -> int:
+        """The value of a tensor's element; `fuse` decides whether it is computed here or loaded."""
+        return self._element(node, affine.clean(where, node.meta.shape, self.axes))
+
+    def add(self, value: Value) -> int:
+        key = (
+            value.op,
+            value.args,
+            value.dtype,
+            repr(value.attr) if value.op == "const" else value.attr,
+        )
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.values)
+            self.values.append(value)
+        return number
+
+    def dtype(self, number: int) -> torch.dtype:
+        return self.values[number].dtype
+
+    def const(self, number: bool | int | float, dtype: torch.dtype) -> int:
+        return self.add(Value("const", (), dtype, number))
+
+    def apply(self, op: str, *args: int) -> int:
+        dtype = torch.bool if op in BOOLEAN else self.dtype(args[-1])
+        return self.add(Value(op, args, dtype))
+
+    def cast(self, number: int, dtype: torch.dtype) -> int:
+        value = self.values[number]
+        if value.dtype == dtype:
+            return number
+        if value.op == "const":
+            return self.const(_convert(value.attr, value.dtype, dtype), dtype)
+        if value.op == "cast" and self.dtype(value.args[0]) == dtype and _holds(value.dtype, dtype):
+            return value.args[0]
+        return self.add(Value("cast", (number,), dtype))
+
+    def reduce(self, kind: str, number: int, dtype: torch.dtype | None = None) -> int:
+        return self.add(Value("reduce", (number,), dtype or self.dtype(number), kind))
+
+    def index(self, form: Index) -> int:
+        return self.add(Value("index", (), torch.int64, form))
+
+
+def _convert(number: Any, source: torch.dtype, target: torch.dtype) -> Any:
+    return torch.tensor(number, dtype=source).to(target).item()
+
+
+def _holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
+    """Is each value of `narrow` a value of `wide`?"""
+    return narrow in (torch.bfloat16, torch.float16) and wide in (torch.float32, torch.float64)
+
+
+def opmath(dtype: torch.dtype) -> torch.dtype:
+    """The type that eager computes in for operands of this type."""
+    return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+
+
+@dataclass(slots=True)
+class At:
+    """One node at one place: `where` is the map of its (first) result."""
+
+    builder: Builder
+    node: Node
+    where: Map
+
+    @property
+    def meta(self) -> Meta:
+        meta = self.node.meta
+        return meta if isinstance(meta, Meta) else meta[0]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.meta.dtype
+
+    @property
+    def math(self) -> torch.dtype:
+        return opmath(self.dtype)
+
+    def arg(self, position: int, name: str = "", default: Any = None) -> Any:
+        """An operand by position or keyword."""
+        if position < len(self.node.args):
+            return self.node.args[position]
+        return self.node.kwargs.get(name, default)
+
+    def get(self, operand: Any, dtype: torch.dtype, through: torch.dtype | None = None) -> int:
+        """An operand's element (or a number) as `dtype`, rounded to `through` on the way."""
+        builder = self.builder
+        if isinstance(operand, Node):
+            where = affine.broadcast(self.where, self.meta.shape, operand.meta.shape)
+            number = builder.element(operand, where)
+            if through is not None:
+                number = builder.cast(number, through)
+            return builder.cast(number, dtype)
+        if through is not None and through != dtype:
+            return builder.cast(builder.const(operand, through), dtype)
+        return builder.const(operand, dtype)
+
+    def full(self, operand: Node, where: Map) -> int:
+        """An operand's element at a map of its own."""
+        return self.builder.element(operand, where)
+
+    def apply(self, op: str, *args: int) -> int:
+        return self.builder.apply(op, *args)
+
+    def const(self, number: bool | int | float, dtype: torch.dtype | None = None) -> int:
+        return self.builder.const(number, dtype or self.math)
+
+    def done(self, number: int, dtype: torch.dtype | None = None) -> int:
+        """A result, in the node's own dtype."""
+        return self.builder.cast(number, dtype or self.dtype)
+
+
+Dims = Callable[[Node], tuple[Node, tuple[int, ...], bool] | None]
+
+
+def _always(node: Node) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How an operator is lowered.
+
+    kind   "pointwise"; "fold": a reduction, its result is one value a row; "normalize": it folds, and its
+           (first) result is one value an element; "create": needs no tensor data, never stored for others
+    folds  for the last two kinds: (operand, folded dimensions, keepdim) of a node
+    when   a further condition
+    rows   results (by index) of a many-result operator that are one value a row
+    """
+
+    build: Callable[[At], Any]
+    kind: str = "pointwise"
+    folds: Dims | None = None
+    when: Callable[[Node], bool] = _always
+    rows: tuple[int, ...] = ()
+
+
+RULES: dict[Any, Rule] = {}
+
+SUPPORTED = frozenset({
+    torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.bool, torch.uint8, torch.int8,
+    torch.int16, torch.int32, torch.int64,
+})  # fmt: skip
+
+
+@dataclass(slots=True)
+class Tensors:
+    """The tensor operands and results of a node."""
+
+    operands: list[Node] = field(default_factory=list)
+
+
+def operands(node: Node) -> list[Node]:
+    """The nodes among the arguments, in order, repeated as they occur."""
+    found: list[Node] = []
+
+    def walk(value: Any) -> None:
+        if isinstance(value, Node):
+            found.append(value)
+        elif isinstance(value, (tuple, list)):
+            for item in value:
+                walk(item)
+        elif isinstance(value, dict):
+            for item in value.values():
+                walk(item)
+
+    walk(node.args)
+    walk(node.kwargs)
+    return found
+
+
+def rule_for(node: Node) -> Rule | None:
+    """The rule for a node, or None where it stays an ATen step."""
+    if node.op != "call":
+        return None
+    rule = RULES.get(node.target)
+    if rule is None or node.alias is not None:
+        return None
+    metas = [node.meta] if isinstance(node.meta, Meta) else list(node.meta or ())
+    if not metas or not isinstance(metas[0], Meta):
+        return None
+    first = metas[0]
+    for operand in operands(node):
+        if not isinstance(operand.meta, Meta):
+            return None
+        metas.append(operand.meta)
+    if not all(_fits(meta, first) for meta in metas if meta is not None):
+        return None
+    return rule if rule.when(node) else None
+
+
+def _fits(meta: Meta, first: Meta) -> bool:
+    same = meta.device == first.device or (
+        not meta.shape and meta.device.type == "cpu" == first.device.type
+    )
+    return meta.dtype in SUPPORTED and same
+
+
+@functools.cache
+def _sample(dtype: torch.dtype, zero_dim: bool) -> torch.Tensor:
+    return torch.empty(() if zero_dim else (1,), dtype=dtype)
+
+
+def result_type(*values: Any) -> torch.dtype:
+    """torch's promotion over operands (nodes and numbers)."""
+    samples = [
+        _sample(v.meta.dtype, not v.meta.shape) if isinstance(v, Node) else v for v in values
+    ]
+    return torch.result_type(*samples) if len(samples) == 2 else samples[0].dtype
