@@ -200,19 +200,29 @@ def _meets(value: Any, expected: TensorSpec) -> bool:
     return type(value) is expected.type and tensor_spec(value) == expected
 
 
-def _extent(tensor: Any) -> tuple[torch.device, int, int] | None:
-    """(device, first byte, last byte + 1) of the memory a tensor can touch, None where it has none."""
+_Extent = tuple[torch.device, int, int]
+
+
+def _extent(tensor: Any) -> _Extent | None:
+    """(device, first byte, last byte + 1) of the memory a tensor can touch; None if that is not known."""
     with torch._C.DisableTorchFunction():
-        if tensor.layout is not torch.strided or tensor.numel() == 0:
+        if tensor.layout is not torch.strided:
             return None
         try:
             start = tensor.data_ptr()
-        except RuntimeError:  # a tensor without storage
+        except RuntimeError:  # a wrapper without storage of its own
             return None
+        if start == 0 or tensor.numel() == 0:  # nothing there to share
+            return (tensor.device, 0, 0)
         reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-        return (
-            (tensor.device, start, start + (reach + 1) * tensor.element_size()) if start else None
-        )
+        return (tensor.device, start, start + (reach + 1) * tensor.element_size())
+
+
+def _overlap(left: _Extent | None, right: _Extent | None) -> bool:
+    """Whether two tensors may share memory: yes, unless it can be ruled out."""
+    if left is None or right is None:
+        return True
+    return left[0] == right[0] and left[1] < right[2] and right[1] < left[2]
 
 
 def _distinct(read: Reader, sources: tuple[Source, ...]) -> bool:
@@ -220,10 +230,7 @@ def _distinct(read: Reader, sources: tuple[Source, ...]) -> bool:
     if any(value is MISSING for value in values) or len({id(v) for v in values}) < len(values):
         return False
     spans = [_extent(value) for value in values if is_a(value, torch.Tensor)]
-    return not any(
-        left and right and left[0] == right[0] and left[1] < right[2] and right[1] < left[2]
-        for left, right in itertools.combinations(spans, 2)
-    )
+    return not any(_overlap(left, right) for left, right in itertools.combinations(spans, 2))
 
 
 def _state() -> Any:

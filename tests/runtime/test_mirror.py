@@ -298,6 +298,9 @@ def test_distinct_and_same():
         (SHARED[:4], SHARED[3:], 0, 0),
         (SHARED[:4], SHARED[4:], -1, 0),
         (SHARED[:0], SHARED, -1, 0),
+        (SHARED[:0], SHARED[:0], -1, 0),
+        (T, T.to_sparse(), 0, 0),
+        (T, torch.empty(2, device="meta"), -1, 0),
         (T, T.view(-1), 0, 0),
         ([], [], -1, 0),
     ]
