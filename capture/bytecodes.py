@@ -7,7 +7,6 @@ functions re-enter the original code. Results are kept per code object for as lo
 
 from __future__ import annotations
 
-import opcode
 import types
 import weakref
 from dataclasses import dataclass, field
@@ -16,13 +15,21 @@ from typing import Any
 from bytecode import UNSET, ConcreteBytecode, ConcreteInstr
 
 from ..ir.location import Location
-from .optable import EFFECTS, JUMP_EFFECTS, LOOP_EXIT, NAME_SHIFT, ROWS, Effect, Micro, Raw
+from .optable import (
+    CONST_OPS,
+    EFFECTS,
+    FINAL,
+    JUMP_EFFECTS,
+    LOOP_EXIT,
+    NAME_OPS,
+    NAME_SHIFT,
+    ROWS,
+    SLOT_OPS,
+    Effect,
+    Micro,
+    Raw,
+)
 
-CONST_OPS = frozenset(opcode.opname[n] for n in opcode.hasconst) | {"KW_NAMES"}
-SLOT_OPS = frozenset(opcode.opname[n] for n in (*opcode.haslocal, *opcode.hasfree)) - {
-    "COPY_FREE_VARS"
-}
-NAME_OPS = frozenset(opcode.opname[n] for n in opcode.hasname)
 PAIRS = frozenset({"LOAD_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST"})
 CALL_PREFIXES = frozenset({"KW_NAMES", "PRECALL"})
 GENERATOR_FLAGS = 0x20 | 0x80 | 0x100 | 0x200
@@ -101,6 +108,12 @@ def stack_effect(instr: Instr, jump: bool = False) -> Effect:
         return JUMP_EFFECTS[instr.op]
     effect = EFFECTS[instr.op]
     return effect(instr.arg) if callable(effect) else effect
+
+
+def successors(instr: Instr) -> list[int]:
+    """Every instruction that control may reach next: fall-through, jump target, exception handler."""
+    after = [] if instr.op in FINAL else [instr.index + 1]
+    return after + [at for at in (instr.target, instr.handler) if at is not None]
 
 
 # Keyed by id with a weak reference: code objects compare by value, and equal ones may differ in file name.

@@ -8,6 +8,7 @@ micro-instructions it stands for, each with the real instructions that re-emit j
 
 from __future__ import annotations
 
+import opcode
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,6 +45,13 @@ NAME_SHIFT: dict[str, int] = {
     (3, 13): {"LOAD_GLOBAL": 1, "LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2},
 }[VERSION]
 """How many low bits of a name's index are flags."""
+
+CONST_OPS = frozenset(opcode.opname[n] for n in opcode.hasconst) | {"KW_NAMES"}
+SLOT_OPS = frozenset(opcode.opname[n] for n in (*opcode.haslocal, *opcode.hasfree)) - {
+    "COPY_FREE_VARS"
+} | {"LOAD_CLOSURE"}
+NAME_OPS = frozenset(opcode.opname[n] for n in opcode.hasname)
+"""What an instruction's argument names: a constant, a fast slot, a name."""
 
 CONVERSIONS = (None, "s", "r", "a")
 FUNCTION_PARTS = {1: "defaults", 2: "kwdefaults", 4: "annotations", 8: "closure"}

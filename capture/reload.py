@@ -1,0 +1,64 @@
+"""Plain functions that replacement code calls to read a source again, and the care a constant needs.
+
+`capture.assemble` puts these functions into the code as constants, for the steps of a Source that no single
+instruction performs. Like every step they run no code of the user's classes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_NAME = re.compile(r"[A-Za-z0-9_]*\Z", re.ASCII)
+_mro_of = type.__dict__["__mro__"].__get__  # type: ignore[attr-defined]
+_dict_of = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
+
+
+def survives_interning(value: Any) -> bool:
+    """Whether a code object keeps this constant as it is: CPython puts the interned string in the place of each
+    name-like one, inside exact tuples (in place) and frozensets too."""
+    if type(value) is str:
+        return not _NAME.match(value) or sys.intern(value) is value
+    if type(value) in (tuple, frozenset):
+        return all(survives_interning(item) for item in value)
+    return True
+
+
+def item(base: Any, key: Any) -> Any:
+    """base[key] by the builtin container's own method."""
+    for builtin in (dict, list, tuple):
+        if builtin in _mro_of(type(base)):
+            return builtin.__getitem__(base, key)
+    return base[key]
+
+
+def mro_attribute(cls: type, name: str) -> Any:
+    """The first raw hit along a class's mro."""
+    for base in _mro_of(cls):
+        found = _dict_of(base)
+        if name in found:
+            return found[name]
+    raise AttributeError(name)
+
+
+def class_attribute(base: Any, name: str) -> Any:
+    """The first raw hit along the mro of an object's type."""
+    return mro_attribute(type(base), name)
+
+
+def nth_key(base: Any, index: int) -> Any:
+    """The index-th key of a dict in order."""
+    return next(itertools.islice(dict.__iter__(base), index, None))
+
+
+STEPS: dict[str, tuple[Callable[..., Any], bool]] = {
+    "type": (type, False),
+    "class_attr": (class_attribute, True),
+    "mro_attr": (mro_attribute, True),
+    "item": (item, True),
+    "key": (nth_key, True),
+}
+"""Source kind -> (function, whether it takes the source's key)."""
