@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -196,7 +196,7 @@ def _check_device(context: Context) -> None:
         )
 
 
-_CHECKS = {
+_CHECKS: dict[str, Callable[[Any], Any]] = {
     "mode": _mode,
     "device_target": _device_target,
     "device_id": _device_id,

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +144,8 @@ def compare(model: Any, digits: Digits) -> list[_Row]:
             way(single)
     expected = forward(digits.test_images)
     results = {name: way(digits.test_images) for name, way in ways.items()}
-    of_batch = medians({name: lambda way=way: way(batch) for name, way in ways.items()}, 5)
-    of_single = medians({name: lambda way=way: way(single) for name, way in ways.items()}, 20)
+    of_batch = medians({name: partial(way, batch) for name, way in ways.items()}, 5)
+    of_single = medians({name: partial(way, single) for name, way in ways.items()}, 20)
     return [
         _Row(
             name,
