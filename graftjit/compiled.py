@@ -48,7 +48,7 @@ def compile(
     if state is not None:
         model = state.model
     _check(model)
-    options = {"fullgraph": fullgraph, "dynamic": dynamic, "config": config}
+    options: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "config": config}
     call = jit(module_call(model), **options)
     return _wrap(_State(model, options, call))
 
@@ -119,7 +119,7 @@ def _wrap(state: _State) -> Any:
     for name, method in (("report", _report), ("reset", _reset)):
         if not hasattr(model, name):
             body[name] = method
-    wrapped = object.__new__(_derive(base, body))
+    wrapped: Any = object.__new__(_derive(base, body))
     wrapped.__dict__ = model.__dict__
     return wrapped
 
