@@ -1,9 +1,219 @@
-"""Placeholder: `jit` runs the function in plain Python until capture has landed."""
+"""`jit`, `explain`, `report`, `reset`: the faces over units and native callables.
+
+In: anything that can be called. Out: a callable of the same shape (function, method, static or class method,
+partial, module, class) whose frames are compiled, with `.report()` and `.reset()`.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import types
+import weakref
+from collections.abc import Callable
 from typing import Any
 
+import torch
 
-def jit(fn: Any = None, *, fullgraph: bool = False, dynamic: Any = None, config: Any = None) -> Any:
-    return fn if fn is not None else jit
+from . import hook
+from .runtime import _native
+from .runtime.errors import UserError
+from .runtime.options import JitConfig
+from .runtime.report import Report, report_of
+from .runtime.session import SESSION
+from .unit import Unit, check, on_rerun
+
+_UNITS: weakref.WeakSet[Unit] = weakref.WeakSet()
+
+
+class JitFunction(_native.Callable):
+    """What `jit` returns for a function: called, bound and inspected like the function itself."""
+
+    def report(self) -> Report:
+        """What has been compiled so far and what has not."""
+        unit = self._unit
+        keys = [*unit.codes(), *hook.codes_under(unit)]
+        return report_of(unit.name, keys, unit.counts())
+
+    def reset(self) -> None:
+        """Forget compiled code and events."""
+        self._unit.reset()
+
+    def __reduce__(self) -> Any:
+        return jit, (self.__wrapped__,)
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<graftjit {self.__wrapped__!r}>"
+
+
+def jit(
+    fn: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    config: JitConfig | None = None,
+) -> Any:
+    """Compile a function, method, callable object, module or class; also a decorator with arguments.
+
+    fullgraph   the first graph break raises BreakError
+    dynamic     see JitConfig.dynamic
+    config      a JitConfig; the two options above override it
+    Raises UserError (a TypeError) for what cannot be called.
+    """
+    options = _options(fullgraph, dynamic, config)
+    if fn is None:
+        return functools.partial(jit, config=options)
+    return _jit(fn, options)
+
+
+def _options(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) -> JitConfig:
+    if config is None:
+        config = JitConfig()
+    elif not isinstance(config, JitConfig):
+        raise UserError(
+            "config is not a JitConfig", expected="graftjit.JitConfig(...)", found=repr(config)
+        )
+    changes: dict[str, Any] = {}
+    if fullgraph:
+        changes["jit_syntax_level"] = "STRICT"
+    if dynamic is not None:
+        changes["dynamic"] = dynamic
+    return config.replace(**changes) if changes else config
+
+
+def _jit(fn: Any, config: JitConfig) -> Any:
+    if isinstance(fn, JitFunction):
+        return fn
+    if isinstance(fn, types.FunctionType):
+        return make_callable(fn, config)
+    if isinstance(fn, types.MethodType):
+        return types.MethodType(_jit(fn.__func__, config), fn.__self__)
+    if isinstance(fn, (staticmethod, classmethod)):
+        return type(fn)(_jit(fn.__func__, config))
+    if isinstance(fn, torch.nn.Module):
+        from .compiled import compile as compile_module
+
+        return compile_module(fn, config=config)
+    if isinstance(fn, type):
+        return _jit_class(fn, config)
+    if callable(fn):
+        return make_callable(_forwarding(fn), config)
+    raise UserError(
+        "jit takes something that can be called",
+        expected="a function, method, callable object, torch.nn.Module or class with __call__",
+        found=f"{fn!r} of type {type(fn).__name__}",
+        todo="pass the function itself, not its result",
+    )
+
+
+def make_callable(function: types.FunctionType, config: JitConfig) -> JitFunction:
+    """The jitted form of a Python function, in a unit of its own."""
+    unit = Unit(function.__qualname__, config)
+    made = JitFunction(function, unit.state_for(function.__code__))
+    made._unit = unit
+    _UNITS.add(unit)
+    return made
+
+
+def _forwarding(target: Any) -> types.FunctionType:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
+
+    call.__name__ = getattr(target, "__name__", type(target).__name__)
+    call.__qualname__ = getattr(target, "__qualname__", call.__name__)
+    call.__doc__ = getattr(target, "__doc__", None)
+    call.__wrapped__ = target  # type: ignore[attr-defined]  # inspect.signature follows it
+    return call
+
+
+def _jit_class(cls: type, config: JitConfig) -> type:
+    """Compile what calling an instance runs; the class itself is returned."""
+    names = ("construct", "forward") if issubclass(cls, torch.nn.Module) else ("__call__",)
+    for name in names:
+        method = inspect.getattr_static(cls, name, None)
+        if isinstance(method, types.FunctionType) and method is not torch.nn.Module.forward:
+            if name in cls.__dict__ or name == "__call__" or name == "forward":
+                setattr(cls, name, make_callable(method, config))
+                return cls
+        if isinstance(method, JitFunction):
+            return cls
+    raise UserError(
+        f"class {cls.__name__} has nothing to compile",
+        expected="a class with __call__, or a module with forward or construct",
+        found=cls.__name__,
+        todo="decorate the method that does the work",
+    )
+
+
+def _unit_of(target: Any) -> Any:
+    """The object that answers report() and reset() for a jitted thing."""
+    if isinstance(target, JitFunction):
+        return target
+    if isinstance(target, types.MethodType):
+        return _unit_of(target.__func__)
+    if isinstance(target, (staticmethod, classmethod)):
+        return _unit_of(target.__func__)
+    if isinstance(target, torch.nn.Module):
+        from .compiled import compiled_state
+
+        found = compiled_state(target)
+        if found is not None:
+            return found.call
+        for name in ("construct", "forward"):
+            method = inspect.getattr_static(type(target), name, None)
+            if isinstance(method, JitFunction):
+                return method
+    call = inspect.getattr_static(type(target), "__call__", None)
+    if isinstance(call, JitFunction):
+        return call
+    raise UserError(
+        "this has not been compiled by graftjit",
+        expected="what jit or compile returned",
+        found=repr(target),
+        todo="use graftjit.explain(fn, *args) to try it",
+    )
+
+
+def report(target: Any = None) -> Report:
+    """The record of what has happened so far to a jitted function or compiled model (None: to everything)."""
+    if target is None:
+        return report_of("everything", None)
+    return _unit_of(target).report()
+
+
+def reset(target: Any = None) -> None:
+    """Forget compiled code: of one jitted thing, or of all."""
+    if target is not None:
+        _unit_of(target).reset()
+        return
+    for unit in list(_UNITS):
+        unit.reset()
+    hook.reset()
+    SESSION.log.clear()
+
+
+def explain(target: Any, *args: Any, **kwargs: Any) -> Report:
+    """Run `target(*args, **kwargs)` once in a fresh compilation of its own and report what happened."""
+    config = JitConfig()
+    if isinstance(target, JitFunction):
+        config, target = target._unit.config, target.__wrapped__
+    elif isinstance(target, types.MethodType) and isinstance(target.__func__, JitFunction):
+        config = target.__func__._unit.config
+        target = types.MethodType(target.__func__.__wrapped__, target.__self__)
+    if isinstance(target, torch.nn.Module):
+        from .compiled import compile as compile_module
+
+        fresh: Callable[..., Any] = compile_module(target, config=config)
+    else:
+        fresh = _jit(target, config)
+    fresh(*args, **kwargs)
+    return _unit_of(fresh).report()
+
+
+_native.set_callbacks(
+    policy=hook.policy, state_for=hook.state_for_code, on_rerun=on_rerun,
+    check=check if SESSION.options.check else None,
+)  # fmt: skip

@@ -1,0 +1,646 @@
+"""Attributes: `getattr`, `setattr`, `delattr` as the language defines them, over Values.
+
+In: a Value and a name. Out: a Value, with guards on every place that was looked at (instance dict, classes
+along the MRO), so that a later store, deletion or shadowing is seen. Descriptors of users are inlined.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..runtime.sources import Source
+from . import containers, torchcalls
+from .breaks import Break
+from .machine import SetAttr
+from .values import (
+    BuiltinMethod,
+    Cell,
+    Const,
+    Context,
+    ContextExit,
+    Dict,
+    DictView,
+    Function,
+    Instance,
+    Iterator,
+    Method,
+    Obj,
+    Partial,
+    Sequence,
+    Set,
+    Super,
+    Tensor,
+    Value,
+)
+from .wrapping import CONST_TYPES, freeze
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+MISSING = object()
+_MRO = type.__dict__["__mro__"].__get__
+
+MODULE_GETATTR = torch.nn.Module.__getattr__
+MODULE_SETATTR = torch.nn.Module.__setattr__
+MODULE_DELATTR = torch.nn.Module.__delattr__
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")
+
+Missing = Callable[["Machine", Value, str], Value]
+
+
+class NoAttribute(Break):
+    """AttributeError: a break like any other, which hasattr and getattr with a default take up."""
+
+    def __init__(self, name: str, owner: str) -> None:
+        super().__init__("GB108", f"AttributeError: {owner!r} object has no attribute {name!r}")
+
+
+def mro_lookup(cls: type, name: str) -> Any:
+    """The raw attribute along cls.__mro__, or MISSING."""
+    for base in _MRO(cls):
+        found = base.__dict__.get(name, MISSING)
+        if found is not MISSING:
+            return found
+    return MISSING
+
+
+def instance_dict(value: Any) -> dict[str, Any] | None:
+    """The instance dict without running user code, or None."""
+    getter = mro_lookup(type(value), "__dict__")
+    if isinstance(getter, types.GetSetDescriptorType):
+        found = getter.__get__(value)
+        return found if isinstance(found, dict) else None
+    return None
+
+
+# -- class attributes ------------------------------------------------------------------------------------
+def real_class(value: Value) -> type | None:
+    """The type of the object that a Value stands for."""
+    match value:
+        case Obj():
+            return type(value.value)
+        case Instance():
+            return value.cls.value  # type: ignore[attr-defined]
+        case Tensor():
+            return value.cls
+        case Const():
+            return type(value.value)
+        case Sequence() | Dict() | Set():
+            return value.cls
+        case Function():
+            return types.FunctionType
+        case Method():
+            return types.MethodType
+        case Context():
+            return value.cls
+        case Super():
+            return super
+        case Cell():
+            return types.CellType
+    return None
+
+
+def class_source(value: Value, name: str) -> Source:
+    """Where a class attribute of a value's type is found by guards."""
+    if value.source is not None:
+        return Source("class_attr", value.source, name)
+    cls = value.cls if isinstance(value, Instance) else None
+    if cls is not None and cls.source is not None:
+        return Source("mro_attr", cls.source, name)
+    return Source("mro_attr", Source("const", None, real_class(value)), name)
+
+
+def class_attribute(m: Machine, value: Value, name: str) -> Any:
+    """The raw class attribute of value's type, guarded as found or as absent."""
+    cls = real_class(value)
+    assert cls is not None
+    raw = mro_lookup(cls, name)
+    source = class_source(value, name)
+    assert source.base is not None
+    if raw is MISSING:
+        kind = "no_class_attr" if source.kind == "class_attr" else "no_mro_attr"
+        m.guard(kind, source.base, name)
+    elif not _builtin_slot(cls, raw):
+        m.wrap(raw, source)
+    return raw
+
+
+def _builtin_slot(cls: type, raw: Any) -> bool:
+    """A C-level slot of object cannot change; anything else is guarded."""
+    return raw is getattr(object, getattr(raw, "__name__", ""), MISSING)
+
+
+def special(m: Machine, value: Value, name: str) -> Value | None:
+    """A special method looked up on the type, bound to value; None if the type lacks it."""
+    cls = real_class(value)
+    if cls is None or mro_lookup(cls, name) is MISSING:
+        if isinstance(value, (Obj, Instance)):
+            class_attribute(m, value, name)
+        return None
+    raw = class_attribute(m, value, name)
+    if raw is None:
+        return None
+    return bind_raw(m, value, name, raw)
+
+
+def call_special(m: Machine, value: Value, name: str, args: list[Value]) -> Value | None:
+    """value.name(*args) by the type's special method; None if there is none or it is C code."""
+    if not isinstance(value, (Obj, Instance)):
+        return None
+    method = special(m, value, name)
+    if method is None:
+        return None
+    return m.call(method, args, {})
+
+
+def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
+    """`raw.__get__(value)` for the descriptors whose meaning is known."""
+    source = class_source(value, name)
+    if isinstance(raw, types.FunctionType):
+        return Method(m.wrap(raw, source), value)
+    if isinstance(raw, staticmethod):
+        return m.wrap(raw.__func__, Source("member", source, "__func__"))
+    if isinstance(raw, classmethod):
+        return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), type_of(m, value))
+    if isinstance(raw, property):
+        if raw.fget is None:
+            raise containers.raises(f"AttributeError: unreadable attribute {name}")
+        return m.call(m.wrap(raw.fget, Source("member", source, "fget")), [value], {})
+    if isinstance(raw, types.MemberDescriptorType) and isinstance(value, Obj):
+        return _slot(m, value, name, raw)
+    if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+        return Method(m.wrap(raw, source), value)
+    if isinstance(raw, types.BuiltinFunctionType) or not hasattr(type(raw), "__get__"):
+        return m.wrap(raw, source)
+    if hasattr(raw, "__wrapped__") and type(raw).__module__.startswith("graftjit"):
+        return Method(m.wrap(raw, source), value)
+    getter = mro_lookup(type(raw), "__get__")
+    if isinstance(getter, types.FunctionType):
+        owner = type_of(m, value)
+        return m.call(Method(Obj(getter), m.wrap(raw, source)), [value, owner], {})
+    raise Break("GB112", f"descriptor {type(raw).__name__} of attribute {name!r}")
+
+
+def _slot(m: Machine, value: Obj, name: str, raw: Any) -> Value:
+    overlay = m.overlay.get(value, {})
+    if name in overlay:
+        stored = overlay[name]
+        if stored is None:
+            raise NoAttribute(name, type(value.value).__name__)
+        return stored
+    if value.source is None:
+        raise Break("GB112", f"slot {name!r} of an object without a place")
+    try:
+        found = raw.__get__(value.value)
+    except AttributeError:
+        raise NoAttribute(name, type(value.value).__name__) from None
+    return m.wrap(found, Source("slot", value.source, name))
+
+
+def type_of(m: Machine, value: Value) -> Value:
+    """type(value) as a Value."""
+    if isinstance(value, Instance):
+        return value.cls
+    cls = real_class(value)
+    if cls is None:
+        raise Break("GB121", "type() of this value")
+    if isinstance(value, Obj) and value.source is not None:
+        return m.wrap(cls, Source("type", value.source, None))
+    return m.wrap(cls, Source("const", None, cls))
+
+
+def is_data(raw: Any) -> bool:
+    kind = type(raw)
+    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+
+
+# -- reading ---------------------------------------------------------------------------------------------
+def load_attr(m: Machine, value: Value, name: str) -> Value:
+    """value.name"""
+    reader = READERS.get(type(value))
+    if reader is None:
+        raise Break("GB122", f"attribute {name!r} of this value")
+    return reader(m, value, name)
+
+
+def _object(m: Machine, value: Any, name: str) -> Value:
+    real = value.value if isinstance(value, Obj) else None
+    if isinstance(real, types.ModuleType):
+        return _module(m, value, name)
+    if isinstance(real, type):
+        return _class(m, value, name)
+    if isinstance(real, types.FunctionType):
+        return _function(m, value, name)
+    cls = real_class(value)
+    assert cls is not None
+    if isinstance(real, torch.Tensor):
+        raise Break("GB113", f"attribute {name!r} of tensor subclass {cls.__name__}")
+    own = mro_lookup(cls, "__getattribute__")
+    if own is not object.__getattribute__:
+        if isinstance(own, types.FunctionType):
+            return m.call(Method(Obj(own), value), [Const(name)], {})
+        raise Break("GB112", f"attribute {name!r} of {cls.__name__}, which looks up its own way")
+    return generic_attr(m, value, name, cls)
+
+
+def generic_attr(m: Machine, value: Any, name: str, cls: type, hook: bool = True) -> Value:
+    """object.__getattribute__, then __getattr__ if `hook`."""
+    if name == "__class__":
+        return type_of(m, value)
+    if name == "__dict__":
+        return _dict_of(m, value)
+    raw = class_attribute(m, value, name)
+    if raw is not MISSING and is_data(raw):
+        return bind_raw(m, value, name, raw)
+    stored = m.overlay.get(value, {}).get(name, MISSING)
+    if stored is not MISSING and stored is not None:
+        return stored
+    written = next((d for owner, d in m.dict_views if owner is value and d.changed), None)
+    if written is not None:
+        in_dict = containers.dict_get(m, written, freeze(Const(name)))
+        if in_dict is not None:
+            return in_dict
+    elif stored is MISSING and isinstance(value, Obj):
+        found = (instance_dict(value.value) or {}).get(name, MISSING)
+        if value.source is None:
+            if found is not MISSING:
+                raise Break("GB112", f"attribute {name!r} of an object without a place")
+        elif found is not MISSING:
+            return m.wrap(found, Source("attr", value.source, name))
+        else:
+            m.guard("no_attr", value.source, name)
+    if raw is not MISSING:
+        return bind_raw(m, value, name, raw)
+    return _missing(m, value, name, cls) if hook else _absent(value, name)
+
+
+def _absent(value: Value, name: str) -> Value:
+    cls = real_class(value)
+    raise NoAttribute(name, cls.__name__ if cls else "?")
+
+
+def _missing(m: Machine, value: Any, name: str, cls: type) -> Value:
+    """`__getattr__`, when nothing else has the name."""
+    getter = mro_lookup(cls, "__getattr__")
+    if getter is MISSING:
+        class_attribute(m, value, "__getattr__")
+        return _absent(value, name)
+    class_attribute(m, value, "__getattr__")
+    if getter is MODULE_GETATTR:
+        return _module_table_attr(m, value, name)
+    return m.call(bind_raw(m, value, "__getattr__", getter), [Const(name)], {})
+
+
+def _module_table_attr(m: Machine, value: Any, name: str) -> Value:
+    """torch.nn.Module.__getattr__: parameters, buffers, submodules."""
+    for table in MODULE_TABLES:
+        try:
+            tables = generic_attr(m, value, table, real_class(value), hook=False)  # type: ignore
+        except NoAttribute:
+            continue
+        if not isinstance(tables, Dict):
+            raise Break("GB112", f"{table} is not a dict")
+        found = containers.dict_get(m, tables, freeze(Const(name)))
+        if found is not None:
+            return found
+    return _absent(value, name)
+
+
+def _dict_of(m: Machine, value: Any) -> Value:
+    if isinstance(value, Obj) and value.source is not None and not m.overlay.get(value):
+        real = instance_dict(value.value)
+        if real is not None:
+            made = m.wrap(real, Source("dict", value.source, None))
+            m.dict_views.append((value, made))
+            return made
+    raise Break("GB112", "__dict__ of an object changed or made in this frame")
+
+
+def _module(m: Machine, value: Obj, name: str) -> Value:
+    stored = m.overlay.get(value, {}).get(name, MISSING)
+    if stored is not MISSING:
+        if stored is None:
+            raise NoAttribute(name, "module")
+        return stored
+    names = value.value.__dict__
+    if name in names and value.source is not None:
+        return m.wrap(names[name], Source("attr", value.source, name))
+    if "__getattr__" in names:
+        raise Break("GB112", f"attribute {name!r} of a module with __getattr__")
+    raise NoAttribute(name, "module")
+
+
+def _class(m: Machine, value: Obj, name: str) -> Value:
+    cls = value.value
+    meta = type(cls)
+    raw_meta = mro_lookup(meta, name)
+    if name == "__class__" or value.source is None:
+        if name == "__class__":
+            return m.wrap(meta, Source("const", None, meta))
+        return m.wrap(cls, Source("const", None, cls)) and _class(
+            m, Obj(cls, source=Source("const", None, cls)), name
+        )
+    if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+        found = getattr(cls, name)
+        if type(found) in CONST_TYPES:
+            return Const(found)
+    if name in ("__mro__", "__bases__", "__dict__") or (
+        raw_meta is not MISSING and is_data(raw_meta)
+    ):
+        raise Break("GB112", f"attribute {name!r} of a class")
+    source = Source("mro_attr", value.source, name)
+    raw = mro_lookup(cls, name)
+    if raw is MISSING:
+        m.guard("no_mro_attr", value.source, name)
+        if raw_meta is MISSING:
+            raise NoAttribute(name, "type")
+        if isinstance(raw_meta, types.FunctionType):
+            return Method(m.wrap(raw_meta, Source("class_attr", value.source, name)), value)
+        if isinstance(raw_meta, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return Method(Obj(raw_meta), value)
+        raise Break("GB112", f"attribute {name!r} of a metaclass")
+    if isinstance(raw, staticmethod):
+        return m.wrap(raw.__func__, Source("member", source, "__func__"))
+    if isinstance(raw, classmethod):
+        m.wrap(raw, source)
+        return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), value)
+    if isinstance(raw, types.ClassMethodDescriptorType):
+        return m.wrap(getattr(cls, name), Source("const", None, getattr(cls, name)))
+    if (
+        isinstance(raw, (types.FunctionType, property))
+        or not hasattr(type(raw), "__get__")
+        or isinstance(
+            raw,
+            (
+                types.BuiltinFunctionType, types.WrapperDescriptorType, type,
+                types.MethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+            ),
+        )
+    ):  # fmt: skip
+        return m.wrap(raw, source)
+    if type(raw).__module__.startswith("graftjit"):
+        return m.wrap(raw, source)
+    raise Break("GB112", f"descriptor {type(raw).__name__} read from a class")
+
+
+_FUNCTION_FIELDS = ("__name__", "__qualname__", "__module__", "__doc__")
+
+
+def _function(m: Machine, value: Obj, name: str) -> Value:
+    if name in _FUNCTION_FIELDS:
+        found = getattr(value.value, name)
+        if type(found) in CONST_TYPES:
+            return Const(found)
+    if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__"):
+        if value.source is not None:
+            return m.wrap(getattr(value.value, name), Source("member", value.source, name))
+    elif value.source is not None:
+        stored = m.overlay.get(value, {}).get(name, MISSING)
+        if stored is not MISSING and stored is not None:
+            return stored
+        if name in value.value.__dict__:
+            return m.wrap(value.value.__dict__[name], Source("attr", value.source, name))
+        if not hasattr(types.FunctionType, name):
+            m.guard("no_attr", value.source, name)
+            raise NoAttribute(name, "function")
+        if name == "__call__":
+            return value
+    raise Break("GB112", f"attribute {name!r} of a function")
+
+
+def _made_function(m: Machine, value: Function, name: str) -> Value:
+    if name in value.attributes:
+        return value.attributes[name]
+    if name in ("__name__", "__qualname__"):
+        return Const(getattr(value, name.strip("_")))
+    raise Break("GB112", f"attribute {name!r} of a function made in this frame")
+
+
+def _bound(m: Machine, value: Method, name: str) -> Value:
+    if name == "__func__":
+        return value.func
+    if name == "__self__":
+        return value.receiver
+    return load_attr(m, value.func, name)
+
+
+def _container(m: Machine, value: Any, name: str) -> Value:
+    if name == "__class__":
+        return type_of(m, value)
+    if isinstance(value, Sequence) and value.cls not in (list, tuple):
+        return _record(m, value, name)
+    if containers.find_method(value, name) is not None or hasattr(value.cls, name):
+        return BuiltinMethod(value, name)
+    raise NoAttribute(name, value.cls.__name__)
+
+
+def _record(m: Machine, value: Sequence, name: str) -> Value:
+    """Fields, properties and methods of a named tuple (or torch.return_types)."""
+    cls = value.cls
+    raw = mro_lookup(cls, name)
+    if raw is MISSING:
+        raise NoAttribute(name, cls.__name__)
+    fields = getattr(cls, "_fields", None) or _struct_fields(cls)
+    if name in fields and not isinstance(raw, (types.FunctionType, property)):
+        return containers.sequence_item(m, value, fields.index(name))
+    if name == "_fields":
+        return Const(fields)
+    if isinstance(raw, (types.FunctionType, property, classmethod, staticmethod)):
+        return bind_raw(m, value, name, raw)
+    if name in containers.TUPLE_METHODS:
+        return BuiltinMethod(value, name)
+    raise Break("GB122", f"attribute {name!r} of {cls.__name__}")
+
+
+def _struct_fields(cls: type) -> tuple[str, ...]:
+    """Field names of a C struct sequence in order."""
+    probe: Any = cls(range(cls.n_fields))  # type: ignore[attr-defined, call-arg]
+    names = {getattr(probe, n): n for n in cls.__dict__ if isinstance(
+        cls.__dict__[n], types.MemberDescriptorType)}  # fmt: skip
+    return tuple(names.get(i, "?") for i in range(cls.n_fields))  # type: ignore[attr-defined]
+
+
+def _const(m: Machine, value: Const, name: str) -> Value:
+    try:
+        found = getattr(value.value, name)
+    except AttributeError:
+        raise NoAttribute(name, type(value.value).__name__) from None
+    if callable(found) and not isinstance(found, type):
+        return BuiltinMethod(value, name)
+    return containers.from_constant(found)
+
+
+def _super(m: Machine, value: Super, name: str) -> Value:
+    receiver = value.receiver
+    is_class = isinstance(receiver, Obj) and isinstance(receiver.value, type)
+    cls = receiver.value if is_class else real_class(receiver)  # type: ignore[union-attr]
+    assert cls is not None
+    chain = _MRO(cls)
+    for base in chain[chain.index(value.cls) + 1 :]:
+        raw = base.__dict__.get(name, MISSING)
+        if raw is MISSING:
+            continue
+        source = Source("item", Source("dict", Source("const", None, base), None), name)
+        if raw is object.__dict__.get(name, MISSING):
+            return BuiltinMethod(value, name)
+        if isinstance(raw, types.FunctionType):
+            made = m.wrap(raw, Source("mro_attr", Source("const", None, base), name))
+            return made if is_class and name == "__new__" else Method(made, receiver)
+        if isinstance(raw, staticmethod):
+            return m.wrap(raw.__func__, Source("const", None, raw.__func__))
+        if isinstance(raw, classmethod):
+            owner = receiver if is_class else type_of(m, receiver)
+            return Method(m.wrap(raw.__func__, Source("const", None, raw.__func__)), owner)
+        if isinstance(raw, property):
+            return m.call(m.wrap(raw.fget, Source("const", None, raw.fget)), [receiver], {})
+        if isinstance(receiver, (Sequence, Dict)):
+            return BuiltinMethod(receiver, name)
+        raise Break("GB112", f"super().{name} ({source})")
+    raise NoAttribute(name, "super")
+
+
+def _partial(m: Machine, value: Partial, name: str) -> Value:
+    fields: dict[str, Callable[[], Value]] = {
+        "func": lambda: value.func,
+        "args": lambda: Sequence(list(value.args), tuple),
+    }
+    if name in fields:
+        return fields[name]()
+    raise Break("GB112", f"attribute {name!r} of a partial")
+
+
+def _method_of(m: Machine, value: Any, name: str) -> Value:
+    return BuiltinMethod(value, name)
+
+
+def _cell(m: Machine, value: Cell, name: str) -> Value:
+    if name == "cell_contents":
+        return m.load_cell(value)
+    raise NoAttribute(name, "cell")
+
+
+READERS: dict[type, Callable[[Any, Any, str], Value]] = {
+    Obj: _object,
+    Instance: _object,
+    Tensor: torchcalls.tensor_attr,
+    Const: _const,
+    Sequence: _container,
+    Dict: _container,
+    Set: _container,
+    DictView: _method_of,
+    Iterator: _method_of,
+    Function: _made_function,
+    Method: _bound,
+    Super: _super,
+    Partial: _partial,
+    Cell: _cell,
+    Context: _method_of,
+    ContextExit: _method_of,
+}
+
+
+def has_attr(m: Machine, value: Value, name: str) -> bool:
+    try:
+        load_attr(m, value, name)
+    except NoAttribute:
+        return False
+    return True
+
+
+# -- writing ---------------------------------------------------------------------------------------------
+def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
+    """value.name = item; None deletes."""
+    if isinstance(value, Function) and item is not None:
+        value.attributes[name] = item
+        return
+    if isinstance(value, Cell) and name == "cell_contents":
+        m.store_cell(value, item)
+        return
+    if not isinstance(value, (Obj, Instance)):
+        raise Break("GB115", f"attribute {name!r} of this value is set")
+    real = value.value if isinstance(value, Obj) else None
+    if isinstance(real, types.ModuleType):
+        set_in_overlay(m, value, name, item)
+        return
+    if isinstance(real, (type, types.FunctionType, torch.Tensor)):
+        raise Break("GB115", f"attribute {name!r} of a {type(real).__name__} is set")
+    slot = "__setattr__" if item is not None else "__delattr__"
+    raw = class_attribute(m, value, slot)
+    if raw is object.__dict__[slot]:
+        plain_store(m, value, name, item)
+    elif raw in (MODULE_SETATTR, MODULE_DELATTR):
+        _module_store(m, value, name, item)
+    elif isinstance(raw, types.FunctionType):
+        args = [Const(name)] + ([item] if item is not None else [])
+        m.call(bind_raw(m, value, slot, raw), args, {})
+    else:
+        raise Break("GB112", f"{slot} of {real_class(value)}")
+
+
+def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool = False) -> None:
+    """object.__setattr__ / object.__delattr__."""
+    if name in ("__class__", "__dict__"):
+        raise Break("GB115", f"{name} is set")
+    found = class_attribute(m, value, name)
+    if found is not MISSING and is_data(found):
+        if isinstance(found, property):
+            setter = found.fset if item is not None else found.fdel
+            if setter is None:
+                raise containers.raises(f"AttributeError: can't set {name!r}")
+            which = "fset" if item is not None else "fdel"
+            source = Source("member", class_source(value, name), which)
+            if which == "fdel":
+                raise Break("GB128", f"property {name!r} is deleted")
+            m.call(m.wrap(setter, source), [value, item] if item is not None else [value], {})
+            return
+        if not isinstance(found, types.MemberDescriptorType):
+            raise Break("GB112", f"descriptor {type(found).__name__} is set")
+    elif isinstance(value, Obj) and instance_dict(value.value) is None:
+        raise containers.raises(f"AttributeError: no attribute {name!r}")
+    if item is None:
+        load_attr(m, value, name)  # deleting what is not there raises
+    set_in_overlay(m, value, name, item, raw)
+
+
+def set_in_overlay(
+    m: Machine, value: Any, name: str, item: Value | None, raw: bool = False
+) -> None:
+    if any(owner is value for owner, _ in m.dict_views):
+        raise Break("GB112", "an attribute is set while its __dict__ is in use")
+    m.activity += 1
+    m.overlay.setdefault(value, {})[name] = item
+    if isinstance(value, Obj):
+        m.effects.append(SetAttr(value, name, item, raw))
+
+
+def _module_store(m: Machine, value: Any, name: str, item: Value | None) -> None:
+    """torch.nn.Module.__setattr__: plain for what is neither parameter, module nor buffer."""
+    cls = real_class(value)
+    assert cls is not None
+    tables = {}
+    for table in MODULE_TABLES:
+        try:
+            tables[table] = generic_attr(m, value, table, cls, hook=False)
+        except NoAttribute:
+            raise containers.raises("AttributeError: before Module.__init__() call") from None
+    special_value = (isinstance(item, Tensor) and item.cls is not torch.Tensor) or (
+        isinstance(item, (Obj, Instance))
+        and issubclass(real_class(item) or object, torch.nn.Module)
+    )
+    for table, content in tables.items():
+        assert isinstance(content, Dict)
+        held = containers.contains(m, content, Const(name))
+        if held and table == "_buffers" and isinstance(item, Tensor) and not special_value:
+            content.items[freeze(Const(name))] = (Const(name), item)
+            m.activity += 1
+            m.effects.append(SetAttr(value, name, item))
+            return
+        if held:
+            raise Break("GB115", f"{table[1:]} {name!r} of a module is replaced")
+    if special_value:
+        raise Break("GB115", f"a parameter or submodule {name!r} is set on a module")
+    plain_store(m, value, name, item)

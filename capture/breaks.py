@@ -1,0 +1,34 @@
+"""How capture stops: a graph break, or the whole frame left to Python.
+
+Handlers raise `Break` where they meet something they do not model; `capture.frame` decides what becomes of
+it (a resume function, or plain Python) and tells it as an event.
+"""
+
+from __future__ import annotations
+
+from ..ir.location import Location
+
+
+class Break(Exception):
+    """The instruction at hand has to run in plain Python. `code` is a row of runtime.codes."""
+
+    def __init__(self, code: str, reason: str, where: Location | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+        self.where = where
+        self.inlined: tuple[Location, ...] = ()
+
+
+class PlainFrame(Exception):
+    """The whole frame runs in plain Python."""
+
+    def __init__(self, code: str, reason: str, where: Location | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+        self.where = where
+
+
+class Restart(Exception):
+    """Capture begins again, now knowing one more instruction of the root frame that breaks."""

@@ -1,0 +1,480 @@
+"""Calls: who is called, how its arguments are bound, and whether it is inlined, modelled or a break.
+
+In: a callable Value and its arguments. Out: the result's Value. Python functions are inlined with guards on
+code, defaults and closure; torch callables go to the tracer; builtins to the table of `capture.builtins`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..runtime.sources import Source
+from . import attributes, builtins, containers, contexts, torchcalls
+from .breaks import Break
+from .containers import NotConstant, as_constant, raises
+from .machine import Scope, make_frame
+from .values import (
+    BuiltinMethod,
+    Cell,
+    Const,
+    Context,
+    ContextExit,
+    Dict,
+    DictView,
+    Function,
+    Instance,
+    Iterator,
+    Method,
+    Obj,
+    Partial,
+    Sequence,
+    Set,
+    Super,
+    Tensor,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+Args = list[Value]
+Kwargs = dict[str, Value]
+
+_SUSPENDING = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+# Modules whose Python functions act on the world, or look at frames: never inlined.
+_NOT_INLINED: dict[str, str] = {
+    "logging": "GB103", "warnings": "GB103", "traceback": "GB132", "inspect": "GB132", "io": "GB103",
+    "random": "GB119", "threading": "GB102", "subprocess": "GB103", "os": "GB103", "sys": "GB132",
+    "importlib": "GB111", "importlib._bootstrap": "GB111", "abc": "GB137", "pdb": "GB132", "time": "GB103",
+    "contextlib": "GB110", "numpy": "GB123", "pickle": "GB103", "dis": "GB132", "ast": "GB131",
+    "torch.autograd": "GB114", "torch.autograd.function": "GB134", "torch.utils.checkpoint": "GB114",
+    "torch._tensor_str": "GB103", "torch.random": "GB118", "torch.serialization": "GB103",
+    "torch.autograd.graph": "GB114", "torch.autograd.profiler": "GB103", "torch.profiler": "GB103",
+    "torch.jit": "GB102", "torch.cuda": "GB118", "torch.distributed": "GB102", "torch.compiler": "GB102",
+    "torch._functorch": "GB124", "torch.func": "GB124", "torch._higher_order_ops": "GB124",
+    "graftjit": "GB135", "torch.optim": "GB115", "copy": "GB102",
+}  # fmt: skip
+
+
+def call(m: Machine, fn: Value, args: Args, kwargs: Kwargs) -> Value:
+    """fn(*args, **kwargs)"""
+    caller = CALLERS.get(type(fn))
+    if caller is None:
+        raise Break("GB102", "a call of this value")
+    return caller(m, fn, args, kwargs)
+
+
+# -- Python functions ------------------------------------------------------------------------------------
+def bind(
+    m: Machine,
+    code: types.CodeType,
+    defaults: tuple[Value, ...],
+    kwdefaults: dict[str, Value],
+    args: Args,
+    kwargs: Kwargs,
+) -> dict[str, Value]:
+    """Arguments to local names, as a call of a function with this code does."""
+    count, names = code.co_argcount, code.co_varnames
+    kwonly = names[count : count + code.co_kwonlyargcount]
+    bound: dict[str, Value] = dict(zip(names[:count], args, strict=False))
+    extra, rest = args[count:], dict(kwargs)
+    for position in range(len(args), count):
+        name = names[position]
+        if position >= code.co_posonlyargcount and name in rest:
+            bound[name] = rest.pop(name)
+        elif position >= count - len(defaults):
+            bound[name] = defaults[position - (count - len(defaults))]
+        else:
+            raise raises(f"TypeError: {code.co_name}() missing argument {name!r}")
+    for name in kwonly:
+        if name in rest:
+            bound[name] = rest.pop(name)
+        elif name in kwdefaults:
+            bound[name] = kwdefaults[name]
+        else:
+            raise raises(f"TypeError: {code.co_name}() missing keyword argument {name!r}")
+    at = count + len(kwonly)
+    if code.co_flags & inspect.CO_VARARGS:
+        bound[names[at]] = Sequence(extra, tuple)
+        at += 1
+    elif extra:
+        raise raises(f"TypeError: {code.co_name}() takes fewer positional arguments")
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        named = Dict({})
+        for key, value in rest.items():
+            containers.dict_set(m, named, Const(key), value)
+        bound[names[at]] = named
+    elif rest:
+        raise raises(f"TypeError: {code.co_name}() got an unexpected keyword {next(iter(rest))!r}")
+    return bound
+
+
+def _made(m: Machine, fn: Function, args: Args, kwargs: Kwargs) -> Value:
+    if fn.code.co_flags & _SUSPENDING:
+        raise Break("GB107", f"generator or coroutine {fn.name}")
+    local = bind(m, fn.code, fn.defaults, fn.kwdefaults, args, kwargs)
+    return m.run(make_frame(fn.code, fn.globals, local, fn.closure))
+
+
+def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
+    """Inline a pre-existing Python function, under guards on what it is made of."""
+    real: types.FunctionType = fn.value
+    code = real.__code__
+    if code.co_flags & _SUSPENDING:
+        raise Break("GB107", f"generator or coroutine {real.__qualname__}")
+    source = fn.source or Source("const", None, real)
+
+    def member(name: str, value: Any) -> Value:
+        return m.wrap(value, Source("member", source, name))
+
+    member("__code__", code)
+    defaults = member("__defaults__", real.__defaults__)
+    values: tuple[Value, ...] = ()
+    if isinstance(defaults, Sequence):
+        values = tuple(containers.sequence_items(m, defaults))
+    named: dict[str, Value] = {}
+    if code.co_kwonlyargcount:
+        kwdefaults = member("__kwdefaults__", real.__kwdefaults__)
+        if isinstance(kwdefaults, Dict):
+            named = {k.value: v for k, v in containers.dict_items(m, kwdefaults)}  # type: ignore
+    local = bind(m, code, values, named, args, kwargs)
+    closure: tuple[Cell, ...] = ()
+    if real.__closure__:
+        base = Source("member", source, "__closure__")
+        closure = tuple(
+            m.real_cell(cell, Source("item", base, i)) for i, cell in enumerate(real.__closure__)
+        )
+    return m.run(make_frame(code, scope_of(m, real), local, closure))
+
+
+def scope_of(m: Machine, real: types.FunctionType) -> Scope:
+    """The globals of an inlined function. Its identity is guarded, and with it its globals dict."""
+    root = m.root_scope
+    if real.__globals__ is root.dict:
+        return root
+    found = real.__globals__.get("__builtins__", root.builtins)
+    names = found.__dict__ if isinstance(found, types.ModuleType) else found
+    return Scope(real.__globals__, names, Source("const", None, real.__globals__))
+
+
+def _refused(real: Any) -> str | None:
+    """The break code of a function that must not be inlined, or None."""
+    module = getattr(real, "__module__", None) or ""
+    while module:
+        if module in _NOT_INLINED:
+            return _NOT_INLINED[module]
+        module = module.rpartition(".")[0]
+    return None
+
+
+# -- pre-existing objects --------------------------------------------------------------------------------
+def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
+    real = fn.value
+    try:
+        model = builtins.BUILTINS.get(real)
+    except TypeError:  # not hashable
+        model = None
+    if model is not None:
+        return model(m, args, kwargs)
+    if isinstance(real, type):
+        return _class(m, fn, args, kwargs)
+    if torchcalls.is_torch_callable(real):
+        return _torch(m, real, args, kwargs)
+    if isinstance(real, types.FunctionType):
+        code = _refused(real)
+        if code is not None:
+            raise Break(code, f"call of {real.__module__}.{real.__qualname__}")
+        return inline(m, fn, args, kwargs)
+    if isinstance(real, (types.BuiltinFunctionType, types.BuiltinMethodType)):
+        return _builtin(m, real, args, kwargs)
+    if isinstance(real, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return _descriptor(m, real, args, kwargs)
+    wrapped = getattr(real, "__wrapped__", None)
+    if type(real).__module__.startswith("graftjit") and isinstance(wrapped, types.FunctionType):
+        return inline(m, Obj(wrapped, source=None), args, kwargs)
+    method = attributes.special(m, fn, "__call__")
+    if method is None:
+        raise raises(f"TypeError: {type(real).__name__!r} object is not callable")
+    if isinstance(method, Method) and isinstance(method.func, Obj):
+        target = method.func.value
+        if isinstance(target, types.WrapperDescriptorType):
+            raise Break("GB102", f"call of a {type(real).__name__}")
+    return call(m, method, args, kwargs)
+
+
+def _torch(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
+    owner = getattr(real, "__objclass__", None)
+    if owner is not None and args and isinstance(args[0], Tensor):
+        return torchcalls.call_tensor_method(m, args[0], real.__name__, args[1:], kwargs)
+    return torchcalls.call_torch(m, real, args, kwargs)
+
+
+_PURE_MODULES = frozenset(
+    {"math", "cmath", "operator", "_operator", "unicodedata", "keyword", "_bisect"}
+)
+_IO_MODULES = frozenset({"time", "posix", "_io", "io", "sys", "_thread", "select", "_socket"})
+
+
+def _builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
+    """A C function: folded when it is pure and its arguments are constants."""
+    if getattr(real, "__module__", None) in _PURE_MODULES and not hasattr(
+        real.__self__, "__dict__"
+    ):
+        pass
+    if getattr(real, "__module__", None) in _PURE_MODULES:
+        try:
+            plain = [as_constant(m, a) for a in args]
+            named = {k: as_constant(m, v) for k, v in kwargs.items()}
+        except NotConstant:
+            raise Break("GB121", f"{real.__name__}() of values that are not constants") from None
+        return containers.fold(lambda: real(*plain, **named))
+    owner = getattr(real, "__self__", None)
+    if isinstance(owner, type) and real.__name__ in (
+        "fromkeys",
+        "maketrans",
+        "fromhex",
+        "from_bytes",
+    ):
+        if real.__name__ == "fromkeys" and owner is dict:
+            made = Dict({})
+            for key in containers.drain(m, args[0]):
+                containers.dict_set(m, made, key, args[1] if len(args) > 1 else Const(None))
+            return made
+        plain = [as_constant(m, a) for a in args]
+        return containers.fold(
+            lambda: real(*plain, **{k: as_constant(m, v) for k, v in kwargs.items()})
+        )
+    code = "GB103" if getattr(real, "__module__", None) in _IO_MODULES else "GB102"
+    raise Break(code, f"call of C function {getattr(real, '__qualname__', real)}")
+
+
+def _descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
+    """A C method taken from its class: `list.append(x, 1)`, `object.__setattr__(self, ...)`."""
+    if not args:
+        raise raises(f"TypeError: {real.__name__}() needs an argument")
+    receiver, rest = args[0], args[1:]
+    if real is object.__setattr__ and isinstance(receiver, (Obj, Instance)):
+        attributes.plain_store(m, receiver, _name(rest[0]), rest[1], raw=True)
+        return Const(None)
+    if real is object.__delattr__ and isinstance(receiver, (Obj, Instance)):
+        attributes.plain_store(m, receiver, _name(rest[0]), None, raw=True)
+        return Const(None)
+    if real is object.__getattribute__ and isinstance(receiver, (Obj, Instance)):
+        cls = attributes.real_class(receiver)
+        assert cls is not None
+        return attributes.generic_attr(m, receiver, _name(rest[0]), cls, hook=False)
+    if real is object.__init__:
+        return Const(None)
+    cls = attributes.real_class(receiver)
+    if (
+        cls is not None
+        and issubclass(cls, real.__objclass__)
+        and not isinstance(receiver, (Obj, Instance))
+    ):
+        return call_builtin_method(m, receiver, real.__name__, rest, kwargs)
+    raise Break("GB102", f"call of {real.__objclass__.__name__}.{real.__name__}")
+
+
+def _name(value: Value) -> str:
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return value.value
+    raise Break("GB121", "an attribute name that is not a constant")
+
+
+# -- methods ---------------------------------------------------------------------------------------------
+def _method(m: Machine, fn: Method, args: Args, kwargs: Kwargs) -> Value:
+    receiver = fn.receiver
+    if isinstance(fn.func, Obj) and contexts.is_context_exit(fn):
+        return contexts.exit_real(m, fn, args)
+    return call(m, fn.func, [receiver, *args], kwargs)
+
+
+def _builtin_method(m: Machine, fn: BuiltinMethod, args: Args, kwargs: Kwargs) -> Value:
+    return call_builtin_method(m, fn.receiver, fn.name, args, kwargs)
+
+
+def call_builtin_method(
+    m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwargs
+) -> Value:
+    """receiver.name(*args, **kwargs) for types the machine models."""
+    if isinstance(receiver, Tensor):
+        return torchcalls.call_tensor_method(m, receiver, name, args, kwargs)
+    if isinstance(receiver, Const):
+        return _constant_method(m, receiver, name, args, kwargs)
+    if isinstance(receiver, Super):
+        return _object_method(m, receiver, name, args)
+    if isinstance(receiver, Context):
+        return contexts.method(m, receiver, name, args)
+    if isinstance(receiver, Iterator) and name in ("__iter__", "__next__"):
+        return builtins.BUILTINS[next](m, [receiver], {}) if name == "__next__" else receiver
+    method = containers.find_method(receiver, name)
+    if method is not None:
+        try:
+            return method(m, receiver, args, kwargs)
+        except IndexError:
+            raise raises(f"TypeError: {name}() with these arguments") from None
+    operator_name = builtins.DUNDERS.get(name)
+    if operator_name is not None:
+        return builtins.BUILTINS[operator_name](m, [receiver, *args], kwargs)
+    if isinstance(receiver, (Set, DictView)) or isinstance(receiver, Sequence):
+        try:
+            real = as_constant(m, receiver)
+            plain = [as_constant(m, a) for a in args]
+        except NotConstant:
+            raise Break("GB122", f"method {name!r}") from None
+        if isinstance(receiver, Set) and name in _PURE_SET_METHODS:
+            return containers.fold(lambda: getattr(real, name)(*plain))
+    raise Break("GB122", f"method {name!r}")
+
+
+_PURE_SET_METHODS = frozenset(
+    {
+        "union",
+        "intersection",
+        "difference",
+        "symmetric_difference",
+        "issubset",
+        "issuperset",
+        "isdisjoint",
+    }
+)
+
+
+def _constant_method(m: Machine, receiver: Const, name: str, args: Args, kwargs: Kwargs) -> Value:
+    try:
+        plain = [as_constant(m, a) for a in args]
+        named = {k: as_constant(m, v) for k, v in kwargs.items()}
+    except NotConstant:
+        if name == "join" and isinstance(receiver.value, str) and len(args) == 1:
+            plain, named = [[as_constant(m, i) for i in containers.drain(m, args[0])]], {}
+        else:
+            raise Break(
+                "GB122", f"{type(receiver.value).__name__}.{name}() of non-constants"
+            ) from None
+    return containers.fold(lambda: getattr(receiver.value, name)(*plain, **named))
+
+
+def _object_method(m: Machine, receiver: Super, name: str, args: Args) -> Value:
+    """`super().name(...)` that arrives at object's own."""
+    target = receiver.receiver
+    if name == "__init__":
+        return Const(None)
+    if name in ("__setattr__", "__delattr__") and isinstance(target, (Obj, Instance)):
+        item = args[1] if name == "__setattr__" else None
+        attributes.plain_store(m, target, _name(args[0]), item, raw=True)
+        return Const(None)
+    if name == "__getattribute__" and isinstance(target, (Obj, Instance)):
+        cls = attributes.real_class(target)
+        assert cls is not None
+        return attributes.generic_attr(m, target, _name(args[0]), cls, hook=False)
+    if name == "__new__" and isinstance(args[0], Obj):
+        return Instance(args[0])
+    if name == "__init_subclass__":
+        return Const(None)
+    raise Break("GB112", f"super().{name}()")
+
+
+# -- classes ---------------------------------------------------------------------------------------------
+def _class(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
+    cls = fn.value
+    made = contexts.make(m, cls, args, kwargs)
+    if made is not None:
+        return made
+    if (
+        hasattr(cls, "_fields")
+        and issubclass(cls, tuple)
+        and cls.__new__.__module__.startswith("namedtuple")
+    ):
+        bound = bind(m, cls.__new__.__code__, _named_defaults(m, cls), {}, [fn, *args], kwargs)
+        return Sequence([bound[name] for name in cls._fields], cls)
+    if issubclass(cls, torch.nn.Module):
+        raise Break("GB126", f"a module {cls.__name__} is built")
+    if issubclass(cls, torch.Tensor) or issubclass(cls, torch.autograd.Function):
+        raise Break("GB126", f"{cls.__name__} is built")
+    if issubclass(cls, BaseException):
+        raise Break("GB108", f"{cls.__name__} is made")
+    return _instantiate(m, fn, args, kwargs)
+
+
+def _named_defaults(m: Machine, cls: Any) -> tuple[Value, ...]:
+    defaults = cls.__new__.__defaults__ or ()
+    return tuple(m.wrap(value, Source("const", None, value)) for value in defaults)
+
+
+def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
+    """An instance of a user's class with Python's own `type.__call__`."""
+    cls = fn.value
+    if type(cls).__call__ is not type.__call__:
+        raise Break("GB126", f"{cls.__name__} has a metaclass with its own __call__")
+    new = attributes.mro_lookup(cls, "__new__")
+    layout = (
+        cls.__basicsize__ - (8 if cls.__dictoffset__ else 0) - (8 if cls.__weakrefoffset__ else 0)
+    )
+    if isinstance(new, staticmethod) and isinstance(new.__func__, types.FunctionType):
+        made = call(m, Obj(new.__func__), [fn, *args], kwargs)
+        if not isinstance(made, Instance):
+            raise Break("GB126", f"{cls.__name__}.__new__ gives another object")
+    elif (
+        new is object.__dict__["__new__"]
+        and cls.__flags__ & (1 << 9)
+        and (cls.__itemsize__ == 0 and _object_layout(cls, layout))
+    ):  # a heap type whose instances hold nothing but attributes
+        made = Instance(fn)
+    else:
+        raise Break("GB126", f"{cls.__name__} is built by C code")
+    if getattr(cls, "__abstractmethods__", None):
+        raise raises(f"TypeError: abstract class {cls.__name__}")
+    m.overlay.setdefault(made, {})
+    init = attributes.mro_lookup(cls, "__init__")
+    if init is object.__dict__["__init__"]:
+        if args or kwargs:
+            raise raises(f"TypeError: {cls.__name__}() takes no arguments")
+        return made
+    if not isinstance(init, types.FunctionType):
+        raise Break("GB126", f"{cls.__name__}.__init__ is not a plain function")
+    attributes.class_attribute(m, made, "__init__")
+    call(m, attributes.bind_raw(m, made, "__init__", init), args, kwargs)
+    return made
+
+
+def _object_layout(cls: type, layout: int) -> bool:
+    """All bases but object are Python classes."""
+    return all(base is object or base.__flags__ & (1 << 9) for base in cls.__mro__)
+
+
+def _partial(m: Machine, fn: Partial, args: Args, kwargs: Kwargs) -> Value:
+    return call(m, fn.func, [*fn.args, *args], {**fn.kwargs, **kwargs})
+
+
+def _instance(m: Machine, fn: Instance, args: Args, kwargs: Kwargs) -> Value:
+    method = attributes.special(m, fn, "__call__")
+    if method is None:
+        raise raises("TypeError: object is not callable")
+    return call(m, method, args, kwargs)
+
+
+def _context(m: Machine, fn: Context, args: Args, kwargs: Kwargs) -> Value:
+    raise Break("GB110", f"{fn.cls.__name__} used as a decorator")
+
+
+def _exit(m: Machine, fn: ContextExit, args: Args, kwargs: Kwargs) -> Value:
+    contexts.leave(m, fn.context)
+    return Const(None)
+
+
+CALLERS: dict[type, Callable[[Any, Any, Args, Kwargs], Value]] = {
+    Function: _made,
+    Obj: _object,
+    Method: _method,
+    BuiltinMethod: _builtin_method,
+    Partial: _partial,
+    Instance: _instance,
+    Context: _context,
+    ContextExit: _exit,
+}

@@ -1,0 +1,123 @@
+"""torch's context managers inside a frame: grad mode and autocast are followed, anything else breaks.
+
+In: `torch.no_grad()` and its like, entered by `with` or by a decorator's wrapper. Out: the tracer runs and
+records the switch; the machine keeps the list of what is entered, so that a break inside can enter it again
+for the resume function, and a frame that ends with another mode sets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .breaks import Break
+from .containers import NotConstant, as_constant, raises
+from .values import Const, Context, ContextExit, Instance, Method, Obj, Value
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+GRAD_MODES: dict[type, Callable[[tuple[Any, ...]], bool]] = {
+    torch.no_grad: lambda args: False,
+    torch.enable_grad: lambda args: True,
+    torch.set_grad_enabled: lambda args: bool(args[0]),
+}
+AUTOCASTS = (torch.autocast, torch.amp.autocast_mode.autocast, torch.cpu.amp.autocast)
+_REFUSED = (torch.inference_mode, torch.random.fork_rng, torch.device)
+
+
+def make(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """The Context of `cls(...)`, or None if cls is not a context manager of torch."""
+    if cls not in GRAD_MODES and cls not in AUTOCASTS:
+        if cls is torch.inference_mode:
+            raise Break("GB110", "inference_mode inside the frame")
+        return None
+    try:
+        plain = tuple(as_constant(m, a) for a in args)
+        named = {k: as_constant(m, v) for k, v in kwargs.items()}
+    except NotConstant:
+        raise Break("GB110", f"{cls.__name__} with arguments that are not constants") from None
+    if cls in GRAD_MODES and cls is not torch.set_grad_enabled and (plain or named):
+        raise Break("GB110", f"{cls.__name__} used as a decorator")
+    made = Context(cls, plain, named)
+    if cls is torch.set_grad_enabled:  # acts when it is made
+        mode = bool((plain or tuple(named.values()))[0])
+        made.args, made.kwargs = (mode,), {}
+        before = torch.is_grad_enabled()
+        made.undo.append(lambda: m.tracer.grad_mode(before))
+        _switch(m, mode)
+    return made
+
+
+def _switch(m: Machine, enabled: bool) -> None:
+    m.activity += 1
+    m.tracer.grad_mode(enabled)
+
+
+def enter(m: Machine, value: Value) -> tuple[Value, Value] | None:
+    """`with value:` -> (exit callable, result of __enter__), or None if value is not modelled."""
+    if not isinstance(value, Context):
+        return None
+    m.activity += 1
+    if value.cls in GRAD_MODES:
+        if value.cls is not torch.set_grad_enabled:
+            before = torch.is_grad_enabled()
+            value.undo.append(lambda: m.tracer.grad_mode(before))
+            _switch(m, GRAD_MODES[value.cls](value.args))
+    else:
+        real = value.cls(*value.args, **value.kwargs)
+        m.tracer.state_call(real.__enter__)
+        value.undo.append(lambda: m.tracer.state_call(real.__exit__, None, None, None))
+    m.contexts.append(value)
+    result = value if value.cls in AUTOCASTS else Const(None)
+    return ContextExit(value), result
+
+
+def leave(m: Machine, value: Context) -> None:
+    if not value.undo:
+        raise Break("GB110", f"{value.cls.__name__} left twice")
+    m.activity += 1
+    value.undo.pop()()
+    if value in m.contexts:
+        m.contexts.remove(value)
+
+
+def method(m: Machine, value: Context, name: str, args: list[Value]) -> Value:
+    if name == "__enter__":
+        entered = enter(m, value)
+        assert entered is not None
+        return entered[1]
+    if name == "__exit__":
+        leave(m, value)
+        return Const(None)
+    raise Break("GB110", f"{value.cls.__name__}.{name}")
+
+
+def is_context_exit(fn: Method) -> bool:
+    """The bound `__exit__` of a grad-mode object that was entered before this frame began."""
+    receiver = fn.receiver
+    return (
+        isinstance(receiver, Obj)
+        and type(receiver.value) in GRAD_MODES
+        and getattr(fn.func.value, "__name__", "") == "__exit__"  # type: ignore[attr-defined]
+    )
+
+
+def exit_real(m: Machine, fn: Method, args: list[Value]) -> Value:
+    """Leaving it here sets the mode that it found when it was entered."""
+    from .attributes import load_attr
+
+    before = load_attr(m, fn.receiver, "prev")
+    if not isinstance(before, Const):
+        raise Break("GB110", "a context manager without a constant previous mode")
+    _switch(m, bool(before.value))
+    return Const(None)
+
+
+def unmodelled(value: Value) -> Break:
+    """The break of a `with` over anything else."""
+    if isinstance(value, (Obj, Instance)):
+        return Break("GB110", "a context manager that is not modelled")
+    return raises("TypeError: the value does not support the context manager protocol")

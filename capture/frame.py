@@ -1,0 +1,489 @@
+"""From one frame to one entry's worth of data: the driver of the symbolic machine.
+
+In: a code object, its bound arguments, globals and closure, and a backend. Out: a `Capture`: guard rows, and
+either a direct result tree over a compiled graph, or replacement code, or the verdict that the frame runs in
+plain Python. At a break the capture may begin again, knowing where; nothing the user can see happens twice,
+because nothing of the user's program is run.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..ir.graph import Graph
+from ..ir.location import Location
+from ..ir.trace import Tracer
+from ..runtime.guards import Row
+from ..runtime.sources import Source
+from ..runtime.state import snapshot
+from . import handlers as _handlers  # noqa: F401 (fills the table of handlers)
+from . import rebuild
+from .assemble import Assembler
+from .breaks import Break, PlainFrame, Restart
+from .bytecodes import Instr, argument_names, decode, stack_effect
+from .containers import NotConstant
+from .emit import Emitter
+from .liveness import live_locals
+from .machine import Frame, Machine, Scope, make_frame
+from .resume import ResumeSpec, break_tail, can_resume
+from .values import UNREAD, Const, Dict, Null, Obj, Sequence, Tensor, Value
+
+MAX_RESTARTS = 200
+
+Backend = Callable[[Graph], Any]
+# (code, target, stack shape, bound names) -> the resume callable
+ResumeFactory = Callable[[types.CodeType, int, tuple[str, ...], tuple[str, ...]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameInput:
+    """A frame as the runtime hands it over: `locals` are the bound arguments in co_varnames order."""
+
+    code: types.CodeType
+    locals: tuple[Any, ...]
+    globals: dict[str, Any]
+    closure: tuple[Any, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class BreakRecord:
+    """One break as the report tells it."""
+
+    code: str
+    reason: str
+    where: Location | None
+    inlined: tuple[Location, ...] = ()
+
+
+@dataclass(slots=True)
+class Capture:
+    """The outcome. kind: "direct", "code" or "plain".
+
+    program   what the backend made of the graph, or None
+    inputs    Sources that a direct entry gathers; the first `n_program` are the program's
+    tree      the result of a direct entry (see _native.Entry)
+    code      replacement code of a "code" entry
+    plain     why the frame runs in plain Python
+    """
+
+    kind: str
+    rows: list[Row]
+    graph: Graph | None = None
+    program: Any = None
+    inputs: list[Source] = field(default_factory=list)
+    n_program: int = 0
+    tree: Any = None
+    code: types.CodeType | None = None
+    breaks: list[BreakRecord] = field(default_factory=list)
+    plain: BreakRecord | None = None
+    rerun: bool = False
+
+
+def capture(
+    frame: FrameInput,
+    backend: Backend,
+    make_resume: ResumeFactory,
+    extent: Callable[..., Any],
+    strict: Callable[[BreakRecord], None],
+) -> Capture:
+    """Capture one frame. `strict` is told of a break before it is emitted and may raise.
+
+    Exceptions other than those of `strict` and `backend` are faults of graftjit.
+    """
+    forced: dict[int, Break] = {}
+    for _ in range(MAX_RESTARTS):
+        attempt = _Attempt(frame, backend, make_resume, extent, strict, forced)
+        try:
+            return attempt.run()
+        except Restart:
+            continue
+        except PlainFrame as stop:
+            record = BreakRecord(stop.code, stop.reason, stop.where)
+            strict(record)
+            return Capture("plain", attempt.rows(), plain=record)
+    record = BreakRecord("PL202", "capture began again too often", None)
+    return Capture("plain", [], plain=record)
+
+
+class _Attempt:
+    """One walk over the frame."""
+
+    def __init__(
+        self,
+        frame: FrameInput,
+        backend: Backend,
+        make_resume: ResumeFactory,
+        extent: Callable[..., Any],
+        strict: Callable[[BreakRecord], None],
+        forced: dict[int, Break],
+    ) -> None:
+        self.input = frame
+        self.backend = backend
+        self.make_resume = make_resume
+        self.extent = extent
+        self.strict = strict
+        self.forced = forced
+        builtins = frame.globals.get("__builtins__", __builtins__)
+        names = builtins.__dict__ if isinstance(builtins, types.ModuleType) else builtins
+        scope = Scope(frame.globals, names)
+        self.tracer = Tracer(frame.code.co_qualname)
+        self.machine = Machine(self.tracer, scope)
+        self.root = self._root(scope)
+        self.grad_before = torch.is_grad_enabled()
+
+    def _root(self, scope: Scope) -> Frame:
+        code, m = self.input.code, self.machine
+        m.where = decode(code).instrs[0].where
+        m.guard("state", None, snapshot())
+        closure = tuple(
+            m.real_cell(cell, Source("cell", None, name))
+            for name, cell in zip(code.co_freevars, self.input.closure or (), strict=True)
+        )
+        arguments = _Arguments(m, argument_names(code), self.input.locals)
+        frame = make_frame(code, scope, {}, closure)
+        frame.locals = arguments
+        for name in code.co_cellvars:
+            if name in arguments:
+                frame.cells[name].content = arguments.pop(name)
+                frame.cells[name].name = name
+        return frame
+
+    def rows(self) -> list[Row]:
+        return list(self.machine.rows.values())
+
+    def run(self) -> Capture:
+        m, before = self.machine, snapshot()
+        m.frames.append(self.root)
+        try:
+            found = self._walk()
+            if isinstance(found, int):
+                return self._broken(found, self.forced[found])
+            return self._returned(found)
+        finally:
+            for context in reversed(m.contexts):
+                while context.undo:
+                    context.undo.pop()()
+            torch._C._set_grad_enabled(self.grad_before)
+            assert snapshot() == before, "capture changed the interpreter's state"
+
+    # -- walking ---------------------------------------------------------------------------------------
+    def _walk(self) -> Value | int:
+        """The returned Value, or the index of the instruction to break at."""
+        m, f = self.machine, self.root
+        instrs = f.decoded.instrs
+        head, stack, local, activity = 0, list(f.stack), {}, -1
+        while f.result is None:
+            instr = instrs[f.pc]
+            if instr.head:
+                if instr.index in self.forced:
+                    return instr.index
+                head, stack, local = instr.index, list(f.stack), dict(f.locals)
+                activity = m.activity
+            f.pc += 1
+            m.where = instr.where
+            try:
+                m.step(f, instr)
+            except Break as stop:
+                if stop.where is None:
+                    stop.where = instr.where
+                self.forced[head] = stop
+                if m.activity != activity:
+                    raise Restart from None
+                f.stack = stack
+                f.locals.replace(local)  # type: ignore[attr-defined]
+                return head
+        return f.result
+
+    # -- the two ends ----------------------------------------------------------------------------------
+    def _returned(self, result: Value) -> Capture:
+        m = self.machine
+        if m.contexts:
+            raise PlainFrame("PL203", "the frame returns inside a with block", m.where)
+        mode = torch.is_grad_enabled()
+        if not m.effects and mode == self.grad_before:
+            made = self._direct(result)
+            if made is not None:
+                return made
+        return self._emit(lambda e: e.push(result), lambda e: e.asm.return_value(), mode, [])
+
+    def _direct(self, result: Value) -> Capture | None:
+        trees = _Trees()
+        try:
+            tree = trees.of(result)
+        except NotConstant:
+            return None
+        graph = self._finish(trees.outputs)
+        if graph is None and not any(row.kind == "tensor" for row in self.rows()):
+            record = BreakRecord("PL204", "no tensor operation in this frame", None)
+            return Capture("plain", _types_only(self.rows()), plain=record)
+        program_inputs = self._input_sources() if graph else []
+        offset = len(program_inputs)
+        tree = _shift(tree, offset)
+        made = Capture("direct", [], graph, None, program_inputs + trees.inputs, offset, tree)
+        self._compile(made)
+        return made
+
+    def _compile(self, made: Capture) -> None:
+        if made.graph is not None:
+            made.program = self.backend(made.graph)
+            made.rerun = not made.graph.mutates
+            if made.graph.mutates:
+                self._guard_aliases()
+        else:
+            made.program = rebuild.nothing
+        made.rows = self.rows()
+
+    def _input_sources(self) -> list[Source]:
+        return [value.source for value in self.machine.inputs if value.source is not None]
+
+    def _guard_aliases(self) -> None:
+        sources = tuple(self._input_sources())
+        if len(sources) > 1:
+            self.machine.guard("distinct", None, sources)
+
+    def _finish(self, outputs: list[Tensor]) -> Graph | None:
+        graph = self.tracer.finish([value.ghost for value in outputs])
+        if not (outputs or graph.mutates or graph.random):
+            return None  # nothing that anybody can see is computed
+        if graph.mutates and graph.overlaps:
+            raise PlainFrame(
+                "FB310", "tensors that share memory are written to", self.machine.where
+            )
+        return graph
+
+    def _broken(self, index: int, stop: Break) -> Capture:
+        code, f, m = self.input.code, self.root, self.machine
+        record = BreakRecord(stop.code, stop.reason, stop.where, stop.inlined)
+        reason = can_resume(code, index)
+        if reason is not None:
+            raise PlainFrame("PL203", f"{stop.reason}; {reason}", stop.where)
+        self.strict(record)
+        live = live_locals(f.decoded, index)
+        restored = {name: f.locals[name] for name in f.locals if name in live}
+        shape = tuple("null" if isinstance(value, Null) else "value" for value in f.stack)
+        if m.contexts and any(c.cls is torch.set_grad_enabled for c in m.contexts):
+            raise PlainFrame("PL203", "a break inside set_grad_enabled", stop.where)
+
+        def resume_for(target: int, jumped: bool = False) -> ResumeSpec:
+            stack = _shape_after(f, index, target, shape, jumped)
+            bound = _bound_after(f, index, set(restored), live_locals(f.decoded, target))
+            return ResumeSpec(self.make_resume(code, target, stack, bound), stack, bound)
+
+        def restore(e: Emitter) -> None:
+            for name, cell in f.cells.items():
+                if name in code.co_cellvars and cell.content is not None:
+                    e.push(m.load_cell(cell))
+                    e.asm.store_deref(name)
+                    e.bound_cells.add(name)
+            for name, value in restored.items():
+                e.push(value)
+                e.asm.store_fast(name)
+            e.push_all(f.stack)
+
+        def tail(e: Emitter) -> None:
+            break_tail(e.asm, code, index, resume_for, self._wraps(stop), self.extent)
+
+        mode = torch.is_grad_enabled()
+        return self._emit(restore, tail, mode, [record])
+
+    def _wraps(self, stop: Break) -> bool:
+        """Whether the call that breaks may run frames worth looking at."""
+        return bool(stop.inlined) or stop.code in ("GB107", "GB110", "GB112", "GB136")
+
+    # -- emission --------------------------------------------------------------------------------------
+    def _emit(
+        self,
+        values: Callable[[Emitter], None],
+        tail: Callable[[Emitter], None],
+        mode: bool,
+        breaks: list[BreakRecord],
+    ) -> Capture:
+        m, code = self.machine, self.input.code
+        contexts = list(m.contexts)
+        dry = Emitter(Assembler(code), m, self.root)
+        self._body(dry, values, mode, contexts)
+        outputs = dry.outputs
+        for context in reversed(contexts):
+            context.undo[-1]()
+            context.undo.pop()
+        if torch.is_grad_enabled() != self.grad_before:
+            self.tracer.grad_mode(self.grad_before)
+        graph = self._finish(outputs)
+        made = Capture("code", [], graph, breaks=breaks)
+        self._compile(made)
+        asm = Assembler(code)
+        real = Emitter(asm, m, self.root)
+        if graph is not None:
+            real.call_program(made.program, list(m.inputs), outputs)
+        real.preload(dry.loaded)
+        self._body(real, values, mode, contexts)
+        tail(real)
+        made.rerun = False
+        made.code = asm.finish()
+        return made
+
+    def _body(
+        self, e: Emitter, values: Callable[[Emitter], None], mode: bool, contexts: list[Any]
+    ) -> None:
+        m = self.machine
+        e.replay(m.effects)
+        self._set_mode(e, mode, contexts)
+        values(e)
+        e.bind_cells(self.input.code.co_cellvars)
+
+    def _set_mode(self, e: Emitter, mode: bool, contexts: list[Any]) -> None:
+        e.enter_contexts(contexts)
+        if not contexts and mode != self.grad_before:
+            e.asm.call_const(torch._C._set_grad_enabled, lambda: e.asm.load_const(mode))
+            e.asm.pop_top()
+
+
+class _Arguments(dict[str, Value]):
+    """The root's locals: an argument is wrapped (and guarded) when it is first read."""
+
+    def __init__(self, m: Machine, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
+        super().__init__()
+        self._m = m
+        for name, value in zip(names, values, strict=True):
+            super().__setitem__(name, _Unread(value, Source("local", None, name)))
+
+    def _read(self, name: str, value: Value) -> Value:
+        if isinstance(value, _Unread):
+            value = self._m.wrap(value.real, value.at)
+            super().__setitem__(name, value)
+        return value
+
+    def __getitem__(self, name: str) -> Value:
+        return self._read(name, super().__getitem__(name))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default
+
+    def pop(self, name: str, default: Any = None) -> Any:
+        if name not in self:
+            return default
+        value = self[name]
+        del self[name]
+        return value
+
+    def replace(self, values: dict[str, Value]) -> None:
+        """Back to an earlier state; what has been read since then stays read."""
+        known = {name: dict.get(self, name) for name in self}
+        self.clear()
+        for name, value in values.items():
+            now = known.get(name)
+            super().__setitem__(name, now if isinstance(value, _Unread) and now else value)
+
+
+class _Unread(Value):
+    """An argument that nobody has read."""
+
+    __slots__ = ("at", "real")
+
+    def __init__(self, real: Any, at: Source) -> None:
+        super().__init__()
+        self.real = real
+        self.at = at
+
+
+class _Trees:
+    """The result of a direct entry as data; NotConstant where it needs code."""
+
+    def __init__(self) -> None:
+        self.outputs: list[Tensor] = []
+        self.inputs: list[Source] = []
+        self.seen: set[Value] = set()
+
+    def of(self, value: Value) -> Any:
+        if isinstance(value, Const):
+            return ("const", value.value)
+        if value.source is not None:
+            if getattr(value, "changed", False):
+                raise NotConstant
+            if value.source not in self.inputs:
+                self.inputs.append(value.source)
+            return ("input", self.inputs.index(value.source))
+        if isinstance(value, Tensor):
+            if value not in self.outputs:
+                self.outputs.append(value)
+            return ("out", self.outputs.index(value))
+        if isinstance(value, Obj):
+            return ("const", value.value)
+        if value in self.seen or UNREAD in getattr(value, "items", ()):
+            raise NotConstant
+        self.seen.add(value)
+        if isinstance(value, Sequence) and value.cls in (list, tuple):
+            return (value.cls.__name__, *[self.of(item) for item in value.items])
+        if isinstance(value, Dict) and value.cls is dict:
+            pairs = [(self.of(key), self.of(item)) for key, item in value.items.values()]
+            return ("dict", tuple(pairs))
+        raise NotConstant
+
+
+def _shift(tree: Any, offset: int) -> Any:
+    """The tree with its inputs counted after the program's."""
+    kind = tree[0]
+    if kind == "input":
+        return ("input", tree[1] + offset)
+    if kind in ("list", "tuple"):
+        return (kind, *[_shift(child, offset) for child in tree[1:]])
+    if kind == "dict":
+        return (kind, tuple((_shift(k, offset), _shift(v, offset)) for k, v in tree[1]))
+    return tree
+
+
+def _types_only(rows: list[Row]) -> list[Row]:
+    """Guards of a frame without tensors: plain Python is right for any value of these types."""
+    kept = []
+    for row in rows:
+        if row.source is not None and row.source.kind == "local":
+            if row.kind == "equals":
+                kept.append(Row("type", row.source, type(row.expected), row.where))
+            elif row.kind == "type":
+                kept.append(row)
+    return kept
+
+
+def _shape_after(
+    f: Frame, index: int, target: int, shape: tuple[str, ...], jumped: bool
+) -> tuple[str, ...]:
+    """The stack's shape after the instruction at `index` (all of its parts) has run."""
+    stack = list(shape)
+    at = index
+    while True:
+        instr = f.decoded.instrs[at]
+        last = at + 1 >= len(f.decoded.instrs) or f.decoded.instrs[at + 1].head
+        popped, pushed = stack_effect(instr, jump=last and jumped)
+        del stack[len(stack) - popped :]
+        stack.extend(_pushed(instr, pushed))
+        if last:
+            return tuple(stack)
+        at += 1
+
+
+def _pushed(instr: Instr, count: int) -> list[str]:
+    """What an instruction leaves on the stack: NULLs stand where calls keep them."""
+    if instr.op == "PUSH_NULL":
+        return ["null"]
+    if instr.op == "LOAD_METHOD" or (instr.op == "LOAD_SUPER_ATTR" and instr.arg[1]):
+        return ["null", "value"] if instr.arg[-1] else ["value", "null"]
+    return ["value"] * count
+
+
+def _bound_after(f: Frame, index: int, bound: set[str], live: frozenset[str]) -> tuple[str, ...]:
+    """Locals that hold a value after the instruction, and are read later; in a fixed order."""
+    at = index
+    while True:
+        instr = f.decoded.instrs[at]
+        if instr.op == "STORE_FAST":
+            bound.add(instr.arg)
+        elif instr.op in ("DELETE_FAST", "LOAD_FAST_CLEAR"):
+            bound.discard(instr.arg)
+        at += 1
+        if at >= len(f.decoded.instrs) or f.decoded.instrs[at].head:
+            return tuple(sorted(bound & live))

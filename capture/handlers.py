@@ -1,0 +1,577 @@
+"""Handlers of the normal-form instructions: stack, names, operators, containers, jumps, calls.
+
+Each reads like the language reference: pop, compute, push. What an operation means is elsewhere (`builtins`,
+`attributes`, `calls`, `containers`); here is only the stack traffic. Importing this module fills the table.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from . import attributes, builtins, containers, contexts
+from .breaks import Break
+from .bytecodes import Instr
+from .containers import raises
+from .machine import Frame, Machine, handles
+from .values import (
+    NULL,
+    Cell,
+    Const,
+    Dict,
+    Function,
+    Iterator,
+    Null,
+    Obj,
+    Sequence,
+    Slice,
+    Tensor,
+    Value,
+)
+
+
+# -- stack and constants ---------------------------------------------------------------------------------
+@handles("NOP")
+def _nop(m: Machine, f: Frame, i: Instr) -> None:
+    pass
+
+
+@handles("POP_TOP")
+def _pop_top(m: Machine, f: Frame, i: Instr) -> None:
+    f.pop()
+
+
+@handles("PUSH_NULL")
+def _push_null(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(NULL)
+
+
+@handles("COPY")
+def _copy(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(f.stack[-i.arg])
+
+
+@handles("SWAP")
+def _swap(m: Machine, f: Frame, i: Instr) -> None:
+    f.stack[-1], f.stack[-i.arg] = f.stack[-i.arg], f.stack[-1]
+
+
+@handles("LOAD_CONST")
+def _load_const(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(_constant(i.arg))
+
+
+def _constant(value: Any) -> Value:
+    if isinstance(value, types.CodeType):
+        return Obj(value)
+    if type(value) is tuple:
+        return Sequence([_constant(item) for item in value], tuple)
+    if type(value) is frozenset:
+        return containers.from_constant(value)
+    return Const(value)
+
+
+@handles("LOAD_ASSERTION_ERROR")
+def _load_assertion_error(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(Obj(AssertionError))
+
+
+# -- names -----------------------------------------------------------------------------------------------
+@handles("LOAD_FAST")
+def _load_fast(m: Machine, f: Frame, i: Instr) -> None:
+    found = f.locals.get(i.arg)
+    if found is None:
+        if i.arg in f.cells and i.arg in f.code.co_cellvars:
+            f.push(f.cells[i.arg])
+            return
+        raise raises(f"UnboundLocalError: local variable {i.arg!r}")
+    f.push(found)
+
+
+@handles("LOAD_FAST_CLEAR")
+def _load_fast_clear(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(f.locals.pop(i.arg, NULL))
+
+
+@handles("STORE_FAST")
+def _store_fast(m: Machine, f: Frame, i: Instr) -> None:
+    value = f.pop()
+    if isinstance(value, Null):
+        f.locals.pop(i.arg, None)
+    else:
+        f.locals[i.arg] = value
+
+
+@handles("DELETE_FAST")
+def _delete_fast(m: Machine, f: Frame, i: Instr) -> None:
+    if f.locals.pop(i.arg, None) is None:
+        raise raises(f"UnboundLocalError: local variable {i.arg!r}")
+
+
+@handles("LOAD_GLOBAL")
+def _load_global(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(m.load_global(f.scope, i.arg))
+
+
+@handles("STORE_GLOBAL")
+def _store_global(m: Machine, f: Frame, i: Instr) -> None:
+    m.store_global(f.scope, i.arg, f.pop())
+
+
+@handles("DELETE_GLOBAL")
+def _delete_global(m: Machine, f: Frame, i: Instr) -> None:
+    m.load_global(f.scope, i.arg)
+    m.store_global(f.scope, i.arg, None)
+
+
+@handles("LOAD_DEREF")
+def _load_deref(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(m.load_cell(f.cells[i.arg]))
+
+
+@handles("STORE_DEREF")
+def _store_deref(m: Machine, f: Frame, i: Instr) -> None:
+    m.store_cell(f.cells[i.arg], f.pop())
+
+
+@handles("DELETE_DEREF")
+def _delete_deref(m: Machine, f: Frame, i: Instr) -> None:
+    m.load_cell(f.cells[i.arg])
+    m.store_cell(f.cells[i.arg], None)
+
+
+@handles("LOAD_CLOSURE")
+def _load_closure(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(f.cells[i.arg])
+
+
+@handles("LOAD_ATTR")
+def _load_attr(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(attributes.load_attr(m, f.pop(), i.arg))
+
+
+@handles("LOAD_METHOD")
+def _load_method(m: Machine, f: Frame, i: Instr) -> None:
+    name, null_first = i.arg
+    _push_callable(f, attributes.load_attr(m, f.pop(), name), null_first)
+
+
+def _push_callable(f: Frame, value: Value, null_first: bool) -> None:
+    for item in (NULL, value) if null_first else (value, NULL):
+        f.push(item)
+
+
+@handles("LOAD_SUPER_ATTR")
+def _load_super_attr(m: Machine, f: Frame, i: Instr) -> None:
+    name, is_method, _two_arg, null_first = i.arg
+    fn, cls, receiver = f.popn(3)
+    found = attributes.load_attr(m, m.call(fn, [cls, receiver], {}), name)
+    if is_method:
+        _push_callable(f, found, null_first)
+    else:
+        f.push(found)
+
+
+@handles("STORE_ATTR")
+def _store_attr(m: Machine, f: Frame, i: Instr) -> None:
+    owner = f.pop()
+    attributes.store_attr(m, owner, i.arg, f.pop())
+
+
+@handles("DELETE_ATTR")
+def _delete_attr(m: Machine, f: Frame, i: Instr) -> None:
+    attributes.store_attr(m, f.pop(), i.arg, None)
+
+
+# -- operators -------------------------------------------------------------------------------------------
+@handles("UNARY")
+def _unary(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(builtins.unary(m, i.arg, f.pop()))
+
+
+@handles("BINARY")
+def _binary(m: Machine, f: Frame, i: Instr) -> None:
+    right, left = f.pop(), f.pop()
+    f.push(builtins.binary(m, i.arg, left, right))
+
+
+@handles("COMPARE")
+def _compare(m: Machine, f: Frame, i: Instr) -> None:
+    right, left = f.pop(), f.pop()
+    f.push(builtins.compare(m, i.arg, left, right))
+
+
+@handles("TO_BOOL")
+def _to_bool(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(Const(m.truth(f.pop())))
+
+
+@handles("IS")
+def _is(m: Machine, f: Frame, i: Instr) -> None:
+    right, left = f.pop(), f.pop()
+    f.push(Const(m.identical(left, right) != bool(i.arg)))
+
+
+@handles("CONTAINS")
+def _contains(m: Machine, f: Frame, i: Instr) -> None:
+    container, item = f.pop(), f.pop()
+    f.push(Const(builtins.contains(m, container, item) != bool(i.arg)))
+
+
+@handles("BINARY_SUBSCR")
+def _binary_subscr(m: Machine, f: Frame, i: Instr) -> None:
+    index, owner = f.pop(), f.pop()
+    f.push(builtins.get_item(m, owner, index))
+
+
+@handles("STORE_SUBSCR")
+def _store_subscr(m: Machine, f: Frame, i: Instr) -> None:
+    index, owner, item = f.pop(), f.pop(), f.pop()
+    builtins.set_item(m, owner, index, item)
+
+
+@handles("DELETE_SUBSCR")
+def _delete_subscr(m: Machine, f: Frame, i: Instr) -> None:
+    index, owner = f.pop(), f.pop()
+    builtins.delete_item(m, owner, index)
+
+
+@handles("BINARY_SLICE")
+def _binary_slice(m: Machine, f: Frame, i: Instr) -> None:
+    stop, start, owner = f.pop(), f.pop(), f.pop()
+    f.push(builtins.get_item(m, owner, Slice(start, stop, Const(None))))
+
+
+@handles("STORE_SLICE")
+def _store_slice(m: Machine, f: Frame, i: Instr) -> None:
+    stop, start, owner, item = f.pop(), f.pop(), f.pop(), f.pop()
+    builtins.set_item(m, owner, Slice(start, stop, Const(None)), item)
+
+
+# -- building containers ---------------------------------------------------------------------------------
+@handles("BUILD_TUPLE")
+def _build_tuple(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(Sequence(f.popn(i.arg), tuple))
+
+
+@handles("BUILD_LIST")
+def _build_list(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(Sequence(f.popn(i.arg), list))
+
+
+@handles("BUILD_SET")
+def _build_set(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(containers.make_set(m, f.popn(i.arg)))
+
+
+@handles("BUILD_MAP")
+def _build_map(m: Machine, f: Frame, i: Instr) -> None:
+    parts, made = f.popn(2 * i.arg), Dict({})
+    for key, item in zip(parts[::2], parts[1::2], strict=True):
+        containers.dict_set(m, made, key, item)
+    f.push(made)
+
+
+@handles("BUILD_CONST_KEY_MAP")
+def _build_const_key_map(m: Machine, f: Frame, i: Instr) -> None:
+    keys = containers.drain(m, f.pop())
+    made = Dict({})
+    for key, item in zip(keys, f.popn(i.arg), strict=True):
+        containers.dict_set(m, made, key, item)
+    f.push(made)
+
+
+@handles("BUILD_STRING")
+def _build_string(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(Const("".join(_string(part) for part in f.popn(i.arg))))
+
+
+def _string(value: Value) -> str:
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return value.value
+    raise Break("GB121", "a part of a string that is not a constant")
+
+
+@handles("BUILD_SLICE")
+def _build_slice(m: Machine, f: Frame, i: Instr) -> None:
+    parts = f.popn(i.arg)
+    f.push(Slice(parts[0], parts[1], parts[2] if i.arg == 3 else Const(None)))
+
+
+@handles("LIST_APPEND")
+def _list_append(m: Machine, f: Frame, i: Instr) -> None:
+    item = f.pop()
+    target = f.stack[-i.arg]
+    assert isinstance(target, Sequence)
+    target.items.append(item)
+
+
+@handles("SET_ADD")
+def _set_add(m: Machine, f: Frame, i: Instr) -> None:
+    item = f.pop()
+    containers._set_add(m, f.stack[-i.arg], item)  # type: ignore[arg-type]
+
+
+@handles("MAP_ADD")
+def _map_add(m: Machine, f: Frame, i: Instr) -> None:
+    item, key = f.pop(), f.pop()
+    containers.dict_set(m, f.stack[-i.arg], key, item)  # type: ignore[arg-type]
+
+
+@handles("LIST_EXTEND")
+def _list_extend(m: Machine, f: Frame, i: Instr) -> None:
+    items = containers.drain(m, f.pop())
+    target = f.stack[-i.arg]
+    assert isinstance(target, Sequence)
+    target.items.extend(items)
+
+
+@handles("SET_UPDATE")
+def _set_update(m: Machine, f: Frame, i: Instr) -> None:
+    for item in containers.drain(m, f.pop()):
+        containers._set_add(m, f.stack[-i.arg], item)  # type: ignore[arg-type]
+
+
+@handles("DICT_UPDATE")
+def _dict_update(m: Machine, f: Frame, i: Instr) -> None:
+    other = f.pop()
+    containers.update_dict(m, f.stack[-i.arg], other)  # type: ignore[arg-type]
+
+
+@handles("DICT_MERGE")
+def _dict_merge(m: Machine, f: Frame, i: Instr) -> None:
+    other, target = f.pop(), f.stack[-i.arg]
+    assert isinstance(target, Dict)
+    if not isinstance(other, Dict):
+        raise Break("GB121", "** of a value that is not a dict")
+    for key, item in containers.dict_items(m, other):
+        if containers.contains(m, target, key):
+            raise raises("TypeError: multiple values for a keyword argument")
+        containers.dict_set(m, target, key, item)
+
+
+@handles("LIST_TO_TUPLE")
+def _list_to_tuple(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(Sequence(containers.drain(m, f.pop()), tuple))
+
+
+@handles("UNPACK_SEQUENCE")
+def _unpack_sequence(m: Machine, f: Frame, i: Instr) -> None:
+    value = f.pop()
+    if isinstance(value, Tensor) and value.ghost.dim() and value.ghost.shape[0] != i.arg:
+        raise raises("ValueError: unpacking a tensor of another length")
+    items = containers.drain(m, value)
+    if len(items) != i.arg:
+        raise raises("ValueError: wrong number of values to unpack")
+    f.stack.extend(reversed(items))
+
+
+@handles("UNPACK_EX")
+def _unpack_ex(m: Machine, f: Frame, i: Instr) -> None:
+    before, after = i.arg
+    items = containers.drain(m, f.pop())
+    if len(items) < before + after:
+        raise raises("ValueError: not enough values to unpack")
+    end = len(items) - after
+    parts = [*items[:before], Sequence(items[before:end], list), *items[end:]]
+    f.stack.extend(reversed(parts))
+
+
+# -- f-strings -------------------------------------------------------------------------------------------
+_CONVERSIONS: dict[str | None, Callable[[Any], Any]] = {"s": str, "r": repr, "a": ascii}
+
+
+@handles("FORMAT_VALUE")
+def _format_value(m: Machine, f: Frame, i: Instr) -> None:
+    conversion, has_spec = i.arg
+    spec = f.pop() if has_spec else Const("")
+    value = f.pop()
+    if conversion is not None:
+        value = m.call(Obj(_CONVERSIONS[conversion]), [value], {})
+    if isinstance(value, Tensor):
+        raise Break("GB104", "a tensor in an f-string")
+    f.push(m.call(Obj(format), [value, spec], {}))
+
+
+@handles("CONVERT_VALUE")
+def _convert_value(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(m.call(Obj(_CONVERSIONS[i.arg]), [f.pop()], {}))
+
+
+# -- jumps and loops -------------------------------------------------------------------------------------
+@handles("JUMP")
+def _jump(m: Machine, f: Frame, i: Instr) -> None:
+    f.pc = i.target  # type: ignore[assignment]
+
+
+@handles("POP_JUMP_IF")
+def _pop_jump_if(m: Machine, f: Frame, i: Instr) -> None:
+    value = f.pop()
+    if i.arg in ("none", "not_none"):
+        taken = (isinstance(value, Const) and value.value is None) == (i.arg == "none")
+    else:
+        taken = m.truth(value) == (i.arg == "true")
+    if taken:
+        f.pc = i.target  # type: ignore[assignment]
+
+
+@handles("JUMP_IF_OR_POP")
+def _jump_if_or_pop(m: Machine, f: Frame, i: Instr) -> None:
+    if m.truth(f.stack[-1]) == (i.arg == "true"):
+        f.pc = i.target  # type: ignore[assignment]
+    else:
+        f.pop()
+
+
+@handles("GET_ITER")
+def _get_iter(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(containers.iterate(m, f.pop()))
+
+
+@handles("FOR_ITER")
+def _for_iter(m: Machine, f: Frame, i: Instr) -> None:
+    iterator = f.stack[-1]
+    if not isinstance(iterator, Iterator):
+        raise Break("GB120", "a loop over an iterator from outside")
+    item = iterator.step()
+    if item is None:
+        f.pop()
+        f.pc = i.target  # type: ignore[assignment]
+    else:
+        f.push(item)
+
+
+# -- functions and calls ---------------------------------------------------------------------------------
+def _callee(f: Frame) -> tuple[Value, list[Value]]:
+    """The callable and its bound receiver, wherever the NULL stands in this version."""
+    second, first = f.pop(), f.pop()
+    if isinstance(first, Null):
+        return second, []
+    if isinstance(second, Null):
+        return first, []
+    return first, [second]
+
+
+@handles("CALL")
+def _call(m: Machine, f: Frame, i: Instr) -> None:
+    count, names = i.arg
+    args = f.popn(count)
+    kwargs = dict(zip(names, args[count - len(names) :], strict=True))
+    positional = args[: count - len(names)]
+    fn, receiver = _callee(f)
+    f.push(m.call(fn, receiver + positional, kwargs))
+
+
+@handles("CALL_FUNCTION_EX")
+def _call_function_ex(m: Machine, f: Frame, i: Instr) -> None:
+    named = f.pop() if i.arg else None
+    args = containers.drain(m, f.pop())
+    kwargs: dict[str, Value] = {}
+    if named is not None:
+        if not isinstance(named, Dict):
+            raise Break("GB121", "** of a value that is not a dict")
+        for key, item in containers.dict_items(m, named):
+            kwargs[_string(key)] = item
+    fn, receiver = _callee(f)
+    f.push(m.call(fn, receiver + args, kwargs))
+
+
+@handles("MAKE_FUNCTION")
+def _make_function(m: Machine, f: Frame, i: Instr) -> None:
+    code = f.pop()
+    assert isinstance(code, Obj)
+    qualname = code.value.co_qualname
+    made = Function(code.value, f.scope, code.value.co_name, qualname)
+    for name in reversed(i.arg):
+        _function_part(m, made, name, f.pop())
+    f.push(made)
+
+
+@handles("SET_FUNCTION_ATTRIBUTE")
+def _set_function_attribute(m: Machine, f: Frame, i: Instr) -> None:
+    fn = f.pop()
+    assert isinstance(fn, Function)
+    _function_part(m, fn, i.arg, f.pop())
+    f.push(fn)
+
+
+def _function_part(m: Machine, fn: Function, name: str, value: Value) -> None:
+    if name == "defaults":
+        fn.defaults = tuple(containers.drain(m, value))
+    elif name == "kwdefaults":
+        assert isinstance(value, Dict)
+        fn.kwdefaults = {k.value: v for k, v in containers.dict_items(m, value)}  # type: ignore
+    elif name == "closure":
+        cells = containers.drain(m, value)
+        fn.closure = tuple(cell for cell in cells if isinstance(cell, Cell))
+    else:
+        fn.annotations = value
+
+
+@handles("RETURN_VALUE")
+def _return_value(m: Machine, f: Frame, i: Instr) -> None:
+    f.result = f.pop()
+
+
+@handles("LOAD_BUILD_CLASS")
+def _load_build_class(m: Machine, f: Frame, i: Instr) -> None:
+    raise Break("GB126", "a class is defined")
+
+
+@handles("IMPORT_NAME", "IMPORT_FROM")
+def _import(m: Machine, f: Frame, i: Instr) -> None:
+    raise Break("GB111", f"import of {i.arg}")
+
+
+# -- exceptions and with ---------------------------------------------------------------------------------
+@handles("RAISE")
+def _raise(m: Machine, f: Frame, i: Instr) -> None:
+    raise Break("GB108", "a raise statement")
+
+
+@handles("BEFORE_WITH")
+def _before_with(m: Machine, f: Frame, i: Instr) -> None:
+    value = f.pop()
+    entered = contexts.enter(m, value)
+    if entered is None:
+        raise contexts.unmodelled(value)
+    f.stack.extend(entered)
+
+
+# -- match -----------------------------------------------------------------------------------------------
+@handles("GET_LEN")
+def _get_len(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(m.call(Obj(len), [f.stack[-1]], {}))
+
+
+@handles("MATCH_SEQUENCE")
+def _match_sequence(m: Machine, f: Frame, i: Instr) -> None:
+    value = f.stack[-1]
+    if isinstance(value, Obj):
+        raise Break("GB101", "match of an object as a sequence")
+    f.push(Const(isinstance(value, Sequence) or _is_const(value, (tuple, range))))
+
+
+def _is_const(value: Value, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, Const) and isinstance(value.value, kinds)
+
+
+@handles("MATCH_MAPPING")
+def _match_mapping(m: Machine, f: Frame, i: Instr) -> None:
+    value = f.stack[-1]
+    if isinstance(value, Obj):
+        raise Break("GB101", "match of an object as a mapping")
+    f.push(Const(isinstance(value, Dict)))
+
+
+@handles("MATCH_KEYS")
+def _match_keys(m: Machine, f: Frame, i: Instr) -> None:
+    keys, subject = f.stack[-1], f.stack[-2]
+    found: list[Value] = []
+    for key in containers.drain(m, keys):
+        if not containers.contains(m, subject, key):
+            f.push(Const(None))
+            return
+        found.append(builtins.get_item(m, subject, key))
+    f.push(Sequence(found, tuple))

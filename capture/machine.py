@@ -1,0 +1,278 @@
+"""The symbolic machine: walks a frame's instructions over Values.
+
+In: a code object with real arguments, each under its Source. Out: a graph (through the tracer), guard rows,
+ordered effects, and the state of the frame at its end or at a break. `capture.frame` drives it; the opcode
+families live in `capture.handlers*`, and what a value can do in `attributes`, `calls`, `containers`, `torchcalls`.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir.location import Location
+from ..ir.trace import Tracer
+from ..runtime.guards import Row
+from ..runtime.sources import Source
+from . import wrapping
+from .breaks import Break, PlainFrame
+from .bytecodes import Decoded, Instr, decode
+from .values import Cell, Tensor, Value
+
+MAX_INSTRUCTIONS = 400_000
+MAX_DEPTH = 64
+
+Handler = Callable[["Machine", "Frame", Instr], None]
+HANDLERS: dict[str, Handler] = {}
+
+
+def handles(*names: str) -> Callable[[Handler], Handler]:
+    """Register the handler of these normal-form instructions."""
+
+    def register(function: Handler) -> Handler:
+        for name in names:
+            HANDLERS[name] = function
+        return function
+
+    return register
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """A globals dict. `source` is None for the root frame's own; `builtins` as that frame sees them."""
+
+    dict: dict[str, Any]
+    builtins: dict[str, Any]
+    source: Source | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Frame:
+    """A frame being walked: the root, or an inlined callee. `pc` is the next instruction's index."""
+
+    code: types.CodeType
+    decoded: Decoded
+    scope: Scope
+    locals: dict[str, Value]
+    cells: dict[str, Cell]
+    stack: list[Value] = field(default_factory=list)
+    pc: int = 0
+    result: Value | None = None
+    closure_source: Any = None
+
+    def push(self, value: Value) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Value:
+        return self.stack.pop()
+
+    def popn(self, count: int) -> list[Value]:
+        if not count:
+            return []
+        taken = self.stack[-count:]
+        del self.stack[-count:]
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class SetAttr:
+    """obj.name = value; `raw` goes by object.__setattr__ (the user's own __setattr__ was inlined)."""
+
+    obj: Value
+    name: str
+    value: Value | None  # None deletes
+    raw: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetGlobal:
+    scope: Scope
+    name: str
+    value: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A pre-existing container or cell whose final content is written back."""
+
+    target: Value
+
+
+Effect = SetAttr | SetGlobal | Written
+
+
+class Machine:
+    """One capture of one root frame. Thrown away after; a restart makes a new one."""
+
+    def __init__(self, tracer: Tracer, root_scope: Scope) -> None:
+        self.tracer = tracer
+        self.root_scope = root_scope
+        self.rows: dict[tuple, Row] = {}
+        self.known: dict[int, Value] = {}
+        self.keep: list[Any] = []
+        self.overlay: dict[Value, dict[str, Value | None]] = {}
+        self.globals: dict[tuple[int, str], Value | None] = {}
+        self.effects: list[Effect] = []
+        self.contexts: list[Any] = []
+        self.dict_views: list[tuple[Value, Any]] = []
+        self.inputs: list[Tensor] = []
+        self.frames: list[Frame] = []
+        self.where: Location | None = None
+        self.count = 0
+        self.activity = 0
+
+    # -- guards ------------------------------------------------------------------------------------------
+    def guard(self, kind: str, source: Source | None, expected: Any) -> None:
+        """Add a row, once a kind and source (and name, for rows about an absent name)."""
+        key = (kind, source, expected if kind.startswith("no_") or kind == "same" else None)
+        if key not in self.rows:
+            self.rows[key] = Row(kind, source, expected, self.where)
+
+    def wrap(self, value: Any, source: Source) -> Value:
+        """The Value of a real object met at `source`, with the guards that make its use safe."""
+        return wrapping.wrap(self, value, source)
+
+    # -- globals -----------------------------------------------------------------------------------------
+    def load_global(self, scope: Scope, name: str) -> Value:
+        key = (id(scope.dict), name)
+        if key in self.globals:
+            stored = self.globals[key]
+            if stored is not None:
+                return stored
+        elif name in scope.dict:
+            source = (
+                Source("global", None, name)
+                if scope.source is None
+                else Source("item", scope.source, name)
+            )
+            return self.wrap(scope.dict[name], source)
+        elif scope.source is None:
+            self.guard("no_global", None, name)
+        else:
+            self.guard("no_item", scope.source, name)
+        if name in scope.builtins:
+            return self.wrap(scope.builtins[name], Source("builtin", None, name))
+        raise Break("GB108", f"NameError: name {name!r} is not defined")
+
+    def store_global(self, scope: Scope, name: str, value: Value | None) -> None:
+        self.globals[id(scope.dict), name] = value
+        self.keep.append(scope.dict)
+        self.effects.append(SetGlobal(scope, name, value))
+
+    # -- cells -------------------------------------------------------------------------------------------
+    def real_cell(self, cell: Any, source: Source) -> Cell:
+        """The Cell of a pre-existing closure cell."""
+        known = self.known.get(id(cell))
+        if isinstance(known, Cell):
+            return known
+        made = Cell(source=source)
+        self.known[id(cell)] = made
+        self.keep.append(cell)
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            self.guard("unbound_cell", source, None)
+        else:
+            made.content = _LazyContent(content, Source("contents", source, None))
+        return made
+
+    def load_cell(self, cell: Cell) -> Value:
+        if isinstance(cell.content, _LazyContent):
+            cell.content = self.wrap(cell.content.real, cell.content.at)
+        if cell.content is None:
+            raise Break("GB108", "NameError: a closure variable is not bound")
+        return cell.content
+
+    def store_cell(self, cell: Cell, value: Value | None) -> None:
+        cell.content = value
+        if cell.source is not None and not cell.changed:
+            cell.changed = True
+            self.effects.append(Written(cell))
+
+    def changed(self, container: Any) -> None:
+        """A pre-existing container is written to: its final content is an effect."""
+        self.activity += 1
+        if container.source is not None and not container.changed:
+            container.changed = True
+            self.effects.append(Written(container))
+
+    # -- what the rooms of values share --------------------------------------------------------------------
+    def call(self, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from .calls import call
+
+        return call(self, fn, args, kwargs)
+
+    def truth(self, value: Value) -> bool:
+        from .protocols import truth
+
+        return truth(self, value)
+
+    def identical(self, left: Value, right: Value) -> bool:
+        from .protocols import identical
+
+        return identical(self, left, right)
+
+    def same_or_equal(self, left: Value, right: Value) -> bool:
+        from .builtins import compare
+        from .protocols import identical
+
+        return identical(self, left, right) or self.truth(compare(self, "==", left, right))
+
+    # -- walking -----------------------------------------------------------------------------------------
+    def run(self, frame: Frame) -> Value:
+        """Walk a frame to its return; raises Break with the state of the root as it was."""
+        if len(self.frames) >= MAX_DEPTH:
+            raise Break("GB117", "calls are nested too deeply to be inlined")
+        self.frames.append(frame)
+        self.activity += 1
+        caller = self.where
+        try:
+            instrs = frame.decoded.instrs
+            while frame.result is None:
+                instr = instrs[frame.pc]
+                frame.pc += 1
+                self.where = instr.where
+                self.step(frame, instr)
+            return frame.result
+        except Break as stop:
+            if stop.where is None:
+                stop.where = self.where
+            if len(self.frames) > 1 and caller is not None:
+                stop.inlined = (caller, *stop.inlined)
+            raise
+        finally:
+            self.frames.pop()
+            self.where = caller
+
+    def step(self, frame: Frame, instr: Instr) -> None:
+        self.count += 1
+        if self.count > MAX_INSTRUCTIONS:
+            raise PlainFrame("PL202", f"over {MAX_INSTRUCTIONS} instructions", instr.where)
+        handler = HANDLERS.get(instr.op)
+        if handler is None:
+            raise Break("GB101", f"instruction {instr.op}")
+        handler(self, frame, instr)
+
+
+class _LazyContent(Value):
+    """The content of a pre-existing cell that nobody has read yet."""
+
+    __slots__ = ("at", "real")
+
+    def __init__(self, real: Any, at: Source) -> None:
+        super().__init__()
+        self.real = real
+        self.at = at
+
+
+def make_frame(
+    code: types.CodeType, scope: Scope, arguments: dict[str, Value], closure: tuple[Cell, ...]
+) -> Frame:
+    """A frame at its start: arguments bound, cells made (arguments that are cells moved into them)."""
+    cells = dict(zip(code.co_freevars, closure, strict=True))
+    local = dict(arguments)
+    for name in code.co_cellvars:
+        cells[name] = Cell(local.pop(name, None))
+    return Frame(code, decode(code), scope, local, cells)

@@ -1,0 +1,71 @@
+"""Truth and identity of Values, as the language defines them.
+
+In: Values. Out: a Python bool, with the guards that make it stay true; truth of a tensor is a break.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from . import attributes, containers
+from .breaks import Break
+from .containers import raises
+from .values import Const, Dict, DictView, Instance, Obj, Sequence, Set, Slice, Tensor, Value
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+# Constants that Python keeps once: `is` between equal ones is what the program may rely on.
+_SINGLETONS = (type(None), bool, type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout)
+
+
+def truth(m: Machine, value: Value) -> bool:
+    """bool(value)"""
+    if isinstance(value, Const):
+        return bool(value.value)
+    if isinstance(value, Tensor):
+        raise Break("GB105", "the truth of a tensor decides")
+    if isinstance(value, (Sequence, Dict, Set, DictView)):
+        found = containers.length(m, value)
+        return bool(found)
+    if not isinstance(value, (Obj, Instance)):
+        return True
+    for name in ("__bool__", "__len__"):
+        method = attributes.special(m, value, name)
+        if method is None:
+            continue
+        result = m.call(method, [], {})
+        if not isinstance(result, Const):
+            raise Break("GB112", f"{name} of an object is not a constant")
+        if name == "__bool__" and type(result.value) is not bool:
+            raise raises("TypeError: __bool__ should return bool")
+        return bool(result.value)
+    return True
+
+
+def identical(m: Machine, left: Value, right: Value) -> bool:
+    """left is right"""
+    if left is right:
+        return True
+    if isinstance(left, Const) and isinstance(right, Const):
+        if type(left.value) is not type(right.value):
+            return False
+        if isinstance(left.value, _SINGLETONS):
+            return left.value is right.value
+        if left.value != right.value:
+            return False
+        raise Break("GB121", "'is' between equal constants is up to Python")
+    if isinstance(left, Obj) and isinstance(right, Obj):
+        return left.value is right.value
+    if isinstance(left, Slice) or isinstance(right, Slice):
+        raise Break("GB121", "'is' of a slice")
+    if isinstance(left, Const) or isinstance(right, Const):
+        return False
+    if type(left) is not type(right):
+        return False
+    # Two different Values are two objects now; when both came from outside they may be one next time.
+    if left.source is not None and right.source is not None:
+        m.guard("distinct", None, (left.source, right.source))
+    return False

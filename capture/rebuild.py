@@ -1,0 +1,77 @@
+"""Small functions that replacement code calls to rebuild values and to write containers back.
+
+In: parts on the stack. Out: the object that plain Python would have at this point. They use the builtin
+types' own methods, so no code of a subclass runs that plain Python would not have run.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any
+
+
+def make_record(cls: type, items: tuple[Any, ...]) -> Any:
+    """A named tuple, torch.Size or C struct sequence of these items."""
+    make = getattr(cls, "_make", None)
+    return make(items) if make is not None else cls(items)
+
+
+def make_function(
+    code: types.CodeType,
+    scope: dict[str, Any],
+    names: tuple[str, str],
+    defaults: tuple[Any, ...],
+    kwdefaults: dict[str, Any],
+    closure: tuple[types.CellType, ...],
+    annotations: Any,
+    attributes: dict[str, Any],
+) -> types.FunctionType:
+    """What MAKE_FUNCTION would have made."""
+    made = types.FunctionType(code, scope, names[0], defaults or None, closure or None)
+    made.__qualname__ = names[1]
+    made.__kwdefaults__ = kwdefaults or None
+    if annotations is not None:
+        if isinstance(annotations, tuple):
+            annotations = dict(zip(annotations[::2], annotations[1::2], strict=True))
+        made.__annotations__ = annotations
+    made.__dict__.update(attributes)
+    return made
+
+
+def make_context(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return cls(*args, **kwargs)
+
+
+def fill_dict(target: dict[Any, Any], pairs: tuple[Any, ...]) -> None:
+    for at in range(0, len(pairs), 2):
+        dict.__setitem__(target, pairs[at], pairs[at + 1])
+
+
+def rewrite_dict(target: dict[Any, Any], pairs: tuple[Any, ...]) -> None:
+    """The dict holds just these pairs, in this order."""
+    keys = pairs[::2]
+    if tuple(target) != keys[: len(target)]:
+        dict.clear(target)
+    fill_dict(target, pairs)
+
+
+def rewrite_list(target: list[Any], items: tuple[Any, ...]) -> None:
+    list.__setitem__(target, slice(None), items)
+
+
+def rewrite_set(target: set[Any], items: tuple[Any, ...]) -> None:
+    set.clear(target)
+    set.update(target, items)
+
+
+def sequence_iterator(of: Any, index: int) -> Iterator[Any]:
+    """iter(of) as it is after `index` steps."""
+    made: Any = iter(of)
+    made.__setstate__(index)
+    return made
+
+
+def nothing(*_: Any) -> tuple[Any, ...]:
+    """The program of a frame that computes no tensor."""
+    return ()

@@ -1,0 +1,265 @@
+"""Calls of torch: which callables are handed to the tracer as they are, and how results come back.
+
+In: a torch function or tensor method and Values. Out: Values; the tracer records the call over ghosts. What
+turns a tensor into a Python value, touches autograd, or changes torch's global state is a break.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional
+
+from ..ir.trace import DataDependent, TraceError, Unsupported
+from . import containers
+from .breaks import Break
+from .containers import NotConstant, as_constant, from_constant
+from .values import (
+    BuiltinMethod,
+    Const,
+    Context,
+    Dict,
+    Obj,
+    Sequence,
+    Set,
+    Slice,
+    Tensor,
+    Value,
+)
+from .wrapping import CONST_TYPES
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+# -- which callables -------------------------------------------------------------------------------------
+_TORCH_MODULES = frozenset(
+    {
+        "torch", "torch._C", "torch._C._nn", "torch._C._VariableFunctions", "torch._C._linalg",
+        "torch._C._special", "torch._C._fft", "torch.functional", "torch.nn.functional",
+        "torch._tensor", "torch._ops", "torch._refs", "torch.special", "torch.linalg", "torch.fft",
+        "torch._VF", "torch._jit_internal", "torch.nn._reduction", "torch.overrides", "torch._lowrank",
+        "torch.nn.modules.utils", "torch.utils._contextlib",
+    }
+)  # fmt: skip
+
+# Functions of those modules that must not be run over ghosts, and the break they are.
+_STATE = "GB118"
+_AUTOGRAD = "GB114"
+_REFUSED: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "manual_seed", "seed", "set_rng_state", "get_rng_state", "initial_seed",
+            "set_default_dtype", "set_default_device", "set_num_threads", "set_num_interop_threads",
+            "use_deterministic_algorithms", "set_flush_denormal", "set_float32_matmul_precision",
+            "set_printoptions", "set_deterministic_debug_mode", "set_warn_always",
+        ),
+        _STATE,
+    ),
+    **dict.fromkeys(("backward", "register_hook", "retain_grad", "requires_grad_", "grad",
+                     "register_post_accumulate_grad_hook", "_backward"), _AUTOGRAD),
+    **dict.fromkeys(("save", "load", "compile", "export", "from_numpy", "as_tensor_from", "numpy",
+                     "frombuffer", "from_file", "from_dlpack", "to_dlpack"), "GB102"),
+    **dict.fromkeys(("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__",
+                     "__array__", "__repr__", "__format__", "__str__", "__reduce_ex__", "__deepcopy__",
+                     "__contains__", "is_nonzero", "equal", "allclose", "data_ptr", "storage",
+                     "untyped_storage", "share_memory_", "__dlpack__", "pin_memory",
+                     "_typed_storage"), "GB104"),
+    **dict.fromkeys(("set_", "resize_", "resize_as_", "__setstate__", "apply_", "map_", "swap_tensors",
+                     "as_subclass", "_make_subclass", "set_data"), "GB115"),
+}  # fmt: skip
+
+# Tensor attributes that are facts under the tensor's guard.
+_FACTS = frozenset(
+    {
+        "shape", "dtype", "device", "ndim", "is_cuda", "is_cpu", "is_meta", "is_sparse", "is_quantized",
+        "is_mkldnn", "is_nested", "is_mps", "is_xpu", "itemsize", "nbytes", "layout", "names",
+        "requires_grad", "is_leaf", "is_sparse_csr",
+    }
+)  # fmt: skip
+_FACT_METHODS = frozenset(
+    {
+        "size", "stride", "dim", "ndimension", "numel", "nelement", "element_size", "storage_offset",
+        "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_conj", "is_neg",
+        "get_device", "is_inference", "is_set_to",
+    }
+)  # fmt: skip
+_VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
+
+
+def is_torch_callable(fn: Any) -> bool:
+    """Whether calls of fn are recorded as they are."""
+    if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return True
+    if isinstance(fn, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return issubclass(torch.Tensor, fn.__objclass__) and fn.__objclass__ is not object
+    if not isinstance(fn, (types.FunctionType, types.BuiltinFunctionType)):
+        return False
+    owner = getattr(fn, "__self__", None)
+    if isinstance(owner, type) and owner.__module__.startswith("torch._C"):
+        return True
+    if isinstance(owner, torch.Tensor):
+        return False
+    module = getattr(fn, "__module__", None) or ""
+    if isinstance(fn, types.BuiltinFunctionType):
+        return module.startswith("torch") or getattr(owner, "__name__", "").startswith("torch._C")
+    if module not in _TORCH_MODULES or hasattr(fn, "__wrapped__"):
+        return False
+    return fn.__globals__.get("__name__", "").startswith("torch")
+
+
+def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Record fn(*args, **kwargs) over ghosts."""
+    name = getattr(fn, "__name__", str(fn))
+    if name in _REFUSED:
+        raise Break(_REFUSED[name], f"{name}()")
+    fn_args = tuple(to_argument(m, value) for value in args)
+    fn_kwargs = {key: to_argument(m, value) for key, value in kwargs.items()}
+    m.activity += 1
+    try:
+        result = m.tracer.run(fn, fn_args, fn_kwargs, m.where)
+    except DataDependent as error:
+        code = "GB106" if "shape" in str(error) else "GB104"
+        raise Break(code, f"{name}: {error}") from error
+    except Unsupported as error:
+        raise Break("GB124", f"{name}: {error}") from error
+    except TraceError as error:
+        raise Break("GB108", f"{name}: {error}") from error
+    return from_result(m, result)
+
+
+def to_argument(m: Machine, value: Value) -> Any:
+    """A Value as the tracer takes it: ghosts, constants, and containers of those."""
+    if isinstance(value, Tensor):
+        return value.ghost
+    if isinstance(value, Sequence):
+        items = [to_argument(m, item) for item in containers.sequence_items(m, value)]
+        if value.cls in (list, tuple):
+            return value.cls(items)
+        return value.cls._make(items) if hasattr(value.cls, "_make") else tuple(items)
+    if isinstance(value, Dict):
+        return {as_constant(m, k): to_argument(m, v) for k, v in containers.dict_items(m, value)}
+    if isinstance(value, Slice):
+        return slice(*(to_argument(m, part) for part in (value.start, value.stop, value.step)))
+    if isinstance(value, Obj) and isinstance(value.value, torch.Tensor):
+        raise Break("GB113", f"a {type(value.value).__name__} in a torch call")
+    if isinstance(value, Obj) and isinstance(value.value, (type, torch.Generator)):
+        if isinstance(value.value, torch.Generator):
+            raise Break("GB124", "a generator object in a torch call")
+        return value.value
+    try:
+        return as_constant(m, value)
+    except NotConstant:
+        raise Break("GB124", "a torch call with an argument that is not a constant") from None
+
+
+def from_result(m: Machine, result: Any) -> Value:
+    """The Value of what a recorded call returned."""
+    if isinstance(result, torch.Tensor):
+        known = m.known.get(id(result))
+        if known is None:
+            known = Tensor(result, torch.Tensor)
+            m.known[id(result)] = known
+            m.keep.append(result)
+        return known
+    kind = type(result)
+    if kind in CONST_TYPES:
+        return Const(result)
+    if kind in (tuple, list) or (
+        isinstance(result, tuple) and kind.__module__ == "torch.return_types"
+    ):
+        return Sequence([from_result(m, item) for item in result], kind)
+    if isinstance(result, tuple) and hasattr(kind, "_fields"):
+        return Sequence([from_result(m, item) for item in result], kind)
+    if kind is dict:
+        made = Dict({})
+        for key, item in result.items():
+            containers.dict_set(m, made, from_constant(key), from_result(m, item))
+        return made
+    return from_constant(result)
+
+
+# -- tensor attributes and methods -----------------------------------------------------------------------
+def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
+    """tensor.name"""
+    if name in _FACTS:
+        if name == "is_leaf" or name == "names":
+            raise Break("GB114" if name == "is_leaf" else "GB112", f"Tensor.{name}")
+        return from_constant(getattr(value.ghost, name))
+    if name in _VIEWS:
+        return call_torch(m, _GETTERS[name], [value], {})
+    if name == "__class__":
+        from .attributes import type_of
+
+        return type_of(m, value)
+    if name == "data":
+        return call_torch(m, torch.Tensor.detach, [value], {}) if _no_grad(value) else _refuse(name)
+    known = getattr(torch.Tensor, name, None)
+    if known is None:
+        from .attributes import NoAttribute
+
+        raise NoAttribute(name, "Tensor")
+    if callable(known):
+        return BuiltinMethod(value, name)
+    return _refuse(name)
+
+
+def _no_grad(value: Tensor) -> bool:
+    # `.data` shares no version counter with its tensor: only a tensor made inside may be read so.
+    return value.source is None and not value.ghost.requires_grad
+
+
+def _refuse(name: str) -> Value:
+    raise Break("GB114", f"Tensor.{name}")
+
+
+def _getter(name: str) -> Callable[[Any], Any]:
+    def get(tensor: Any) -> Any:
+        return getattr(tensor, name)
+
+    get.__name__ = name
+    return get
+
+
+_GETTERS = {name: _getter(name) for name in _VIEWS}
+
+
+def call_tensor_method(
+    m: Machine, value: Tensor, name: str, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
+    """tensor.name(*args, **kwargs)"""
+    if name in _REFUSED:
+        raise Break(_REFUSED[name], f"Tensor.{name}()")
+    if name in _FACT_METHODS:
+        real = [as_constant(m, a) for a in args]
+        named = {k: as_constant(m, a) for k, a in kwargs.items()}
+        return containers.fold(lambda: getattr(value.ghost, name)(*real, **named))
+    method = getattr(torch.Tensor, name)
+    if isinstance(method, types.FunctionType) and method.__module__ not in _TORCH_MODULES:
+        raise Break("GB102", f"Tensor.{name}()")
+    return call_torch(m, method, [value, *args], kwargs)
+
+
+# -- operators -------------------------------------------------------------------------------------------
+def has_tensor(values: list[Value]) -> bool:
+    """A tensor among these, also inside sequences (an index like x[i, None])."""
+    return any(
+        isinstance(v, Tensor) or (isinstance(v, Sequence) and has_tensor(v.items)) for v in values
+    )
+
+
+def call_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> Value:
+    """A Python operator with a tensor among its operands."""
+    for value in args:
+        if isinstance(value, (Obj, Set, Context)):
+            raise Break("GB112", "an operator between a tensor and an object")
+    if fn is operator.contains:
+        raise Break("GB104", "'in' on a tensor")
+    return call_torch(m, fn, args, {})
+
+
+def set_tensor_item(m: Machine, value: Tensor, index: Value, item: Value) -> None:
+    call_torch(m, operator.setitem, [value, index, item], {})

@@ -1,0 +1,197 @@
+"""Values: what the symbolic machine knows about each thing on its stack.
+
+In: real objects met through Sources, and results of captured operations. Out: one `Value` an object; two
+names of one object are one Value, so identity and aliasing survive. Handlers dispatch on the class; a value
+that existed before the frame has a `source`, one made inside the frame has none.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..runtime.sources import Source
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """Base; `source` says where a pre-existing value can be loaded again."""
+
+    source: Source | None = field(default=None, kw_only=True)
+
+
+@dataclass(eq=False, slots=True)
+class Null(Value):
+    """The NULL that call instructions keep on the stack."""
+
+
+NULL = Null()
+
+
+@dataclass(eq=False, slots=True)
+class Const(Value):
+    """An immutable Python value known at capture: numbers, strings, None, dtypes, tuples of those, ranges."""
+
+    value: Any
+
+
+@dataclass(eq=False, slots=True)
+class Tensor(Value):
+    """A tensor of the graph. `cls` is the type that the program sees."""
+
+    ghost: Any
+    cls: type
+
+
+@dataclass(eq=False, slots=True)
+class Obj(Value):
+    """A real object that is known by itself: a function, class, module, or instance of a user's class."""
+
+    value: Any
+
+
+UNREAD = Value()  # an item of a pre-existing container that nobody has asked for yet
+
+
+@dataclass(eq=False, slots=True)
+class Sequence(Value):
+    """A list or tuple. `origin` is the pre-existing object; `changed` marks a list written to."""
+
+    items: list[Value]
+    cls: type
+    origin: Any = None
+    changed: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Dict(Value):
+    """A dict. `items` maps a frozen key to (key value, item value).
+
+    A pre-existing dict is `opened` (its keys guarded as a whole) only when its order, length or content as a
+    whole matters; until then single look-ups are guarded one by one.
+    """
+
+    items: dict[Any, tuple[Value, Value]]
+    cls: type = dict
+    origin: Any = None
+    opened: bool = True
+    changed: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class DictView(Value):
+    """keys(), values() or items() of a dict: follows its changes."""
+
+    of: Dict
+    kind: str
+
+
+@dataclass(eq=False, slots=True)
+class Set(Value):
+    """A set or frozenset of constants."""
+
+    items: dict[Any, Value]
+    cls: type = set
+    origin: Any = None
+    changed: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Slice(Value):
+    """A slice object with parts that may be values of the frame."""
+
+    start: Value
+    stop: Value
+    step: Value
+
+
+@dataclass(eq=False, slots=True)
+class Method(Value):
+    """A bound method of a Python function (or another callable) and its receiver."""
+
+    func: Value
+    receiver: Value
+
+
+@dataclass(eq=False, slots=True)
+class BuiltinMethod(Value):
+    """A method of a value whose type the machine models itself: `[].append`, `x.relu`, `"".join`."""
+
+    receiver: Value
+    name: str
+
+
+@dataclass(eq=False, slots=True)
+class Cell(Value):
+    """A closure cell. `content` is None while empty; `name` is set for cells of the root frame."""
+
+    content: Value | None = None
+    name: str | None = None
+    changed: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Function(Value):
+    """A function made inside the frame."""
+
+    code: types.CodeType
+    globals: Any  # a machine.Scope
+    name: str
+    qualname: str
+    defaults: tuple[Value, ...] = ()
+    kwdefaults: dict[str, Value] = field(default_factory=dict)
+    closure: tuple[Cell, ...] = ()
+    annotations: Value | None = None
+    attributes: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Instance(Value):
+    """An object of a user's class made inside the frame; its attributes are in the machine's overlay."""
+
+    cls: Value
+
+
+@dataclass(eq=False, slots=True)
+class Super(Value):
+    """`super(cls, receiver)`: attribute look-up goes on after `cls` in the receiver's type."""
+
+    cls: type
+    receiver: Value
+
+
+@dataclass(eq=False, slots=True)
+class Partial(Value):
+    """functools.partial, pre-existing or made inside the frame."""
+
+    func: Value
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+
+
+@dataclass(eq=False, slots=True)
+class Iterator(Value):
+    """An iterator of a modelled kind: `kind` names how it is rebuilt, `parts` what it holds."""
+
+    kind: str
+    parts: list[Any]
+    step: Callable[[], Value | None]
+
+
+@dataclass(eq=False, slots=True)
+class Context(Value):
+    """A torch context manager (`no_grad`, `autocast`, ...) made inside the frame."""
+
+    cls: type
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    undo: list[Callable[[], None]] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class ContextExit(Value):
+    """The bound `__exit__` of a Context that is on the stack inside its `with`."""
+
+    context: Context

@@ -1,0 +1,215 @@
+"""From real objects to Values: one table by type, each row with the guards that make the value safe to use.
+
+In: an object that the frame can reach and its Source. Out: its Value; the machine gets the rows. Mutable and
+identity-bearing objects are remembered by identity, so that two paths to one object give one Value and a
+"same" guard.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..ir.trace import Unsupported
+from ..runtime.guards import TensorSpec
+from ..runtime.sources import Source
+from .breaks import Break
+from .values import (
+    UNREAD,
+    Const,
+    Dict,
+    Method,
+    Obj,
+    Partial,
+    Sequence,
+    Set,
+    Tensor,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+CONST_TYPES = frozenset(
+    {
+        type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented),
+        torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
+    }
+)  # fmt: skip
+
+# Objects that are held by identity: nothing about them but who they are is assumed by "is".
+IDENTITY_TYPES = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    type,
+    types.ModuleType,
+    types.CodeType,
+    type(str.join),
+    type(object.__init__),
+    type(dict.__dict__["fromkeys"]),
+    type(types.FunctionType.__code__),
+    type(int.__dict__["real"]),
+    staticmethod,
+    classmethod,
+    property,
+    enum.Enum,
+    type(torch.ops.aten.add),
+    type(torch.ops.aten.add.Tensor),
+    torch._C._NodeBase if hasattr(torch._C, "_NodeBase") else type(NotImplemented),
+)
+
+PLAIN_TENSORS = frozenset(
+    {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.nn.Parameter)}
+)
+
+
+def wrap(m: Machine, value: Any, source: Source) -> Value:
+    """See the module's docstring."""
+    kind = type(value)
+    if kind in CONST_TYPES:
+        m.guard("equals", source, value)
+        return Const(value, source=source)
+    known = m.known.get(id(value))
+    if known is not None:
+        if known.source is not None and known.source != source:
+            _same(m, known, value, source)
+        return known
+    made = _make(m, value, source)
+    m.known[id(value)] = made
+    m.keep.append(value)
+    return made
+
+
+def _same(m: Machine, known: Value, value: Any, source: Source) -> None:
+    if isinstance(value, IDENTITY_TYPES):
+        m.guard("is", source, value)
+    else:
+        m.guard("same", source, known.source)
+
+
+def _make(m: Machine, value: Any, source: Source) -> Value:
+    kind = type(value)
+    maker = MAKERS.get(kind)
+    if maker is not None:
+        return maker(m, value, source)
+    if isinstance(value, torch.Tensor):
+        return _tensor(m, value, source)
+    if isinstance(value, IDENTITY_TYPES):
+        m.guard("is", source, value)
+        return Obj(value, source=source)
+    m.guard("type", source, kind)
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return _sequence(m, value, source)
+    return Obj(value, source=source)
+
+
+def _tensor(m: Machine, value: Any, source: Source) -> Value:
+    if type(value) not in PLAIN_TENSORS:
+        m.guard("type", source, type(value))
+        return Obj(value, source=source)
+    m.guard("tensor", source, tensor_spec(value))
+    try:
+        ghost = m.tracer.input(value, source)
+    except Unsupported as error:
+        raise Break("FB304", str(error)) from error
+    made = Tensor(ghost, type(value), source=source)
+    m.inputs.append(made)
+    m.known[id(ghost)] = made
+    m.keep.append(ghost)
+    return made
+
+
+def tensor_spec(value: torch.Tensor) -> TensorSpec:
+    """What a guard holds this tensor to."""
+    if value.layout is not torch.strided or value.is_quantized or value.is_nested:
+        raise Break("FB304", f"a tensor with layout {value.layout}")
+    return TensorSpec(
+        type(value),
+        value.dtype,
+        value.device,
+        tuple(value.shape),
+        tuple(value.stride()),
+        value.requires_grad,
+        torch._C._dispatch_keys(value).raw_repr(),
+    )
+
+
+def _sequence(m: Machine, value: Any, source: Source) -> Value:
+    m.guard("type", source, type(value))
+    m.guard("len", source, len(value))
+    return Sequence([UNREAD] * len(value), type(value), value, source=source)
+
+
+def _dict(m: Machine, value: Any, source: Source) -> Value:
+    m.guard("type", source, type(value))
+    return Dict({}, type(value), value, opened=False, source=source)
+
+
+def _set(m: Machine, value: Any, source: Source) -> Value:
+    m.guard("type", source, type(value))
+    if not all(type(item) in CONST_TYPES for item in value):
+        return Obj(value, source=source)
+    m.guard("set", source, frozenset(value))
+    items = {freeze(Const(item)): Const(item) for item in value}
+    return Set(items, type(value), value, source=source)
+
+
+def _method(m: Machine, value: Any, source: Source) -> Value:
+    m.guard("type", source, type(value))
+    func = m.wrap(value.__func__, Source("member", source, "__func__"))
+    receiver = m.wrap(value.__self__, Source("member", source, "__self__"))
+    return Method(func, receiver, source=source)
+
+
+def _partial(m: Machine, value: Any, source: Source) -> Value:
+    m.guard("type", source, type(value))
+    func = m.wrap(value.func, Source("member", source, "func"))
+    args = m.wrap(value.args, Source("member", source, "args"))
+    keywords = m.wrap(value.keywords, Source("member", source, "keywords"))
+    from .containers import dict_items, sequence_items
+
+    pairs = {key.value: item for key, item in dict_items(m, keywords)}
+    return Partial(func, tuple(sequence_items(m, args)), pairs, source=source)
+
+
+def _slice(m: Machine, value: Any, source: Source) -> Value:
+    m.guard("equals", source, value)
+    return Const(value, source=source)
+
+
+MAKERS: dict[type, Callable[[Any, Any, Source], Value]] = {
+    torch.Tensor: _tensor,
+    list: _sequence,
+    tuple: _sequence,
+    dict: _dict,
+    set: _set,
+    frozenset: _set,
+    slice: _slice,
+    types.MethodType: _method,
+    functools.partial: _partial,
+    deque: lambda m, value, source: (m.guard("type", source, deque), Obj(value, source=source))[1],
+}
+
+
+def freeze(value: Value) -> Any:
+    """A dict key by type and value: 1, 1.0 and True are one key to a dict, as in Python.
+
+    Constants compare by value as Python's dicts do; objects by identity.
+    """
+    if isinstance(value, Const):
+        return ("const", value.value)
+    if isinstance(value, Sequence) and value.cls is tuple:
+        return ("tuple", tuple(freeze(item) for item in value.items))
+    if isinstance(value, Obj):
+        kind = type(value.value)
+        if kind.__hash__ is object.__hash__ or isinstance(value.value, IDENTITY_TYPES):
+            return ("object", id(value.value))
+    if isinstance(value, Tensor):
+        return ("object", id(value.ghost))
+    raise Break("GB137", "a key whose hash or equality runs code of its own")

@@ -1,0 +1,308 @@
+"""A Unit: everything compiled for one jitted function, and what happens on a miss.
+
+In: misses from the native callable (of the function itself, of its resume functions, and of frames met by the
+hook while it runs). Out: entries, published on the code's state, and events. Capture, codegen and runtime meet
+here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import builtins
+import threading
+import time
+import traceback
+import types
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from .capture.frame import BreakRecord, Capture, FrameInput, capture
+from .capture.resume import resume_code
+from .codegen.backend import compile_graph
+from .ir.graph import Graph
+from .runtime import _native, events
+from .runtime.errors import BreakError, CheckError, GraftError, InternalError
+from .runtime.guard_program import compile_rows
+from .runtime.guards import Row
+from .runtime.mirror import FrameView, explain_failure, failure_code, guard_lines, mirror
+from .runtime.options import JitConfig
+from .runtime.session import SESSION
+
+_LOCK = threading.RLock()
+_BUSY = threading.local()
+
+
+class Unit:
+    """One jitted function with its configuration: its states, one a code object, and their events."""
+
+    def __init__(self, name: str, config: JitConfig) -> None:
+        self.name = name
+        self.config = config
+        self.states: list[Any] = []
+        self._by_code: dict[int, Any] = {}
+        self._resumed: set[int] = set()
+        self._resumes: dict[tuple, Any] = {}
+
+    # -- states ----------------------------------------------------------------------------------------
+    def state_for(self, code: types.CodeType, resumed: bool = False) -> Any:
+        """The state of a code object in this unit, made at first need."""
+        state = self._by_code.get(id(code))
+        if state is None:
+            state = _native.CodeState(code, self._miss_of())
+            self._by_code[id(code)] = state
+            self.states.append(state)
+            if resumed:
+                self._resumed.add(id(code))
+            SESSION.emit(
+                events.FrameSeen(frame=code.co_qualname, where=_place(code)), self.key(code)
+            )
+        return state
+
+    def _miss_of(self) -> Any:
+        """A callback that does not keep the unit alive: states outlive it in frames only."""
+        unit = weakref.ref(self)
+
+        def miss(state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
+            owner = unit()
+            return None if owner is None else owner.miss(state, values, scope, closure)
+
+        return miss
+
+    def key(self, code: types.CodeType) -> Any:
+        return code
+
+    def reset(self) -> None:
+        """Forget all entries and events."""
+        for state in self.states:
+            state.clear()
+            code = state.code
+            if code is not None:
+                SESSION.log.clear(code)
+
+    def codes(self) -> list[types.CodeType]:
+        return [state.code for state in self.states if state.code is not None]
+
+    # -- a miss ----------------------------------------------------------------------------------------
+    def miss(self, state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
+        """Capture this frame, publish the entry and return it; None runs plain Python this time."""
+        if SESSION.options.disable or getattr(_BUSY, "depth", 0) or not _ordinary_state():
+            return None
+        code = state.code
+        with _LOCK, SESSION.working_for(self.key(code), code.co_qualname):
+            _BUSY.depth = 1
+            try:
+                return self._guarded_miss(state, code, values, scope, closure)
+            finally:
+                _BUSY.depth = 0
+
+    def _guarded_miss(
+        self, state: Any, code: types.CodeType, values: tuple, scope: dict, closure: tuple | None
+    ) -> Any:
+        view = _view(code, values, scope, closure)
+        limit = self.config.recompile_limit
+        if state.entries:
+            self._tell_recompile(state, view, limit)
+        if len(state.entries) >= limit:
+            return self._give_up(state, "PL207", f"{limit} entries and still a new combination")
+        frame = FrameInput(code, values, scope, closure)
+        try:
+            made = capture(
+                frame, self._backend, self._resumer(scope), _native.call_in_extent, self._strict
+            )
+        except GraftError as error:
+            if isinstance(error, InternalError):
+                return self._fault(state, error)
+            raise
+        except (
+            Exception
+        ) as error:  # a fault of ours: the frame runs in plain Python, and that is told
+            return self._fault(state, error)
+        return self._publish(state, code, made, view)
+
+    def _publish(self, state: Any, code: types.CodeType, made: Capture, view: FrameView) -> Any:
+        index = mirror(made.rows, view)
+        if index >= 0:
+            row = made.rows[index]
+            now, before = explain_failure(row, view)
+            return self._fault(
+                state, CheckError(f"a guard does not hold on its own frame: {row.source} is {now}, "
+                                  f"guarded as {before}")
+            )  # fmt: skip
+        started = time.perf_counter()
+        guards = compile_rows(made.rows, made.inputs, code)
+        target = made.code if made.kind == "code" else made.program
+        entry = _native.Entry(
+            made.kind, guards, target, made.tree, n_program_inputs=made.n_program,
+            name=code.co_qualname, rows=made.rows, rerun=made.rerun,
+        )  # fmt: skip
+        if made.plain is not None:
+            entry.extent = made.plain.code not in ("PL204",)
+        self._tell(state, code, made, time.perf_counter() - started)
+        state.add(entry)
+        return entry
+
+    def _backend(self, graph: Graph) -> Any:
+        return compile_graph(graph, self.config)
+
+    def _resumer(self, scope: dict[str, Any]) -> Any:
+        """Makes resume callables over these globals; one place, stack and set of names is one callable."""
+
+        def resume(
+            code: types.CodeType, target: int, stack: tuple[str, ...], bound: tuple[str, ...]
+        ) -> Any:
+            key = (id(code), id(scope), target, stack, bound)
+            found = self._resumes.get(key)
+            if found is None:
+                made = resume_code(code, target, stack, bound)
+                state = self.state_for(made, resumed=True)
+                function = types.FunctionType(made, scope, made.co_name, None, _empty_cells(made))
+                found = _native.Callable(function, state, resume=True)
+                self._resumes[key] = found
+            return found
+
+        return resume
+
+    def _strict(self, record: BreakRecord) -> None:
+        if not self.config.strict or record.code == "PL204":
+            return
+        raise BreakError(
+            f"graph break in {self.name}: {record.reason}",
+            where=record.where,
+            expected="one graph (fullgraph=True or jit_syntax_level='STRICT')",
+            found=record.code,
+            todo=f"python -m graftjit codes {record.code} tells the cure",
+        )
+
+    # -- what is told ----------------------------------------------------------------------------------
+    def _tell(self, state: Any, code: types.CodeType, made: Capture, seconds: float) -> None:
+        for record in made.breaks:
+            SESSION.emit(
+                events.GraphBreak(
+                    code=record.code,
+                    reason=record.reason,
+                    where=record.where,
+                    inlined=record.inlined,
+                )
+            )
+        if made.plain is not None:
+            SESSION.emit(
+                events.RanPlain(
+                    code=made.plain.code, reason=made.plain.reason, where=made.plain.where
+                )
+            )
+        graph = made.graph
+        SESSION.emit(
+            events.Captured(
+                kind=made.kind,
+                resumed=id(code) in self._resumed,
+                graphs=int(graph is not None),
+                nodes=sum(node.op == "call" for node in graph.nodes) if graph else 0,
+                calls=len(graph.calls) if graph else 0,
+                guards=guard_lines(made.rows),
+                seconds=(("guards", seconds),),
+                where=_place(code),
+            )
+        )
+
+    def _tell_recompile(self, state: Any, view: FrameView, limit: int) -> None:
+        """now X, before Y of the first guard that failed in the newest entry."""
+        entry = state.entries[-1]
+        index = mirror(entry.rows, view)
+        if index < 0:
+            return
+        row: Row = entry.rows[index]
+        now, before = explain_failure(row, view)
+        SESSION.emit(
+            events.Recompile(
+                code=failure_code(row, view), source=str(row.source or row.kind), now=now,
+                before=before, entries=len(state.entries), limit=limit, where=row.where,
+            )
+        )  # fmt: skip
+
+    def _give_up(self, state: Any, code: str, reason: str) -> Any:
+        SESSION.emit(events.RanPlain(code=code, reason=reason, where=_place(state.code)))
+        SESSION.warn_once(code, f"{self.name}: {reason}; it runs in plain Python from here on")
+        entry = _native.Entry("plain", compile_rows([], [], state.code), None, None, rows=[])
+        state.add(entry)
+        return entry
+
+    def _fault(self, state: Any, error: Exception) -> Any:
+        if SESSION.options.check:
+            raise error
+        text = "".join(traceback.format_exception(error))
+        SESSION.emit(
+            events.RanPlain(
+                code="PL205", reason=f"{type(error).__name__}: {error}", where=_place(state.code),
+                detail=text,
+            )
+        )  # fmt: skip
+        SESSION.warn_once(
+            "WN602", f"{self.name}: an internal fault, it runs in plain Python: {error}"
+        )
+        entry = _native.Entry("plain", compile_rows([], [], state.code), None, None, rows=[])
+        state.add(entry)
+        return entry
+
+    def counts(self) -> list[events.Counted]:
+        """Totals for a report."""
+        return [
+            events.Counted(
+                frame=state.code.co_qualname, entries=len(state.entries),
+                hits=sum(entry.hits for entry in state.entries), misses=state.misses,
+            )
+            for state in self.states
+            if state.code is not None
+        ]  # fmt: skip
+
+
+def _empty_cells(code: types.CodeType) -> tuple[types.CellType, ...] | None:
+    return tuple(types.CellType() for _ in code.co_freevars) or None
+
+
+def _view(code: types.CodeType, values: tuple, scope: dict, closure: tuple | None) -> FrameView:
+    found = scope.get("__builtins__", builtins)
+    names = found.__dict__ if isinstance(found, types.ModuleType) else found
+    return FrameView(code, values, scope, names, closure)
+
+
+def _place(code: types.CodeType) -> Any:
+    from .ir.location import Location
+
+    return Location(code.co_filename, code.co_firstlineno, function=code.co_qualname)
+
+
+def _ordinary_state() -> bool:
+    """No mode is active that the trace does not model (torch function and dispatch modes, functorch)."""
+    return not (
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()
+        or torch._C._functorch.peek_interpreter_stack() is not None  # type: ignore[attr-defined]
+        or torch._C._get_tracing_state() is not None
+    )
+
+
+def check(
+    state: Any, entry: Any, guards: Any, values: tuple, scope: dict, closure: Any, verdict: int
+) -> None:
+    """GRAFTJIT_CHECK: the mirror and the native guard program agree."""
+    from .runtime.mirror import check_verdict
+
+    check_verdict(entry.rows, _view(state.code, values, scope, closure), verdict)
+
+
+def on_rerun(state: Any, entry: Any, error: BaseException) -> None:
+    """A compiled program raised; the frame runs again in plain Python, which raises its own exception."""
+    if isinstance(error, CheckError):
+        raise error
+    SESSION.emit(
+        events.RanPlain(
+            code="GB108", reason=f"{type(error).__name__}: {error}", where=_place(state.code)
+        ),
+        state.code,
+    )
+
+
+def all_keys(units: Iterable[Unit]) -> list[types.CodeType]:
+    return [code for unit in units for code in unit.codes()]
