@@ -1,7 +1,26 @@
 // The extension module `graftjit.runtime._native`: each part adds its types and functions.
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "callable.h"
+#include "hook.h"
+#include "program.h"
+#include "tensor.h"
 
-static struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, nullptr};
+namespace {
 
-PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&module_def); }
+struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, nullptr};
+
+using Init = int (*)(PyObject *);
+const Init PARTS[] = {tensor_init, program_init, guards_init, entry_init, state_init, callable_init, hook_init};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__native(void) {
+    PyObject *module = PyModule_Create(&module_def);
+    if (module == nullptr) return nullptr;
+    for (Init part : PARTS) {
+        if (part(module) < 0) {
+            Py_DECREF(module);
+            return nullptr;
+        }
+    }
+    return module;
+}

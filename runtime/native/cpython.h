@@ -1,0 +1,170 @@
+// What differs between CPython 3.11, 3.12 and 3.13, in one place: frames, dict tables, instance values.
+//
+// Everything else in runtime/native is written once against the functions below. Included first by every
+// file; needs the internal headers, hence Py_BUILD_CORE_MODULE.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_BUILD_CORE_MODULE
+#define Py_BUILD_CORE_MODULE 1
+#endif
+#include <Python.h>
+
+#include <cstdint>
+
+// The internal headers' C11 atomics are not C++; their other spelling has the same layout.
+#undef HAVE_STD_ATOMIC
+
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
+#error "graftjit's native part knows CPython 3.11, 3.12 and 3.13"
+#endif
+
+#include <internal/pycore_code.h>
+#include <internal/pycore_dict.h>
+#include <internal/pycore_frame.h>
+#include <internal/pycore_interp.h>
+#include <internal/pycore_object.h>
+#include <opcode.h>
+#include <structmember.h>
+
+#define PY312 (PY_VERSION_HEX >= 0x030C0000)
+#define PY313 (PY_VERSION_HEX >= 0x030D0000)
+
+#if PY312
+#define graft_extra_index PyUnstable_Eval_RequestCodeExtraIndex
+#define graft_get_extra PyUnstable_Code_GetExtra
+#define graft_set_extra PyUnstable_Code_SetExtra
+#else
+#define graft_extra_index _PyEval_RequestCodeExtraIndex
+#define graft_get_extra _PyCode_GetExtra
+#define graft_set_extra _PyCode_SetExtra
+#endif
+
+// --- dict tables ---------------------------------------------------------------------------------------
+
+// The values array of a split table, or of an object's inline values.
+inline PyObject **values_array(PyDictValues *values) { return values->values; }
+
+// An object whose attributes still live in inline values, without a dict: those values, else null.
+inline PyDictValues *inline_values(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+#if PY313
+    if (!(type->tp_flags & Py_TPFLAGS_INLINE_VALUES)) return nullptr;
+    if (_PyObject_GetManagedDict(object) != nullptr) return nullptr;
+    PyDictValues *values = _PyObject_InlineValues(object);
+    return values->valid ? values : nullptr;
+#elif PY312
+    if (!(type->tp_flags & Py_TPFLAGS_MANAGED_DICT)) return nullptr;
+    PyDictOrValues both = *_PyObject_DictOrValuesPointer(object);
+    return _PyDictOrValues_IsValues(both) ? _PyDictOrValues_GetValues(both) : nullptr;
+#else
+    if (!(type->tp_flags & Py_TPFLAGS_MANAGED_DICT)) return nullptr;
+    return *_PyObject_ValuesPointer(object);
+#endif
+}
+
+// The instance dict of an object that has no inline values in use; null where there is none (yet).
+inline PyObject *plain_dict(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) {
+#if PY313
+        return (PyObject *)_PyObject_GetManagedDict(object);
+#elif PY312
+        return _PyDictOrValues_GetDict(*_PyObject_DictOrValuesPointer(object));
+#else
+        return *_PyObject_ManagedDictPointer(object);
+#endif
+    }
+    if (type->tp_dictoffset == 0) return nullptr;
+    PyObject **place = type->tp_dictoffset > 0
+                           ? (PyObject **)((char *)object + type->tp_dictoffset)
+                           : _PyObject_GetDictPtr(object);
+    return place == nullptr ? nullptr : *place;
+}
+
+// A class's own dict, a new reference (builtin classes keep theirs in the interpreter from 3.12 on).
+inline PyObject *class_dict(PyTypeObject *type) {
+#if PY312
+    return PyType_GetDict(type);
+#else
+    return Py_XNewRef(type->tp_dict);
+#endif
+}
+
+// --- frames --------------------------------------------------------------------------------------------
+
+using Frame = _PyInterpreterFrame;
+
+inline PyCodeObject *frame_code(Frame *frame) {
+#if PY313
+    return (PyCodeObject *)frame->f_executable;
+#else
+    return frame->f_code;
+#endif
+}
+
+inline PyFunctionObject *frame_function(Frame *frame) {
+#if PY312
+    return (PyFunctionObject *)frame->f_funcobj;
+#else
+    return frame->f_func;
+#endif
+}
+
+// A frame of a thread's own stack that has not run an instruction yet.
+inline bool frame_is_fresh(Frame *frame) {
+    if (frame->owner != FRAME_OWNED_BY_THREAD) return false;
+#if PY313
+    return frame->instr_ptr == _PyCode_CODE(frame_code(frame));
+#else
+    return frame->prev_instr == _PyCode_CODE(frame_code(frame)) - 1;
+#endif
+}
+
+template <typename Monitors>
+inline bool any_tool(const Monitors &monitors) {
+    for (uint8_t tools : monitors.tools)
+        if (tools) return true;
+    return false;
+}
+
+// Whether a tracer, profiler or monitoring tool watches this thread or this code.
+inline bool frame_is_watched(PyThreadState *thread, PyCodeObject *code) {
+#if PY312
+    if (thread->c_tracefunc != nullptr || thread->c_profilefunc != nullptr || thread->tracing)
+        return true;
+    if (any_tool(thread->interp->monitors)) return true;
+    return code->_co_monitoring != nullptr && any_tool(code->_co_monitoring->local_monitors);
+#else
+    (void)code;
+    return thread->cframe->use_tracing != 0 || thread->tracing;
+#endif
+}
+
+// Ends a fresh frame that was answered without running it. Steals `result`; null means an exception is set.
+//
+// 3.11: the caller of the evaluator clears the frame. From 3.12 on the evaluator must, and what does that is
+// not exported: so the default evaluator is asked to do it, by way of a RETURN_VALUE of `exit_code` with the result
+// on the stack, or by unwinding an exception from a frame that has not started (which adds no traceback line).
+inline PyObject *finish_frame(PyThreadState *thread, Frame *frame, PyObject *result,
+                              PyCodeObject *exit_code, int exit_index) {
+#if PY312
+    if (result == nullptr) return _PyEval_EvalFrameDefault(thread, frame, 1);
+    PyCodeObject *code = frame_code(frame);
+    frame->localsplus[frame->stacktop++] = result;
+#if PY313
+    frame->f_executable = Py_NewRef((PyObject *)exit_code);
+    frame->instr_ptr = _PyCode_CODE(exit_code) + exit_index;
+#else
+    frame->f_code = (PyCodeObject *)Py_NewRef((PyObject *)exit_code);
+    frame->prev_instr = _PyCode_CODE(exit_code) + exit_index - 1;
+#endif
+    // The frame's locals outlive its code object's reference: that one is dropped after the frame is gone.
+    result = _PyEval_EvalFrameDefault(thread, frame, 0);
+    Py_DECREF(code);
+    return result;
+#else
+    (void)thread, (void)frame, (void)exit_code, (void)exit_index;
+    return result;
+#endif
+}

@@ -1,0 +1,39 @@
+// The guard program: an entry's rows compiled to loads and checks over registers.
+//
+// Made by runtime.guard_program.compile_rows from rows and sources; run on every call by callable.cpp and
+// hook.cpp. Each source is one register, loaded once, just before the first row that needs it. A load that cannot
+// be done fails the row it was for. No user code runs, no exception is left behind.
+#pragma once
+
+#include "objects.h"
+
+#include <vector>
+
+// What a guard program looks at: one call of one code object.
+struct View {
+    PyObject *const *locals;  // arguments as bound, in co_varnames order
+    Py_ssize_t n_locals;
+    PyObject *globals;
+    PyObject *builtins;  // null: found through globals
+    PyObject *closure;   // tuple, or null
+};
+
+struct Instruction;
+
+struct GuardProgram {
+    PyObject_HEAD
+    std::vector<Instruction> *code;
+    std::vector<int> *inputs;  // registers that a direct entry's program takes
+    int n_registers;
+    int n_owned;  // loads whose result is a new reference
+    int n_rows;
+};
+
+extern PyTypeObject *guard_program_type;
+
+// -1 if all rows hold, and then `inputs` (if not null) has new references; else the index of the row that failed.
+int guards_check(GuardProgram *program, const View &view, PyObject **inputs);
+
+inline Py_ssize_t guards_n_inputs(const GuardProgram *program) { return (Py_ssize_t)program->inputs->size(); }
+
+int guards_init(PyObject *module);

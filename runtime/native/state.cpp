@@ -1,0 +1,396 @@
+#include "state.h"
+
+PyTypeObject *state_type;
+Callbacks callbacks;
+constinit thread_local ThreadState this_thread;
+bool lookup_always = false;
+
+namespace {
+
+Py_ssize_t extra_index = -1;
+
+// What a code object keeps of ours, in its extra slot.
+struct CodeExtra {
+    CodeState *state = nullptr;
+    unsigned skip_epoch = 0;  // the policy of that epoch said: skip
+};
+
+// The code object dies or replaces its state: one that someone else still holds must not point at a dead object.
+void give_up(CodeState *state, bool code_is_dying) {
+    if (state == nullptr) return;
+    if (state->owned_by_code) {
+        state->owned_by_code = false;
+        if (code_is_dying)
+            state->code = nullptr;
+        else
+            Py_XINCREF(state->code);
+    }
+    Py_DECREF(state);
+}
+
+void free_extra(void *memory) {
+    auto *extra = (CodeExtra *)memory;
+    if (extra == nullptr) return;
+    give_up(extra->state, true);
+    delete extra;
+}
+
+CodeExtra *extra_of(PyObject *code, bool make) {
+    void *memory = nullptr;
+    if (graft_get_extra(code, extra_index, &memory) < 0) {
+        PyErr_Clear();
+        return nullptr;
+    }
+    if (memory != nullptr || !make) return (CodeExtra *)memory;
+    auto *extra = new CodeExtra();
+    if (graft_set_extra(code, extra_index, extra) == 0) return extra;
+    delete extra;
+    return nullptr;
+}
+
+// --- the road of a call ---------------------------------------------------------------------------------------
+
+PyObject *locals_tuple(const View &view) {
+    PyObject *tuple = PyTuple_New(view.n_locals);
+    for (Py_ssize_t i = 0; tuple != nullptr && i < view.n_locals; i++) {
+        PyObject *value = view.locals[i];
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(value == nullptr ? Py_None : value));
+    }
+    return tuple;
+}
+
+PyObject *closure_or_none(const View &view) { return view.closure == nullptr ? Py_None : view.closure; }
+
+// Tells the mirror of a verdict. False with an exception set if it does not agree.
+bool tell_check(CodeState *state, Entry *entry, const View &view, int verdict) {
+    Ref check(Py_XNewRef(callbacks.check)), locals(locals_tuple(view)), number(PyLong_FromLong(verdict));
+    if (!check) return true;
+    if (!locals || !number) return false;
+    LookupScope off(Lookup::off);
+    PyObject *arguments[] = {(PyObject *)state, (PyObject *)entry, (PyObject *)entry->guards, locals.get(),
+                             view.globals, closure_or_none(view), number.get()};
+    Ref told(PyObject_Vectorcall(check.get(), arguments, 7, nullptr));
+    return (bool)told;
+}
+
+// The guard inputs of one entry, as new references while the object lives.
+class Inputs {
+  public:
+    explicit Inputs(Py_ssize_t n) : n(n), values(n <= SMALL ? small : new PyObject *[n]) {}
+    Inputs(const Inputs &) = delete;
+    ~Inputs() {
+        if (filled)
+            for (Py_ssize_t i = 0; i < n; i++) Py_DECREF(values[i]);
+        if (values != small) delete[] values;
+    }
+    Py_ssize_t n;
+    bool filled = false;
+    static constexpr Py_ssize_t SMALL = 24;
+    PyObject *small[SMALL];
+    PyObject **values;
+};
+
+// The original runs once in plain Python after a program that changed nothing raised an ordinary error.
+bool drop_for_rerun(CodeState *state, Entry *entry) {
+    if (!entry->rerun || !PyErr_ExceptionMatches(PyExc_Exception)) return false;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    Ref type_ref(type), value_ref(value), traceback_ref(traceback);
+    if (callbacks.on_rerun == nullptr) return true;
+    LookupScope off(Lookup::off);
+    Ref callback(Py_NewRef(callbacks.on_rerun));
+    Ref told(PyObject_CallFunctionObjArgs(callback.get(), (PyObject *)state, (PyObject *)entry,
+                                          value == nullptr ? Py_None : value, nullptr));
+    if (!told) PyErr_WriteUnraisable(callback.get());
+    return true;
+}
+
+Outcome run_entry(CodeState *state, Entry *entry, const View &view, PyObject *const *inputs,
+                  FunctionCache *cache) {
+    entry->hits++;
+    if (entry->kind == Kind::plain) return {nullptr, true, (bool)entry->extent};
+    LookupScope off(Lookup::off);
+    if (entry->kind == Kind::code) return {entry_run_code(entry, view, cache)};
+    PyObject *result = entry_run_direct(entry, inputs);
+    if (result == nullptr && drop_for_rerun(state, entry)) return {nullptr, true};
+    return {result};
+}
+
+enum class Tried { holds, fails, error };
+
+// Checks one entry; if its guards hold, `outcome` is what running it gave.
+Tried try_entry(CodeState *state, Entry *entry, const View &view, FunctionCache *cache, Outcome *outcome) {
+    bool direct = entry->kind == Kind::direct;
+    Inputs inputs(direct ? guards_n_inputs(entry->guards) : 0);
+    int verdict = guards_check(entry->guards, view, direct ? inputs.values : nullptr);
+    inputs.filled = direct && verdict < 0;
+    if (callbacks.check != nullptr && !tell_check(state, entry, view, verdict)) return Tried::error;
+    if (verdict >= 0) return Tried::fails;
+    *outcome = run_entry(state, entry, view, inputs.values, cache);
+    return Tried::holds;
+}
+
+bool is_capturing(const CodeState *state) {
+    for (Capturing *at = this_thread.capturing; at != nullptr; at = at->up)
+        if (at->state == state) return true;
+    return false;
+}
+
+// Asks Python for an entry. Null without an exception: run in plain Python.
+Ref ask_for_entry(CodeState *state, const View &view) {
+    state->misses++;
+    if (state->miss == Py_None || is_capturing(state)) return Ref();
+    Ref locals(locals_tuple(view)), miss(Py_NewRef(state->miss));
+    if (!locals) return Ref();
+    Capturing capturing{state, this_thread.capturing};
+    this_thread.capturing = &capturing;
+    LookupScope off(Lookup::off);
+    PyObject *arguments[] = {(PyObject *)state, locals.get(), view.globals, closure_or_none(view)};
+    Ref entry(PyObject_Vectorcall(miss.get(), arguments, 4, nullptr));
+    this_thread.capturing = capturing.up;
+    if (!entry || entry.get() == Py_None) return Ref();
+    if (Py_TYPE(entry.get()) == entry_type) return entry;
+    PyErr_Format(PyExc_TypeError, "miss returned %s, not an Entry or None", Py_TYPE(entry.get())->tp_name);
+    return Ref();
+}
+
+Outcome answer_miss(CodeState *state, const View &view, FunctionCache *cache) {
+    Ref entry = ask_for_entry(state, view);
+    if (!entry) return {nullptr, PyErr_Occurred() == nullptr};
+    Outcome outcome;
+    Tried tried = try_entry(state, (Entry *)entry.get(), view, cache, &outcome);
+    if (tried == Tried::fails) return {nullptr, true};
+    return outcome;
+}
+
+// --- the type ---------------------------------------------------------------------------------------------------
+
+PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static const char *names[] = {"code", "miss", nullptr};
+    PyObject *code, *miss = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|O", (char **)names, &PyCode_Type, &code, &miss))
+        return nullptr;
+    auto *self = (CodeState *)type->tp_alloc(type, 0);
+    if (self == nullptr) return nullptr;
+    self->code = Py_NewRef(code);
+    self->miss = Py_NewRef(miss);
+    self->entries = PyTuple_New(0);
+    if (self->entries != nullptr) return (PyObject *)self;
+    Py_DECREF(self);
+    return nullptr;
+}
+
+int state_traverse(CodeState *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (!self->owned_by_code) Py_VISIT(self->code);
+    Py_VISIT(self->miss);
+    Py_VISIT(self->entries);
+    Py_VISIT(self->dict);
+    return 0;
+}
+
+int state_tp_clear(CodeState *self) {
+    PyObject *entries = self->entries;
+    self->entries = PyTuple_New(0);
+    Py_XDECREF(entries);
+    Py_XSETREF(self->miss, Py_NewRef(Py_None));
+    Py_CLEAR(self->dict);
+    return 0;
+}
+
+void state_dealloc(CodeState *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (self->weak_references != nullptr) PyObject_ClearWeakRefs((PyObject *)self);
+    if (!self->owned_by_code) Py_CLEAR(self->code);
+    Py_CLEAR(self->miss);
+    Py_CLEAR(self->entries);
+    Py_CLEAR(self->dict);
+    type->tp_free((PyObject *)self);
+    Py_DECREF(type);
+}
+
+bool replace_entries(CodeState *self, PyObject *entries) {
+    if (entries == nullptr) return false;
+    self->hint = 0;
+    Py_SETREF(self->entries, entries);
+    return true;
+}
+
+PyObject *state_add(CodeState *self, PyObject *entry) {
+    if (Py_TYPE(entry) != entry_type) {
+        PyErr_SetString(PyExc_TypeError, "CodeState.add: an Entry expected");
+        return nullptr;
+    }
+    Ref one(PyTuple_Pack(1, entry));
+    if (!one || !replace_entries(self, PySequence_Concat(self->entries, one.get()))) return nullptr;
+    self->hint = PyTuple_GET_SIZE(self->entries) - 1;
+    Py_RETURN_NONE;
+}
+
+PyObject *state_remove(CodeState *self, PyObject *entry) {
+    Ref kept(PyList_New(0));
+    for (Py_ssize_t i = 0; kept && i < PyTuple_GET_SIZE(self->entries); i++) {
+        PyObject *item = PyTuple_GET_ITEM(self->entries, i);
+        if (item != entry && PyList_Append(kept.get(), item) < 0) return nullptr;
+    }
+    if (!kept || !replace_entries(self, PyList_AsTuple(kept.get()))) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject *state_clear_method(CodeState *self, PyObject *) {
+    if (!replace_entries(self, PyTuple_New(0))) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject *state_get_code(CodeState *self, void *) {
+    return Py_NewRef(self->code == nullptr ? Py_None : self->code);
+}
+
+PyObject *state_get_entries(CodeState *self, void *) { return Py_NewRef(self->entries); }
+
+PyMethodDef state_methods[] = {
+    {"add", (PyCFunction)state_add, METH_O, "publish an entry, atomically"},
+    {"remove", (PyCFunction)state_remove, METH_O, "take an entry back"},
+    {"clear", (PyCFunction)state_clear_method, METH_NOARGS, "forget all entries"},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef state_getset[] = {
+    {"code", (getter)state_get_code, nullptr, "the code object, or None once it is gone", nullptr},
+    {"entries", (getter)state_get_entries, nullptr, "a tuple, in order of publication", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMemberDef state_members[] = {
+    {"miss", T_OBJECT_EX, offsetof(CodeState, miss), 0, "(state, locals, globals, closure) -> Entry | None"},
+    {"misses", T_ULONGLONG, offsetof(CodeState, misses), 0, "how often no entry's guards held"},
+    {"disabled", T_BOOL, offsetof(CodeState, disabled), 0, "run in plain Python without a look"},
+    {"__dictoffset__", T_PYSSIZET, offsetof(CodeState, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(CodeState, weak_references), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
+PyType_Slot state_slots[] = {
+    {Py_tp_new, (void *)state_new},
+    {Py_tp_dealloc, (void *)state_dealloc},
+    {Py_tp_traverse, (void *)state_traverse},
+    {Py_tp_clear, (void *)state_tp_clear},
+    {Py_tp_methods, state_methods},
+    {Py_tp_getset, state_getset},
+    {Py_tp_members, state_members},
+    {Py_tp_doc, (void *)"CodeState(code, miss=None): the entries of one code object"},
+    {0, nullptr}};
+
+PyType_Spec state_spec = {"graftjit.runtime._native.CodeState", sizeof(CodeState), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, state_slots};
+
+// --- module functions -----------------------------------------------------------------------------------------
+
+PyObject *adopt_state(PyObject *, PyObject *args) {
+    PyObject *code, *state;
+    if (!PyArg_ParseTuple(args, "O!O", &PyCode_Type, &code, &state)) return nullptr;
+    if (state != Py_None && !PyObject_TypeCheck(state, state_type)) {
+        PyErr_SetString(PyExc_TypeError, "adopt_state: a CodeState or None expected");
+        return nullptr;
+    }
+    if (state_adopt(code, state == Py_None ? nullptr : (CodeState *)state) < 0) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject *state_of_code(PyObject *, PyObject *code) {
+    CodeState *state = PyCode_Check(code) ? state_of(code) : nullptr;
+    return Py_NewRef(state == nullptr ? Py_None : (PyObject *)state);
+}
+
+// Absent: unchanged. None: taken away.
+void set_callback(PyObject *&place, PyObject *value) {
+    if (value != nullptr) Py_XSETREF(place, value == Py_None ? nullptr : Py_NewRef(value));
+}
+
+PyObject *set_callbacks(PyObject *, PyObject *args, PyObject *kwargs) {
+    static const char *names[] = {"policy", "state_for", "check", "on_rerun", nullptr};
+    PyObject *policy = nullptr, *state_for = nullptr, *check = nullptr, *on_rerun = nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO", (char **)names, &policy, &state_for, &check, &on_rerun))
+        return nullptr;
+    if (policy != nullptr) callbacks.policy_epoch++;
+    set_callback(callbacks.policy, policy);
+    set_callback(callbacks.state_for, state_for);
+    set_callback(callbacks.check, check);
+    set_callback(callbacks.on_rerun, on_rerun);
+    Py_RETURN_NONE;
+}
+
+PyMethodDef module_methods[] = {
+    {"adopt_state", adopt_state, METH_VARARGS, "adopt_state(code, state | None): the code object keeps the state"},
+    {"state_of", state_of_code, METH_O, "state_of(code) -> the state that the code object keeps, or None"},
+    {"set_callbacks", (PyCFunction)(void (*)(void))set_callbacks, METH_VARARGS | METH_KEYWORDS,
+     "set_callbacks(*, policy, state_for, check, on_rerun): Python's side; None takes one away"},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+Outcome answer(CodeState *state, const View &view, FunctionCache *cache) {
+    Ref entries(Py_NewRef(state->entries));
+    Py_ssize_t n = PyTuple_GET_SIZE(entries.get()), hint = state->hint < n ? state->hint : 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Py_ssize_t at = i == 0 ? hint : i <= hint ? i - 1 : i;
+        Outcome outcome;
+        Tried tried = try_entry(state, (Entry *)PyTuple_GET_ITEM(entries.get(), at), view, cache, &outcome);
+        if (tried == Tried::fails) continue;
+        if (tried == Tried::holds && at != state->hint && state->entries == entries.get()) state->hint = at;
+        return outcome;
+    }
+    return answer_miss(state, view, cache);
+}
+
+int state_adopt(PyObject *code, CodeState *state) {
+    if (state != nullptr && state->code != code) {
+        PyErr_SetString(PyExc_ValueError, "adopt_state: the state is of another code object");
+        return -1;
+    }
+    CodeExtra *extra = extra_of(code, true);
+    if (extra == nullptr) {
+        PyErr_SetString(PyExc_RuntimeError, "adopt_state: no room for extra data on code objects");
+        return -1;
+    }
+    if (extra->state == state) return 0;
+    CodeState *before = extra->state;
+    extra->state = state;
+    extra->skip_epoch = 0;
+    if (state != nullptr) {
+        Py_INCREF(state);
+        state->owned_by_code = true;
+        Py_DECREF(code);
+    }
+    give_up(before, false);
+    return 0;
+}
+
+CodeState *state_of(PyObject *code) {
+    CodeExtra *extra = extra_of(code, false);
+    return extra == nullptr ? nullptr : extra->state;
+}
+
+CodeState *policy_cached(PyObject *code, bool *skip) {
+    CodeExtra *extra = extra_of(code, false);
+    *skip = extra != nullptr && extra->skip_epoch == callbacks.policy_epoch;
+    return extra == nullptr || *skip ? nullptr : extra->state;
+}
+
+int policy_remember_skip(PyObject *code) {
+    CodeExtra *extra = extra_of(code, true);
+    if (extra == nullptr) return -1;
+    extra->skip_epoch = callbacks.policy_epoch;
+    return 0;
+}
+
+int state_init(PyObject *module) {
+    extra_index = graft_extra_index(free_extra);
+    if (extra_index < 0) {
+        PyErr_SetString(PyExc_ImportError, "graftjit: no extra slot on code objects is free");
+        return -1;
+    }
+    state_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &state_spec, nullptr);
+    if (state_type == nullptr || PyModule_AddType(module, state_type) < 0) return -1;
+    return PyModule_AddFunctions(module, module_methods);
+}

@@ -1,0 +1,85 @@
+// CodeState: the entries of one code object; and the road every call of it takes.
+//
+// `answer` looks for an entry whose guards hold, asks Python to make one on a miss, and runs it. Called by
+// callable.cpp (a jitted function, a resume function) and by hook.cpp (a frame inside an extent).
+#pragma once
+
+#include "entry.h"
+
+struct CodeState {
+    PyObject_HEAD
+    PyObject *code;    // borrowed while the code object owns this state (see `state_adopt`), else strong
+    bool owned_by_code;
+    PyObject *miss;
+    PyObject *entries;  // tuple in order of publication; replaced as a whole
+    Py_ssize_t hint;    // the entry that answered last is asked first
+    unsigned long long misses;
+    char disabled;
+    PyObject *dict;
+    PyObject *weak_references;
+};
+
+extern PyTypeObject *state_type;
+
+// Python functions that native code calls; set by _native.set_callbacks, null if absent.
+struct Callbacks {
+    PyObject *policy = nullptr;     // (code, globals) -> CodeState | None
+    PyObject *state_for = nullptr;  // (code) -> CodeState
+    PyObject *check = nullptr;      // (state, entry, guards, locals, globals, closure, verdict)
+    PyObject *on_rerun = nullptr;   // (state, entry, exception)
+    unsigned policy_epoch = 1;
+};
+extern Callbacks callbacks;
+
+// Whether frames of this thread are looked up; see hook.cpp.
+enum class Lookup { unset, off, on };
+
+struct Capturing {
+    CodeState *state;
+    Capturing *up;
+};
+
+struct ThreadState {
+    Lookup lookup = Lookup::unset;
+    Capturing *capturing = nullptr;
+    PyObject *skip = nullptr;     // the next frame, if it is of this code, has been looked up already
+    const void *passing = nullptr;  // the frame that an older evaluator has been given
+};
+extern constinit thread_local ThreadState this_thread;
+extern bool lookup_always;  // GRAPH_MODE
+
+inline bool lookup_is_on() {
+    return this_thread.lookup == Lookup::on || (lookup_always && this_thread.lookup == Lookup::unset);
+}
+
+// Sets what happens to frames of this thread until the end of the scope.
+class LookupScope {
+  public:
+    explicit LookupScope(Lookup lookup) : before(this_thread.lookup) { this_thread.lookup = lookup; }
+    LookupScope(const LookupScope &) = delete;
+    ~LookupScope() { this_thread.lookup = before; }
+
+  private:
+    Lookup before;
+};
+
+// What `answer` found: a result (null with an exception set), or that the original is to run in plain Python.
+struct Outcome {
+    PyObject *result = nullptr;
+    bool plain = false;
+    bool extent = false;  // plain, with frames inside looked up
+};
+
+Outcome answer(CodeState *state, const View &view, FunctionCache *cache);
+
+// The code object keeps this state from now on, and dies with it or gets another one.
+int state_adopt(PyObject *code, CodeState *state);
+
+// The state that the code object keeps, borrowed, or null.
+CodeState *state_of(PyObject *code);
+
+// Cached verdict of the policy on a code object: its state, or null with *skip set, or null: not asked yet.
+CodeState *policy_cached(PyObject *code, bool *skip);
+int policy_remember_skip(PyObject *code);
+
+int state_init(PyObject *module);
