@@ -18,7 +18,7 @@ TRITON_3.12 := triton==3.6.0
 TRITON_3.13 :=
 
 NATIVE := $(wildcard runtime/native/*) setup.py
-PACKAGE := pyproject.toml setup.py README.md LICENSE
+PACKAGE := pyproject.toml
 PYTEST_FLAGS ?= -q -n $(WORKERS) --dist worksteal
 
 # Two workers on two cores: threads that wait must not spin.
