@@ -149,7 +149,12 @@ inline bool frame_is_watched(PyThreadState *thread, PyCodeObject *code) {
 inline PyObject *finish_frame(PyThreadState *thread, Frame *frame, PyObject *result,
                               PyCodeObject *exit_code, int exit_index) {
 #if PY312
-    if (result == nullptr) return _PyEval_EvalFrameDefault(thread, frame, 1);
+    if (result == nullptr) {
+#if PY313
+        frame->instr_ptr--;  // 3.13 takes a frame at its first instruction for started; 3.12 is one before it
+#endif
+        return _PyEval_EvalFrameDefault(thread, frame, 1);
+    }
     PyCodeObject *code = frame_code(frame);
     frame->localsplus[frame->stacktop++] = result;
 #if PY313

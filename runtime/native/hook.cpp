@@ -43,6 +43,8 @@ CodeState *ask_policy(PyObject *code, PyObject *globals) {
         PyErr_SetString(PyExc_TypeError, "policy: a CodeState or None expected");
         return nullptr;
     }
+    // A state of another code object: what the policy keeps is out of date, the frame runs as it is.
+    if (((CodeState *)state.get())->code != code) return nullptr;
     if (state_adopt(code, (CodeState *)state.get()) < 0) return nullptr;
     return state_of(code);
 }

@@ -90,20 +90,21 @@ class Inputs {
     PyObject **values;
 };
 
-// The original runs once in plain Python after a program that changed nothing raised an ordinary error.
+// A program that changed nothing raised an ordinary error: the original is to run once in plain Python, unless
+// Python's side of this has an error of its own.
 bool drop_for_rerun(CodeState *state, Entry *entry) {
     if (!entry->rerun || !PyErr_ExceptionMatches(PyExc_Exception)) return false;
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
+    if (value != nullptr && traceback != nullptr) PyException_SetTraceback(value, traceback);
     Ref type_ref(type), value_ref(value), traceback_ref(traceback);
     if (callbacks.on_rerun == nullptr) return true;
     LookupScope off(Lookup::off);
     Ref callback(Py_NewRef(callbacks.on_rerun));
     Ref told(PyObject_CallFunctionObjArgs(callback.get(), (PyObject *)state, (PyObject *)entry,
                                           value == nullptr ? Py_None : value, nullptr));
-    if (!told) PyErr_WriteUnraisable(callback.get());
-    return true;
+    return (bool)told;
 }
 
 Outcome run_entry(CodeState *state, Entry *entry, const View &view, PyObject *const *inputs,
