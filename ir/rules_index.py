@@ -10,7 +10,6 @@ from .errors import DataDependent, NoRule
 from .graph import Meta
 from .layout import (
     broadcast,
-    contiguous_strides,
     format_strides,
     is_contiguous,
     like_strides,
@@ -18,13 +17,14 @@ from .layout import (
     wrap_dim,
 )
 from .opdef import rule
-from .probe import result_dtype
 from .rules_reduce import plain
 
 INDEX_DTYPES = (torch.int64, torch.int32)
 
 
 def _need_index(index: Meta) -> None:
+    if 0 in index.shape:
+        raise NoRule  # no index, no complaint
     if index.dtype not in INDEX_DTYPES:
         raise RuntimeError("an index of type int64 or int32 is needed")
 
@@ -189,6 +189,3 @@ def _stack(op: Any, tensors: tuple[Meta, ...], dim: int = 0) -> Meta:
     at = wrap_dim(dim, len(first.shape) + 1)
     shape = (*first.shape[:at], len(tensors), *first.shape[at:])
     return plain(shape, joint_dtype(tensors), first.device)
-
-
-_ = (contiguous_strides, result_dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,9 +12,8 @@ from .graph import Meta
 from .layout import (
     Sizes,
     broadcast,
-    contiguous_strides,
     format_strides,
-    numel,
+    like_strides,
     pointwise_strides,
     suggested_format,
 )
@@ -244,6 +244,8 @@ def _avg_pool(
     if not self.dtype.is_floating_point:
         raise NoRule
     rank = 2 if "2d" in op._opname else 3
+    if rank == 3 and suggested_format(self) is not torch.contiguous_format:
+        raise NoRule
     return _pool_meta(self, rank, kernel_size, stride, padding, (1,), ceil_mode)
 
 
@@ -254,7 +256,12 @@ def _adaptive_avg(op: Any, self: Meta, output_size: Sizes) -> Meta:
         raise NoRule
     if not self.dtype.is_floating_point:
         raise NoRule
-    return _window_meta(self, (*self.shape[:-rank], *output_size))
+    shape = (*self.shape[:-rank], *output_size)
+    if rank == 3:
+        if suggested_format(self) is not torch.contiguous_format:
+            raise NoRule
+        return plain(shape, self.dtype, self.device)
+    return _window_meta(self, shape)
 
 
 @rule("window", "adaptive_max_pool2d adaptive_max_pool3d")
@@ -284,16 +291,25 @@ def _flash_cpu(
     attn_mask: Meta | None = None,
     scale: float | None = None,
 ) -> tuple[Meta, Meta]:
-    """Memory order [batch, length, heads, size], seen as [batch, heads, length, size]."""
     batch, heads, length, size = query.shape
-    size = value.shape[-1]
-    out = (
-        (batch, heads, length, size),
-        (length * heads * size, size, heads * size, 1),
-    )
+    if value.shape[-1] != size or not query.dtype.is_floating_point:
+        raise NoRule
     sums = ((batch, heads, length), (length * heads, 1, heads))
     float_type = torch.float64 if query.dtype is torch.float64 else torch.float32
-    return Meta(*out, query.dtype, query.device), Meta(*sums, float_type, query.device)
+    stride = (length * heads * size, size, heads * size, 1)
+    if _keeps_query_layout():
+        stride = like_strides(query.shape, query.stride)
+    out = Meta(query.shape, stride, query.dtype, query.device)
+    return out, Meta(*sums, float_type, query.device)
+
+
+@cache
+def _keeps_query_layout() -> bool:
+    """torch 2.13 lays the result out as the query; versions before as [batch, length, heads, size]."""
+    probe = torch.zeros(1, 2, 2, 8)
+    with torch._C._AutoDispatchBelowAutograd():
+        out, _ = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(probe, probe, probe)
+    return out.is_contiguous()
 
 
 # -- losses (reduction: 0 none, 1 mean, 2 sum)
@@ -345,6 +361,3 @@ def _elementwise_loss(
 @rule("loss", "binary_cross_entropy_with_logits binary_cross_entropy")
 def _bce(op: Any, self: Meta, target: Meta, *args: Any, **options: Any) -> Meta:
     raise NoRule
-
-
-_ = (numel, contiguous_strides)

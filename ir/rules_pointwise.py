@@ -38,7 +38,6 @@ BINARY = """
     bitwise_or.Scalar_Tensor bitwise_xor.Tensor bitwise_xor.Scalar bitwise_xor.Scalar_Tensor
     bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor
     bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor
-    
     __lshift__.Tensor __lshift__.Scalar __rshift__.Tensor __rshift__.Scalar
     _prelu_kernel gelu_backward sigmoid_backward tanh_backward silu_backward threshold_backward
     hardtanh_backward hardswish_backward hardsigmoid_backward elu_backward leaky_relu_backward softplus_backward
@@ -82,7 +81,11 @@ def pointwise(op: Any, *args: Any, **kwargs: Any) -> Meta:
     else:
         shape = broadcast(*(meta.shape for meta in metas))
         device = common_device(metas)
+    if 0 in shape:
+        raise NoRule  # nothing to compute, and some operators keep odd strides
     operands = [(meta.shape, meta.stride) for meta in metas]
+    if op._opname == "rsub":
+        operands.reverse()  # it is sub(other, self)
     if _wraps_number(op, args):
         operands.append(((), ()))
     return Meta(shape, pointwise_strides(shape, tuple(operands)), dtype, device)

@@ -60,12 +60,12 @@ def _floating(dtype: torch.dtype) -> torch.dtype:
     return dtype
 
 
-@rule("reduction", "sum prod nansum")
+@rule("reduction", "sum prod")
 def _sum(op: Any, self: Meta, *, dtype: Any = None) -> Meta:
     return reduction(self, None, False, _summed(self, dtype))
 
 
-@rule("reduction", "sum.dim_IntList prod.dim_int")
+@rule("reduction", "sum.dim_IntList prod.dim_int nansum")
 def _sum_dim(
     op: Any, self: Meta, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Meta:
@@ -290,10 +290,13 @@ def _group_norm(
 ) -> tuple[Meta, Meta, Meta]:
     if group <= 0 or C % group or numel(input.shape) != N * C * HxW:
         raise RuntimeError("group_norm: sizes do not fit")
+    layout = suggested_format(input)
+    if input.stride != format_strides(input.shape, layout):
+        raise NoRule  # refused, but for dimensions of size 1
     _check_stats("group_norm", input, weight, bias)
     out = Meta(
         input.shape,
-        format_strides(input.shape, suggested_format(input)),
+        input.stride,
         input.dtype,
         input.device,
     )

@@ -107,6 +107,10 @@ def _expand(op: Any, self: Meta, size: Sizes, *, implicit: bool = False) -> Meta
     lead = len(size) - len(self.shape)
     if lead < 0:
         raise RuntimeError("expand to fewer dimensions")
+    if not self.shape:
+        if any(extent < 0 for extent in size):
+            raise RuntimeError("expand: -1 for a dimension that does not exist")
+        return _as(self, size, (0,) * len(size))
     shape, stride = list(size), [0] * len(size)
     for i in range(len(size) - 1, -1, -1):
         extent = self.shape[i - lead] if i >= lead else 1

@@ -6,12 +6,13 @@ from collections import Counter
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from graftjit.ir import ops as _ops  # noqa: F401
 from graftjit.ir.errors import DataDependent, NoRule
 from graftjit.ir.ghost import meta_of
 from graftjit.ir.graph import Meta
 from graftjit.ir.schema import Plan, plan_of
-from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def strip(value: Any) -> Any:
@@ -76,7 +77,9 @@ class RuleChecker(TorchDispatchMode):
         return said
 
     def _note(self, plan: Plan, args: Any, kwargs: Any, said: Any, truth: Any) -> None:
-        self.mismatches.append((plan.name, f"{strip(args)} {strip(tuple(kwargs.items()))}", str(said), str(truth)))
+        self.mismatches.append(
+            (plan.name, f"{strip(args)} {strip(tuple(kwargs.items()))}", str(said), str(truth))
+        )
 
     def _compare(self, plan: Plan, args: Any, kwargs: Any, said: Any, result: Any) -> None:
         if isinstance(said, Exception):
@@ -84,7 +87,10 @@ class RuleChecker(TorchDispatchMode):
             return
         truth = flat(strip(result))
         given = flat(said)
-        given = [None if isinstance(b, torch.Tensor) and not isinstance(a, Meta) else a for a, b in zip(given, truth)]
+        given = [
+            None if isinstance(b, torch.Tensor) and not isinstance(a, Meta) else a
+            for a, b in zip(given, truth)
+        ]
         if len(truth) != len(flat(said)) or any(
             a is not None and not same(a, b) for a, b in zip(given, truth, strict=True)
         ):
