@@ -44,7 +44,7 @@ def const(number: bool | int | float, dtype: torch.dtype) -> str:
     if dtype == torch.float32:  # round once, here, as torch does for a Python scalar
         value = torch.tensor(value, dtype=torch.float64).to(torch.float32).item()
     if value == 0 and math.copysign(1, value) < 0:  # tl.full makes +0 of every zero
-        return f"tl.full((), -1.0, {TYPES[dtype][0]}) * 0.0"
+        return f"(tl.full((), -1.0, {TYPES[dtype][0]}) * 0.0)"
     return f"tl.full((), {literal(value)}, {TYPES[dtype][0]})"
 
 
@@ -58,7 +58,8 @@ def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
     if source == target:
         return text
     if target == torch.bool:
-        return f"({text} != 0)"
+        wide = cast(text, source, torch.float32) if source in _NARROW_FLOATS else text
+        return f"({wide} != 0)"
     steps = [target]
     if target in _NARROW_FLOATS and source != torch.float32:
         steps.insert(0, torch.float32)
@@ -95,7 +96,7 @@ def _shift(name: str) -> expr.Form:
 
 
 def _library(name: str, arity: int = 1) -> str:
-    return f"libdevice.{name}({', '.join('{%d}' % i for i in range(arity))})"
+    return f"libdevice.{name}" + ("({0})" if arity == 1 else "({0}, {1})")
 
 
 _NAN = ", propagate_nan=tl.PropagateNan.ALL)"

@@ -145,7 +145,7 @@ def _power(number: int) -> int:
 
 def _reach(nest: LoopNest, dims: Sequence[Dim]) -> int:
     """The largest number that occurs when an offset is computed, masked elements included."""
-    sizes = {axis: size for axis, size in enumerate(nest.outer + nest.inner)}
+    sizes = dict(enumerate(nest.outer + nest.inner))
     flat = max((dim.extent + dim.block for dim in dims), default=0)
     # The first axis of a dimension may run past its size in masked elements.
     for dim in dims:

@@ -1,7 +1,8 @@
 """A process that runs Triton kernels in Triton's interpreter: TRITON_INTERPRET counts only before triton's import.
 
 `Worker` (used by tests) starts this file and sends it pickled (kernel, tensors) pairs; back come the tensors as
-the kernel left them, or the error's text. The interpreter lacks libdevice: `NumpyLibrary` stands in for it.
+the kernel left them, or the error's text. The interpreter lacks libdevice: `NumpyLibrary` stands in for it; and
+it truncates float32 to bfloat16 where a GPU rounds to nearest: `_round_bfloat16` does it as torch does.
 """
 
 from __future__ import annotations
@@ -93,6 +94,23 @@ def _read(stream: BinaryIO) -> Any:
     return pickle.loads(stream.read(length))
 
 
+def _round_bfloat16() -> None:
+    import numpy as np
+    import torch
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    plain = InterpreterBuilder.cast_impl
+
+    def cast_impl(self: Any, source: Any, target: Any) -> Any:
+        if source.dtype.scalar == tl.float32 and target.scalar == tl.bfloat16:
+            rounded = torch.tensor(source.data).to(torch.bfloat16).view(torch.int16)
+            return TensorHandle(rounded.numpy().view(np.uint16), tl.bfloat16)
+        return plain(self, source, target)
+
+    InterpreterBuilder.cast_impl = cast_impl
+
+
 def _serve() -> None:
     import numpy as np
 
@@ -101,6 +119,7 @@ def _serve() -> None:
     stream = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what kernels print must not get between the messages
     np.seterr(all="ignore")
+    _round_bfloat16()
     while True:
         try:
             kernel, tensors = _read(sys.stdin.buffer)
