@@ -71,7 +71,7 @@ class Handler:
 NO_HANDLER = Handler(0, 0, -1, 0, False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Decoded:
     """A code object in normal form. `cells` are co_cellvars then co_freevars; `n_args` counts every parameter,
     *args and **kwargs included; `offsets` gives the instruction for a byte offset (f_lasti)."""
@@ -87,6 +87,12 @@ class Decoded:
     @property
     def is_generator(self) -> bool:
         return bool(self.flags & GENERATOR_FLAGS)
+
+    @property
+    def may_call_bare_super(self) -> bool:
+        """Whether `super()` may read the frame's first argument."""
+        names = (i.arg for i in self.instrs if i.op == "LOAD_GLOBAL")
+        return "__class__" in self.cells and "super" in names
 
 
 def slot_names(code: types.CodeType) -> tuple[str, ...]:

@@ -286,7 +286,7 @@ class _Attempt:
             e.push_all(f.stack)
 
         def tail(e: Emitter) -> None:
-            break_tail(e.asm, code, index, resume_for, self._wraps(stop), self.extent)
+            break_tail(e.asm, code, index, resume_for, self._wraps(stop), self.extent, shape)
 
         mode = torch.is_grad_enabled()
         return self._emit(restore, tail, mode, [record])

@@ -1,0 +1,97 @@
+"""What stands in each stack slot before every instruction, as far as the code alone tells.
+
+Kinds: "value", "null", "maybe" (a value or NULL: 3.11-3.13's method slot, a cleared local), and the three that
+make a position impossible to resume at: "exc" (the exception state that an except block saved), "raised" (an
+exception on its way), "lasti". Read by `capture.resume`; a plain forward dataflow.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+
+from .bytecodes import Instr, decode, stack_effect
+from .optable import FINAL, NULL_FIRST
+
+Shape = tuple[str, ...]
+
+METHOD: Shape = ("maybe", "value") if NULL_FIRST else ("value", "maybe")
+
+
+def _copy(stack: Shape, instr: Instr) -> Shape:
+    return (*stack, stack[-instr.arg])
+
+
+def _swap(stack: Shape, instr: Instr) -> Shape:
+    items = list(stack)
+    items[-1], items[-instr.arg] = items[-instr.arg], items[-1]
+    return tuple(items)
+
+
+def _push(*kinds: str, pop: int = 0) -> Callable[[Shape, Instr], Shape]:
+    return lambda stack, instr: stack[: len(stack) - pop] + kinds
+
+
+def _super_attr(stack: Shape, instr: Instr) -> Shape:
+    return stack[:-3] + (METHOD if instr.arg[1] else ("value",))
+
+
+RULES: dict[str, Callable[[Shape, Instr], Shape]] = {
+    "COPY": _copy,
+    "SWAP": _swap,
+    "PUSH_NULL": _push("null"),
+    "LOAD_FAST_CLEAR": _push("maybe"),
+    "LOAD_METHOD": _push(*METHOD, pop=1),
+    "LOAD_SUPER_ATTR": _super_attr,
+    "PUSH_EXC_INFO": _push("exc", "raised", pop=1),
+}
+"""Instructions that push something else than plain values."""
+
+
+def after(stack: Shape, instr: Instr, jump: bool = False) -> Shape:
+    """The stack once `instr` is done; `jump` follows the edge to its target."""
+    if not jump and instr.op in RULES:
+        return RULES[instr.op](stack, instr)
+    popped, pushed = stack_effect(instr, jump)
+    return stack[: len(stack) - popped] + ("value",) * pushed
+
+
+def stack_shapes(code: types.CodeType) -> tuple[Shape | None, ...]:
+    """The stack before each instruction; None where control never comes."""
+    instrs = decode(code).instrs
+    shapes: list[Shape | None] = [None] * len(instrs)
+    todo: list[tuple[int, Shape]] = [(0, ())]
+    while todo:
+        index, shape = todo.pop()
+        known = shapes[index]
+        if known is not None:
+            merged = _merge(known, shape)
+            if merged == known:
+                continue
+            shape = merged
+        shapes[index] = shape
+        instr = instrs[index]
+        if instr.handler is not None:
+            raised = ("lasti", "raised") if instr.handler_lasti else ("raised",)
+            todo.append((instr.handler, shape[: instr.handler_depth] + raised))
+        if instr.target is not None:
+            todo.append((instr.target, after(shape, instr, jump=True)))
+        if instr.op not in FINAL:
+            todo.append((index + 1, after(shape, instr)))
+    return tuple(shapes)
+
+
+def _merge(one: Shape, other: Shape) -> Shape:
+    if len(one) != len(other):
+        raise ValueError(f"two paths meet with {len(one)} and {len(other)} items on the stack")
+    return tuple(
+        a if a == b else MERGED.get(frozenset((a, b)), "exc")
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+MERGED = {
+    frozenset(("value", "null")): "maybe",
+    frozenset(("value", "maybe")): "maybe",
+    frozenset(("null", "maybe")): "maybe",
+}
