@@ -3,9 +3,10 @@
 from . import context, nn, ops
 from .compiled import compile
 from .context import GRAPH_MODE, PYNATIVE_MODE, get_context, set_context
-from .jit import jit
+from .jit import explain, jit, report, reset
 from .legacy import jit_class, ms_function, mutable
 from .runtime.options import JitConfig
+from .runtime.report import Report
 from .tensor import Parameter, ParameterTuple, Tensor
 
 __version__ = "0.1.0"
@@ -13,6 +14,10 @@ __version__ = "0.1.0"
 __all__ = [
     "jit",
     "compile",
+    "explain",
+    "report",
+    "reset",
+    "Report",
     "JitConfig",
     "set_context",
     "get_context",

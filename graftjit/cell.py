@@ -108,6 +108,14 @@ def _compiled(construct: Any) -> Any:
     return memo[2] if function is construct else memo[2].__get__(construct.__self__)
 
 
+def made_in_graph_mode(target: Any) -> Any:
+    """What GRAPH_MODE has made of a cell, or of the function `construct` of its class; None if nothing."""
+    if isinstance(target, Cell):
+        target = getattr(target.construct, "__func__", None)
+    memo = target.__dict__.get(_MEMO) if type(target) is FunctionType else None
+    return memo[2] if memo is not None and memo[0] is target else None
+
+
 class SequentialCell(Cell, torch.nn.Sequential):
     """Cells in a row, each fed with the result of the one before.
 
