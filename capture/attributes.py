@@ -299,7 +299,7 @@ def _module_table_attr(m: Machine, value: Any, name: str) -> Value:
     """torch.nn.Module.__getattr__: parameters, buffers, submodules."""
     for table in MODULE_TABLES:
         try:
-            tables = generic_attr(m, value, table, real_class(value), hook=False)  # type: ignore
+            tables = generic_attr(m, value, table, real_class(value), hook=False)  # type: ignore[arg-type]
         except NoAttribute:
             continue
         if not isinstance(tables, Dict):

@@ -103,13 +103,13 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
         done = _inplace(m, symbol, name, left, right)
         return done if done is not None else binary(m, symbol[:-1], left, right)
     fn, name, reflected = _BINARY[symbol]
-    if isinstance(left, Tensor) or isinstance(right, Tensor):
-        if not any(isinstance(v, (Obj, Instance)) for v in (left, right)):
-            return torchcalls.call_operator(m, fn, [left, right])
+    objects = any(isinstance(v, (Obj, Instance)) for v in (left, right))
+    if not objects and (isinstance(left, Tensor) or isinstance(right, Tensor)):
+        return torchcalls.call_operator(m, fn, [left, right])
     done = _containers(m, symbol, left, right)
     if done is not None:
         return done
-    if any(isinstance(v, (Obj, Instance)) for v in (left, right)):
+    if objects:
         return _dunder(m, symbol, left, right, name, reflected)
     try:
         a, b = as_constant(m, left), as_constant(m, right)
@@ -137,8 +137,8 @@ def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | N
             return Sequence(both, left.cls)
         if symbol == "+" and isinstance(right, Const) and type(right.value) is left.cls:
             return Sequence(containers.sequence_items(m, left) + drain(m, right), left.cls)
-    if symbol == "+" and isinstance(left, Const) and isinstance(left.value, tuple):
-        if isinstance(right, Sequence) and right.cls is tuple:
+    if symbol == "+" and isinstance(left, Const) and isinstance(right, Sequence):
+        if isinstance(left.value, tuple) and right.cls is tuple:
             return Sequence(drain(m, left) + containers.sequence_items(m, right), tuple)
     if symbol == "*":
         for one, other in ((left, right), (right, left)):
@@ -210,9 +210,9 @@ def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         other = right if isinstance(left, Tensor) else left
         if isinstance(other, (Const, Tensor)):
-            if isinstance(other, Const) and not isinstance(other.value, (int, float, complex)):
-                if symbol in ("==", "!="):
-                    return Const(symbol == "!=")
+            number = isinstance(other, Tensor) or isinstance(other.value, (int, float, complex))
+            if not number and symbol in ("==", "!="):
+                return Const(symbol == "!=")
             return torchcalls.call_operator(m, fn, [left, right])
         raise Break("GB121", f"a tensor {symbol} this value")
     if isinstance(left, (Obj, Instance)) or isinstance(right, (Obj, Instance)):
@@ -321,15 +321,20 @@ def set_item(m: Machine, value: Value, index: Value, item: Value) -> None:
     if isinstance(value, Tensor):
         torchcalls.set_tensor_item(m, value, index, item)
     elif not containers.set_item(m, value, index, item):
-        method = attributes.special(m, value, "__setitem__")
+        method = _own_method(m, value, "__setitem__")
         if method is None:
             raise Break("GB115", "an item of this value is set")
         m.call(method, [index, item], {})
 
 
+def _own_method(m: Machine, value: Value, name: str) -> Value | None:
+    """A special method of a user's object; None for what the machine models itself."""
+    return attributes.special(m, value, name) if isinstance(value, (Obj, Instance)) else None
+
+
 def delete_item(m: Machine, value: Value, index: Value) -> None:
     if not containers.delete_item(m, value, index):
-        method = attributes.special(m, value, "__delitem__")
+        method = _own_method(m, value, "__delitem__")
         if method is None:
             raise Break("GB128", "an item of this value is deleted")
         m.call(method, [index], {})

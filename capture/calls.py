@@ -142,7 +142,7 @@ def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if code.co_kwonlyargcount:
         kwdefaults = member("__kwdefaults__", real.__kwdefaults__)
         if isinstance(kwdefaults, Dict):
-            named = {k.value: v for k, v in containers.dict_items(m, kwdefaults)}  # type: ignore
+            named = {k.value: v for k, v in containers.dict_items(m, kwdefaults)}  # type: ignore[attr-defined]
     local = bind(m, code, values, named, args, kwargs)
     closure: tuple[Cell, ...] = ()
     if real.__closure__:
@@ -322,7 +322,7 @@ def call_builtin_method(
     operator_name = builtins.DUNDERS.get(name)
     if operator_name is not None:
         return builtins.BUILTINS[operator_name](m, [receiver, *args], kwargs)
-    if isinstance(receiver, (Set, DictView)) or isinstance(receiver, Sequence):
+    if isinstance(receiver, (Set, DictView, Sequence)):
         try:
             real = as_constant(m, receiver)
             plain = [as_constant(m, a) for a in args]

@@ -114,6 +114,8 @@ def open_dict(m: Machine, value: Dict) -> Dict:
     if value.opened:
         return value
     keys = tuple(dict.keys(value.origin))
+    if value.cls is not dict and len(keys) > 1:
+        raise Break("GB120", "the order of an OrderedDict, which its dict does not show")
     m.guard("keys", value.source, keys)
     read, value.items = value.items, {}
     for position, key in enumerate(keys):
@@ -329,7 +331,7 @@ def filter_iterator(m: Machine, func: Value, value: Value) -> Iterator:
 
     def step() -> Value | None:
         while (item := inner.step()) is not None:
-            keep = item if isinstance(func, Const) else m.call(func, [item], {})  # type: ignore
+            keep = item if isinstance(func, Const) else m.call(func, [item], {})  # type: ignore[attr-defined]
             if m.truth(keep):  # type: ignore[attr-defined]
                 return item
         return None
@@ -484,7 +486,7 @@ def contains(m: Machine, value: Value, item: Value) -> bool | None:
     if isinstance(value, DictView) and value.kind == "keys":
         return contains(m, value.of, item)
     if isinstance(value, (Sequence, Iterator, DictView)):
-        return any(m.same_or_equal(one, item) for one in drain(m, value))  # type: ignore
+        return any(m.same_or_equal(one, item) for one in drain(m, value))  # type: ignore[attr-defined]
     return None
 
 
@@ -517,7 +519,7 @@ def _index(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Val
 
 
 def _count(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return Const(sum(m.same_or_equal(i, args[0]) for i in sequence_items(m, value)))  # type: ignore
+    return Const(sum(m.same_or_equal(i, args[0]) for i in sequence_items(m, value)))  # type: ignore[attr-defined]
 
 
 def _remove(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -532,7 +534,7 @@ def sort_items(m: Machine, items: Iterable[Value], kwargs: dict[str, Value]) -> 
     pairs = []
     key = kwargs.get("key", NONE)
     for item in items:
-        by = item if isinstance(key, Const) else m.call(key, [item], {})  # type: ignore
+        by = item if isinstance(key, Const) else m.call(key, [item], {})  # type: ignore[attr-defined]
         try:
             pairs.append((as_constant(m, by), item))
         except NotConstant:
@@ -657,6 +659,9 @@ DICT_METHODS: dict[str, Method] = {
 }
 
 
+DICT_READERS = frozenset({"get", "keys", "values", "items"})
+
+
 def view_items(m: Machine, view: DictView) -> list[Value]:
     """What a dict view shows at this moment."""
     pairs = dict_items(m, view.of) if view.kind != "keys" else open_dict(m, view.of).items.values()
@@ -698,7 +703,9 @@ def find_method(value: Value, name: str) -> Method | None:
     if isinstance(value, Sequence):
         return (LIST_METHODS if value.cls is list else TUPLE_METHODS).get(name)
     if isinstance(value, Dict):
-        return DICT_METHODS.get(name) if value.cls is dict else None
+        if value.cls is dict or name in DICT_READERS:
+            return DICT_METHODS.get(name)
+        return None
     if isinstance(value, Set):
         method = SET_METHODS.get(name)
         return None if value.cls is frozenset and name != "copy" else method

@@ -426,7 +426,7 @@ def _written(e: Emitter, effect: Written) -> None:
     elif isinstance(target, Dict):
         _write_pairs(e, target, rebuild.rewrite_dict)
     else:
-        items = list(target.items.values() if isinstance(target, Set) else target.items)  # type: ignore
+        items = list(target.items.values() if isinstance(target, Set) else target.items)  # type: ignore[attr-defined]
         e.push_all(items)
         e.asm.build_tuple(len(items))
         name = e.asm.fresh("items")

@@ -31,6 +31,7 @@ from .emit import Emitter
 from .liveness import live_locals
 from .machine import Frame, Machine, Scope, make_frame
 from .resume import ResumeSpec, break_tail, can_resume
+from .stackshape import stack_shapes
 from .values import UNREAD, Const, Dict, Null, Obj, Sequence, Tensor, Value
 
 MAX_RESTARTS = 200
@@ -176,14 +177,11 @@ class _Attempt:
         """The returned Value, or the index of the instruction to break at."""
         m, f = self.machine, self.root
         instrs = f.decoded.instrs
-        head, stack, local, activity = 0, list(f.stack), {}, -1
         while f.result is None:
             instr = instrs[f.pc]
-            if instr.head:
-                if instr.index in self.forced:
-                    return instr.index
-                head, stack, local = instr.index, list(f.stack), dict(f.locals)
-                activity = m.activity
+            if instr.index in self.forced:
+                return instr.index
+            stack, activity = list(f.stack), m.activity
             f.pc += 1
             m.where = instr.where
             try:
@@ -191,12 +189,11 @@ class _Attempt:
             except Break as stop:
                 if stop.where is None:
                     stop.where = instr.where
-                self.forced[head] = stop
+                self.forced[instr.index] = stop
                 if m.activity != activity:
                     raise Restart from None
-                f.stack = stack
-                f.locals.replace(local)  # type: ignore[attr-defined]
-                return head
+                f.stack = stack  # nothing else had happened yet
+                return instr.index
         return f.result
 
     # -- the two ends ----------------------------------------------------------------------------------
@@ -269,9 +266,11 @@ class _Attempt:
         if m.contexts and any(c.cls is torch.set_grad_enabled for c in m.contexts):
             raise PlainFrame("PL203", "a break inside set_grad_enabled", stop.where)
 
-        def resume_for(target: int, jumped: bool = False) -> ResumeSpec:
-            stack = _shape_after(f, index, target, shape, jumped)
-            bound = _bound_after(f, index, set(restored), live_locals(f.decoded, target))
+        instr = f.decoded.instrs[index]
+
+        def resume_for(target: int) -> ResumeSpec:
+            stack = _shape_after(code, instr, target, shape)
+            bound = _bound_after(instr, set(restored), live_locals(f.decoded, target))
             return ResumeSpec(self.make_resume(code, target, stack, bound), stack, bound)
 
         def restore(e: Emitter) -> None:
@@ -371,14 +370,6 @@ class _Arguments(dict[str, Value]):
         del self[name]
         return value
 
-    def replace(self, values: dict[str, Value]) -> None:
-        """Back to an earlier state; what has been read since then stays read."""
-        known = {name: dict.get(self, name) for name in self}
-        self.clear()
-        for name, value in values.items():
-            now = known.get(name)
-            super().__setitem__(name, now if isinstance(value, _Unread) and now else value)
-
 
 class _Unread(Value):
     """An argument that nobody has read."""
@@ -450,40 +441,23 @@ def _types_only(rows: list[Row]) -> list[Row]:
 
 
 def _shape_after(
-    f: Frame, index: int, target: int, shape: tuple[str, ...], jumped: bool
+    code: types.CodeType, instr: Instr, target: int, shape: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The stack's shape after the instruction at `index` (all of its parts) has run."""
-    stack = list(shape)
-    at = index
-    while True:
-        instr = f.decoded.instrs[at]
-        last = at + 1 >= len(f.decoded.instrs) or f.decoded.instrs[at + 1].head
-        popped, pushed = stack_effect(instr, jump=last and jumped)
-        del stack[len(stack) - popped :]
-        stack.extend(_pushed(instr, pushed))
-        if last:
-            return tuple(stack)
-        at += 1
+    """The stack's shape at `target`, once the instruction that breaks has run there."""
+    static = stack_shapes(code)[target]
+    assert static is not None
+    kept = len(shape) - stack_effect(instr)[0]
+    return tuple(
+        shape[at] if at < kept else "null" if kind == "maybe" else kind
+        for at, kind in enumerate(static)
+    )
 
 
-def _pushed(instr: Instr, count: int) -> list[str]:
-    """What an instruction leaves on the stack: NULLs stand where calls keep them."""
-    if instr.op == "PUSH_NULL":
-        return ["null"]
-    if instr.op == "LOAD_METHOD" or (instr.op == "LOAD_SUPER_ATTR" and instr.arg[1]):
-        return ["null", "value"] if instr.arg[-1] else ["value", "null"]
-    return ["value"] * count
-
-
-def _bound_after(f: Frame, index: int, bound: set[str], live: frozenset[str]) -> tuple[str, ...]:
+def _bound_after(instr: Instr, bound: set[str], live: frozenset[str]) -> tuple[str, ...]:
     """Locals that hold a value after the instruction, and are read later; in a fixed order."""
-    at = index
-    while True:
-        instr = f.decoded.instrs[at]
-        if instr.op == "STORE_FAST":
-            bound.add(instr.arg)
-        elif instr.op in ("DELETE_FAST", "LOAD_FAST_CLEAR"):
-            bound.discard(instr.arg)
-        at += 1
-        if at >= len(f.decoded.instrs) or f.decoded.instrs[at].head:
-            return tuple(sorted(bound & live))
+    after = set(bound)
+    if instr.op == "STORE_FAST":
+        after.add(instr.arg)
+    elif instr.op in ("DELETE_FAST", "LOAD_FAST_CLEAR"):
+        after.discard(instr.arg)
+    return tuple(sorted(after & live))

@@ -501,7 +501,7 @@ def _function_part(m: Machine, fn: Function, name: str, value: Value) -> None:
         fn.defaults = tuple(containers.drain(m, value))
     elif name == "kwdefaults":
         assert isinstance(value, Dict)
-        fn.kwdefaults = {k.value: v for k, v in containers.dict_items(m, value)}  # type: ignore
+        fn.kwdefaults = {k.value: v for k, v in containers.dict_items(m, value)}  # type: ignore[attr-defined]
     elif name == "closure":
         cells = containers.drain(m, value)
         fn.closure = tuple(cell for cell in cells if isinstance(cell, Cell))

@@ -182,6 +182,15 @@ def _settled(asm: Assembler, instr: Instr, taken: Label | None) -> None:
         asm.swap(2)
 
 
+def _load_method(asm: Assembler, instr: Instr) -> None:
+    """The plain attribute in place of the method pair, so that what stands where NULL may stand is known."""
+    name, null_first = instr.arg
+    asm.load_attr(name)
+    asm.push_null()
+    if null_first:
+        asm.swap(2)
+
+
 def _edge(asm: Assembler, index: int, resume_for: ResumeFor, jumped: bool) -> None:
     instrs = decode(asm.code).instrs
     ending = _trivial_ending(instrs, index)

@@ -42,7 +42,6 @@ _TORCH_MODULES = frozenset(
         "torch._C._special", "torch._C._fft", "torch.functional", "torch.nn.functional",
         "torch._tensor", "torch._ops", "torch._refs", "torch.special", "torch.linalg", "torch.fft",
         "torch._VF", "torch._jit_internal", "torch.nn._reduction", "torch.overrides", "torch._lowrank",
-        "torch.nn.modules.utils", "torch.utils._contextlib",
     }
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -188,6 +188,7 @@ MAKERS: dict[type, Callable[[Any, Any, Source], Value]] = {
     list: _sequence,
     tuple: _sequence,
     dict: _dict,
+    OrderedDict: _dict,
     set: _set,
     frozenset: _set,
     slice: _slice,

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 
 from . import hook
+from .cell import made_in_graph_mode
+from .context import current_context
 from .runtime import _native
 from .runtime.errors import UserError
 from .runtime.options import JitConfig
@@ -71,7 +73,7 @@ def jit(
 
 def _options(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) -> JitConfig:
     if config is None:
-        config = JitConfig()
+        config = current_context().jit_config
     elif not isinstance(config, JitConfig):
         raise UserError(
             "config is not a JitConfig", expected="graftjit.JitConfig(...)", found=repr(config)
@@ -135,9 +137,8 @@ def _jit_class(cls: type, config: JitConfig) -> type:
     for name in names:
         method = inspect.getattr_static(cls, name, None)
         if isinstance(method, types.FunctionType) and method is not torch.nn.Module.forward:
-            if name in cls.__dict__ or name == "__call__" or name == "forward":
-                setattr(cls, name, make_callable(method, config))
-                return cls
+            setattr(cls, name, make_callable(method, config))
+            return cls
         if isinstance(method, JitFunction):
             return cls
     raise UserError(
@@ -162,6 +163,10 @@ def _unit_of(target: Any) -> Any:
         found = compiled_state(target)
         if found is not None:
             return found.call
+    made = made_in_graph_mode(target)
+    if made is not None:
+        return made
+    if isinstance(target, torch.nn.Module):
         for name in ("construct", "forward"):
             method = inspect.getattr_static(type(target), name, None)
             if isinstance(method, JitFunction):
