@@ -33,8 +33,10 @@ struct bool_t { u8_t bits; };
 struct full {};
 """
 
-_LIBM1 = ("exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
-          " erf erfc").split()  # fmt: skip
+_LIBM1 = (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
+)  # fmt: skip
 _LIBM2 = ("pow", "atan2", "hypot", "fmod")
 LIBM = "".join(
     ['extern "C" {\n']
@@ -45,7 +47,8 @@ LIBM = "".join(
 
 
 def render(nests: list[LoopNest], vector_bytes: int) -> str:
-    """The whole unit; each nest's name is its symbol."""
+    """The whole unit; each nest's name is its symbol. Nothing of the user's program but its computation is in
+    it: the same computation elsewhere is the same text."""
     parts = [PREAMBLE]
     wanted: dict[int, set[str]] = {}
     for nest in nests:
@@ -73,6 +76,12 @@ template <class V, class F> inline V fold(V v, F f) {
   return v;
 }
 """
+
+
+def kernel_text(nest: LoopNest, vector_bytes: int) -> str:
+    """One kernel by itself, with what it covers above it: for the report."""
+    lines = "".join(f"// {line}\n" for line in nest.covers)
+    return lines + _Kernel(nest, lane_count(nest, vector_bytes)).text()
 
 
 def _needs_libm(names: set[str]) -> bool:
@@ -246,8 +255,7 @@ class _Kernel:
 
     def text(self) -> str:
         nest = self.nest
-        self.lines = [f"// {line}" for line in nest.covers]
-        self.lines.append(f'extern "C" void {nest.name}(void **buffers, int threads) {{')
+        self.lines = [f'extern "C" void {nest.name}(void **buffers, int threads) {{']
         for number, buffer in enumerate(nest.buffers):
             qualifier = "" if buffer.written else "const "
             kind = f"{qualifier}{TYPES[buffer.dtype][1]} *"
@@ -717,4 +725,4 @@ def _pick(kind: str, _float: bool) -> str:
 
 def _buffer_text(buffer: loops.Buffer) -> str:
     kind = str(buffer.dtype).removeprefix("torch.")
-    return f"{buffer.name} {kind}{list(buffer.shape)} stride {list(buffer.stride)}"
+    return f"{kind}{list(buffer.shape)} stride {list(buffer.stride)}"

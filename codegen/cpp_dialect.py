@@ -199,7 +199,7 @@ FORMS: dict[str, expr.Form] = {
     "rsqrt:f": "1 / sqrt({0})",
     "reciprocal": "1 / {0}",
     **{
-        name: f"{name}({', '.join('{%d}' % i for i in range(arity))})"
+        name: name + "({0}" + ", {1}" * (arity > 1) + ", {2}" * (arity > 2) + ")"
         for name, arity in {
             "abs": 1, "sign": 1, "fmod": 2, "remainder": 2, "floor_div": 2, "maximum": 2, "minimum": 2,
             "fmax": 2, "fmin": 2, "isinf": 1, "isfinite": 1, "signbit": 1, "where": 3, "floor": 1, "ceil": 1,

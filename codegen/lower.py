@@ -594,4 +594,4 @@ _register(
     _on_cpu,
     "create",
 )
-_register(_arange, aten.arange.start_step, _on_cpu, "create")
+_register(_arange, aten.arange.start_step, _on_cpu)

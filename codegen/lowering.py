@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..ir.graph import Meta, Node
-from . import affine, expr
+from . import affine
 from .affine import Map
 from .loops import Index, Value
 
@@ -177,13 +177,6 @@ SUPPORTED = frozenset({
     torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.bool, torch.uint8, torch.int8,
     torch.int16, torch.int32, torch.int64,
 })  # fmt: skip
-
-
-@dataclass(slots=True)
-class Tensors:
-    """The tensor operands and results of a node."""
-
-    operands: list[Node] = field(default_factory=list)
 
 
 def operands(node: Node) -> list[Node]:

@@ -1,0 +1,157 @@
+"""From a graph to a program: the backend that capture calls.
+
+`compile_graph(graph, options)` gives a `Compiled`: fused kernels and ATen steps run by the executor, or the replay of
+the torch-level calls (a gradient is needed, level O0, or code generation failed: said by an event and, once, by a
+warning). Under GRAFTJIT_CHECK a failure raises, and each run is compared with the replay.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir.graph import Graph, Node
+from ..runtime import device
+from ..runtime.errors import BuildError, GraftError, InternalError
+from ..runtime.events import Compiled as CompiledEvent
+from ..runtime.events import Fallback
+from ..runtime.program import ProgramSpec
+from ..runtime.session import SESSION
+from . import build, cpp, lower, lower_reduce, schedule
+from .nest import Kernel
+from .replay import compile_replay
+from .shadow import shadowed
+
+_TABLES = (lower, lower_reduce)  # imported to fill the table of rules
+
+Program = Callable[..., tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecord:
+    """One kernel for the report: its text, what it covers (operator and line), bytes moved a call."""
+
+    name: str
+    source: str
+    covers: tuple[str, ...]
+    bytes: int
+    cached: bool = False
+
+
+@dataclass(slots=True)
+class Compiled:
+    """A graph that can run. `program` takes input tensors by position and returns a tuple of outputs.
+
+    mode      "fused" or "replay"; `reason` says why the latter
+    kernels   a record a kernel; `library` counts ATen calls
+    timings   stage -> seconds
+    """
+
+    graph: Graph
+    program: Program
+    mode: str
+    spec: ProgramSpec | None = None
+    kernels: tuple[KernelRecord, ...] = ()
+    library: int = 0
+    reason: str = ""
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        return self.program(*inputs)
+
+
+def compile_graph(graph: Graph, options: Any = None) -> Compiled:
+    """Compile a graph at the level that options (a JitConfig or None) ask for."""
+    start = time.perf_counter()
+    level = getattr(options, "jit_level", "O1")
+    if graph.needs_grad:
+        compiled = _replayed(graph, "FB301", "a value requires a gradient")
+    elif level == "O0":
+        compiled = _replayed(graph, "FB311", "level O0")
+    else:
+        compiled = _fused_or_replayed(graph)
+    compiled.timings["total"] = time.perf_counter() - start
+    SESSION.emit(
+        CompiledEvent(
+            graph=graph.name,
+            level=level,
+            nodes=sum(node.op == "call" for node in graph.nodes),
+            kernels=len(compiled.kernels),
+            library=compiled.library,
+            arena_bytes=0 if compiled.spec is None else compiled.spec.arena,
+            seconds=compiled.timings["total"],
+        )
+    )
+    return compiled
+
+
+def _replayed(graph: Graph, code: str, reason: str) -> Compiled:
+    SESSION.emit(Fallback(code=code, reason=reason))
+    return Compiled(graph, compile_replay(graph), "replay", library=len(graph.calls), reason=reason)
+
+
+def _fused_or_replayed(graph: Graph) -> Compiled:
+    try:
+        return _fused(graph)
+    except Exception as error:  # a fault of ours must not become the user's
+        if SESSION.options.check:
+            if isinstance(error, GraftError):
+                raise
+            raise InternalError(
+                f"code generation failed for the graph {graph.name}", found=repr(error)
+            ) from error
+        code = "FB306" if isinstance(error, BuildError) else "FB303"
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        SESSION.warn_once(
+            "WN605",
+            f"a graph runs operator by operator, for its kernels could not be made: {reason}",
+        )
+        return _replayed(graph, code, reason)
+
+
+def _fused(graph: Graph) -> Compiled:
+    from ..runtime.executor import load  # late: it loads the native extension
+
+    timings: dict[str, float] = {}
+    clock = _Clock(timings)
+    compiler = device.find_compiler()
+    if compiler is None:
+        SESSION.emit(Fallback(code="FB302", reason="no C++ compiler was found"))
+    made = schedule.plan(graph, fuse=compiler is not None)
+    clock.lap("plan")
+    addresses: dict[str, int] = {}
+    records: tuple[KernelRecord, ...] = ()
+    keep: Any = None
+    if made.kernels:
+        nests = [kernel.nest for kernel in made.kernels]
+        source = cpp.render(nests, build.vector_bytes())
+        clock.lap("render")
+        names = [nest.name for nest in nests]
+        covers = tuple(line for nest in nests for line in nest.covers)
+        keep = build.load(source, names, graph.name, covers)
+        clock.lap("build")
+        addresses = keep.addresses
+        records = tuple(_record(kernel, keep.cached) for kernel in made.kernels)
+    spec = schedule.spec(made, addresses, keep)
+    program: Program = load(spec)
+    clock.lap("load")
+    library = sum(isinstance(step, Node) for step in made.steps)
+    if SESSION.options.check and not graph.mutates and not graph.random:
+        program = shadowed(program, compile_replay(graph), graph, [r.name for r in records])
+    return Compiled(graph, program, "fused", spec, records, library, timings=timings)
+
+
+def _record(kernel: Kernel, cached: bool) -> KernelRecord:
+    source = cpp.kernel_text(kernel.nest, build.vector_bytes())
+    return KernelRecord(kernel.nest.name, source, kernel.nest.covers, kernel.bytes, cached)
+
+
+class _Clock:
+    def __init__(self, laps: dict[str, float]) -> None:
+        self.laps, self.last = laps, time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name], self.last = now - self.last, now

@@ -1,0 +1,370 @@
+"""Greedy fusion: which nodes run in one kernel.
+
+Nodes are met in order; one that can be lowered joins the group, among those of its operands and those that read
+the same tensors, where most bytes stay out of memory, if its place in that group's iteration is affine and no
+way through other work leads from the group to it. Groups that a node joins together become one. The result is a
+list of units (kernels and single ATen calls) with what each must follow; `schedule` puts them in order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ..ir.graph import Meta, Node
+from ..ir.layout import is_dense
+from . import affine
+from .affine import Map
+from .flow import Flow, is_plain_view, root
+from .lowering import Rule, operands, rule_for
+
+MAX_NODES = 96  # a bound on compile time and registers
+MAX_BUFFERS = 32
+
+
+@dataclass(eq=False, slots=True)
+class Unit:
+    """A kernel (`shape` is set) or one ATen call.
+
+    number   its bit in `follows` masks; `follows` is transitive
+    shape    full sizes of the iteration; `folded` its reduced dimensions (None: no reduction yet)
+    where    for each member that has a value: its map, as forms over the dimensions of `shape`
+    """
+
+    number: int
+    nodes: list[Node] = field(default_factory=list)
+    follows: int = 0
+    shape: tuple[int, ...] | None = None
+    folded: tuple[int, ...] | None = None
+    where: dict[Node, Map] = field(default_factory=dict)
+    reads: dict[Node, int] = field(default_factory=dict)  # root -> bytes, of what is loaded
+    merged: Unit | None = None
+
+    @property
+    def is_kernel(self) -> bool:
+        return self.shape is not None
+
+    @property
+    def bit(self) -> int:
+        return 1 << self.number
+
+
+def size_in_bytes(meta: Meta) -> int:
+    return math.prod(meta.shape) * meta.dtype.itemsize
+
+
+def fusable(node: Node) -> Rule | None:
+    """The rule, if the node can be inside a kernel: dense results, something to compute, a CPU."""
+    rule = rule_for(node)
+    if rule is None:
+        return None
+    metas = [node.meta] if isinstance(node.meta, Meta) else list(node.meta)
+    for meta in metas:
+        if meta is None or 0 in meta.shape or not is_dense(meta.shape, meta.stride):
+            return None if rule.kind != "pointwise" or meta is metas[0] else rule
+    return rule
+
+
+class Fusion:
+    """The state of one run; `units` is the result (those with `merged` set are gone)."""
+
+    def __init__(self, flow: Flow, device: str = "cpu", enabled: bool = True) -> None:
+        self.flow, self.device, self.enabled = flow, device, enabled
+        self.units: list[Unit] = []
+        self.home: dict[Node, Unit] = {}
+        self.rules: dict[Node, Rule] = {}
+
+    def run(self) -> list[Unit]:
+        for node in self.flow.nodes:
+            if node.op == "get":
+                self._place_get(node)
+            elif not is_plain_view(node):
+                self._place(node)
+        return [unit for unit in self.units if unit.merged is None]
+
+    # --- placing ---
+
+    def _place_get(self, node: Node) -> None:
+        call = node.args[0]
+        unit = self.home.get(call)
+        if unit is None:
+            return
+        unit = self.unit_of(call)
+        self.home[node] = unit
+        if unit.is_kernel:
+            unit.nodes.append(node)
+            row = node.target in self.rules[call].rows
+            unit.where[node] = _place_of(unit, node.meta.shape, row)
+
+    def _place(self, node: Node) -> None:
+        rule = fusable(node) if self.enabled else None
+        if rule is not None and _device(node) != self.device:
+            rule = None
+        follows = self._follows(node)
+        if rule is None or rule.kind == "create":
+            unit = self._new(node, follows)
+            if rule is not None:
+                self.rules[node] = rule
+            return
+        self.rules[node] = rule
+        joined: Unit | None = None
+        for unit in self._candidates(node, rule):
+            if joined is None:
+                if self._can_join(node, rule, unit, follows):
+                    self._join(node, rule, unit, follows)
+                    joined = unit
+            elif unit is not joined and self._can_merge(joined, unit):
+                self._merge(joined, unit)
+        if joined is None:
+            unit = self._new(node, follows)
+            unit.shape, unit.folded = _space(node, rule)
+            self._enter(node, rule, unit)
+
+    def _new(self, node: Node, follows: int) -> Unit:
+        unit = Unit(len(self.units), [node], follows)
+        self.units.append(unit)
+        self.home[node] = unit
+        return unit
+
+    def unit_of(self, node: Node) -> Unit:
+        unit = self.home[node]
+        while unit.merged is not None:
+            unit = unit.merged
+        return unit
+
+    def source(self, node: Node) -> Node:
+        """Where the value of a node comes from, through plain views."""
+        while is_plain_view(node):
+            node = node.alias  # type: ignore[assignment]
+        return node
+
+    def _follows(self, node: Node) -> int:
+        """Mask of the units that this node has to come after."""
+        mask = 0
+        before = [self.source(operand) for operand in operands(node)] + self.flow.after.get(
+            node, []
+        )
+        for other in before:
+            if other in self.home and not self._inlined(other):
+                unit = self.unit_of(other)
+                mask |= unit.bit | unit.follows
+        return mask
+
+    def _inlined(self, node: Node) -> bool:
+        rule = self.rules.get(node)
+        return rule is not None and rule.kind == "create"
+
+    # --- joining ---
+
+    def _candidates(self, node: Node, rule: Rule) -> list[Unit]:
+        """Kernels that share something with this node, those that save most bytes first."""
+        saved: dict[Unit, int] = {}
+        shape = _space(node, rule)[0]
+        for operand in dict.fromkeys(operands(node)):
+            source = self.source(operand)
+            if source in self.home and not self._inlined(source):
+                unit = self.unit_of(source)
+                if unit.is_kernel:
+                    saved[unit] = saved.get(unit, 0) + 2 * size_in_bytes(operand.meta)
+        bases = {root(operand) for operand in operands(node)}
+        for unit in self.units[-64:]:
+            if unit.merged is None and unit.is_kernel and unit.shape == shape:
+                shared = sum(n for base, n in unit.reads.items() if base in bases)
+                if shared and shared >= size_in_bytes_of(shape, 1):
+                    saved[unit] = saved.get(unit, 0) + shared
+        return sorted(saved, key=lambda unit: (-saved[unit], -unit.number))
+
+    def _can_join(self, node: Node, rule: Rule, unit: Unit, follows: int) -> bool:
+        if len(unit.nodes) >= MAX_NODES or len(unit.reads) >= MAX_BUFFERS:
+            return False
+        if self._leads(unit, follows & ~unit.bit):
+            return False
+        return self._place_in(node, rule, unit) is not None
+
+    def _leads(self, unit: Unit, mask: int) -> bool:
+        """Does some unit in the mask (not this one) come after `unit`?"""
+        return any(
+            mask >> other.number & 1 and other.follows & unit.bit
+            for other in self.units
+            if other is not unit and other.merged is None
+        )
+
+    def _place_in(self, node: Node, rule: Rule, unit: Unit) -> Map | None:
+        """The map of the node's result in the unit's iteration, None if there is none."""
+        assert unit.shape is not None
+        shape, folded = _space(node, rule)
+        if rule.kind != "pointwise":
+            if shape != unit.shape or unit.folded not in (None, folded):
+                return None
+            full = identity(unit.shape)
+            operand = rule.folds(node)[0]  # type: ignore[index, misc]
+            if not self._agrees(operand, full, unit):
+                return None
+            others = [other for other in operands(node) if other is not operand]
+            if any(self.source(other) in unit.where for other in others):
+                return None
+            return full
+        for where in _places(unit, shape):
+            if all(
+                self._agrees(operand, affine.broadcast(where, shape, operand.meta.shape), unit)
+                for operand in operands(node)
+            ):
+                return where
+        return None
+
+    def _agrees(self, operand: Node, where: Map, unit: Unit) -> bool:
+        """Is the operand, taken at `where`, loaded from elsewhere, or computed at that very place in the unit?"""
+        assert unit.shape is not None
+        axes = unit.shape
+        where = affine.clean(where, operand.meta.shape, axes)
+        node = operand
+        inside = self.source(operand) in unit.where
+        while is_plain_view(node):
+            if inside:
+                moved = affine.through_view(node, where, axes)
+                if moved is None:
+                    return False
+                where = affine.clean(moved, node.alias.meta.shape, axes)  # type: ignore[union-attr]
+            node = node.alias  # type: ignore[assignment]
+        return not inside or where == affine.clean(unit.where[node], node.meta.shape, axes)
+
+    def _join(self, node: Node, rule: Rule, unit: Unit, follows: int) -> None:
+        unit.nodes.append(node)
+        self.home[node] = unit
+        if rule.kind != "pointwise":
+            unit.folded = _space(node, rule)[1]
+        self._enter(node, rule, unit)
+        self._now_follows(unit, follows & ~unit.bit)
+
+    def _enter(self, node: Node, rule: Rule, unit: Unit) -> None:
+        """Book the node's place and what it loads."""
+        if isinstance(node.meta, Meta) or rule.kind == "pointwise":
+            meta = node.meta if isinstance(node.meta, Meta) else node.meta[0]
+            if rule.kind == "pointwise":
+                place = self._place_in(node, rule, unit)
+                assert place is not None
+            else:
+                place = _place_of(unit, meta.shape, rule.kind == "fold")
+            unit.where[node] = place
+        else:  # a many-result call has no value itself, its gets have; the map is that of result 0
+            unit.where[node] = _place_of(unit, node.meta[0].shape, 0 in rule.rows)
+        for operand in operands(node):
+            if self.source(operand) not in unit.where and not self._inlined(self.source(operand)):
+                base = root(operand)
+                unit.reads[base] = max(unit.reads.get(base, 0), size_in_bytes(operand.meta))
+
+    def _now_follows(self, unit: Unit, mask: int) -> None:
+        added = mask & ~unit.follows
+        if added:
+            unit.follows |= added
+            for other in self.units:
+                if other.follows & unit.bit:
+                    other.follows |= added
+
+    # --- merging ---
+
+    def _can_merge(self, unit: Unit, other: Unit) -> bool:
+        if unit.shape != other.shape or len(unit.nodes) + len(other.nodes) > MAX_NODES:
+            return False
+        if None not in (unit.folded, other.folded) and unit.folded != other.folded:
+            return False
+        if self._leads(other, unit.follows & ~other.bit) or self._leads(
+            unit, other.follows & ~unit.bit
+        ):
+            return False
+        both = {**unit.where, **other.where}
+        trial = Unit(-1, shape=unit.shape, folded=unit.folded or other.folded, where=both)
+        return all(self._still_fits(node, trial) for node in (*unit.nodes, *other.nodes))
+
+    def _still_fits(self, node: Node, trial: Unit) -> bool:
+        """Are the node's operands at their places when both groups are one?"""
+        if node.op == "get":
+            return True
+        rule = self.rules[node]
+        if rule.kind != "pointwise":
+            operand = rule.folds(node)[0]  # type: ignore[index, misc]
+            return self._agrees(operand, identity(trial.shape), trial)  # type: ignore[arg-type]
+        where, shape = trial.where[node], _space(node, rule)[0]
+        return all(
+            self._agrees(operand, affine.broadcast(where, shape, operand.meta.shape), trial)
+            for operand in operands(node)
+        )
+
+    def _merge(self, unit: Unit, other: Unit) -> None:
+        order = {node: position for position, node in enumerate(self.flow.nodes)}
+        unit.nodes = sorted({*unit.nodes, *other.nodes}, key=order.__getitem__)
+        unit.where.update(other.where)
+        unit.folded = unit.folded if unit.folded is not None else other.folded
+        for base, size in other.reads.items():
+            if base not in unit.where:
+                unit.reads[base] = size
+        for base in [base for base in unit.reads if base in unit.where]:
+            del unit.reads[base]
+        other.merged = unit
+        mask = (other.follows | unit.follows) & ~unit.bit & ~other.bit
+        unit.follows &= ~other.bit
+        for later in self.units:
+            if later.follows & other.bit:
+                later.follows = (later.follows & ~other.bit) | unit.bit
+        self._now_follows(unit, mask)
+        for later in self.units:
+            if later.follows & unit.bit:
+                later.follows |= unit.follows
+        unit.follows &= ~unit.bit
+
+
+def size_in_bytes_of(shape: tuple[int, ...], itemsize: int) -> int:
+    return math.prod(shape) * itemsize
+
+
+def identity(shape: tuple[int, ...]) -> Map:
+    return tuple(affine.axis_form(dim, len(shape)) for dim in range(len(shape)))
+
+
+def _device(node: Node) -> str:
+    meta = node.meta if isinstance(node.meta, Meta) else node.meta[0]
+    return str(meta.device.type)
+
+
+def _space(node: Node, rule: Rule) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """(full sizes of the node's iteration, folded dimensions)."""
+    if rule.folds is not None:
+        operand, dims, _keep = rule.folds(node)  # type: ignore[misc]
+        return operand.meta.shape, dims
+    meta = node.meta if isinstance(node.meta, Meta) else node.meta[0]
+    return meta.shape, None
+
+
+def _row_places(unit: Unit) -> list[tuple[tuple[int, ...], Map]]:
+    """(shape, map) of what is one value a row: with the folded dimensions kept as 1, and without them."""
+    assert unit.shape is not None and unit.folded is not None
+    full = identity(unit.shape)
+    kept = [dim for dim in range(len(unit.shape)) if dim not in unit.folded]
+    zero = affine.zero(len(unit.shape))
+    with_ones = tuple(1 if dim in unit.folded else size for dim, size in enumerate(unit.shape))
+    return [
+        (with_ones, tuple(zero if dim in unit.folded else full[dim] for dim in range(len(full)))),
+        (tuple(unit.shape[dim] for dim in kept), tuple(full[dim] for dim in kept)),
+    ]
+
+
+def _place_of(unit: Unit, shape: tuple[int, ...], row: bool) -> Map:
+    """The map of a fold's or a normalize's result of this shape."""
+    assert unit.shape is not None
+    if not row:
+        return identity(unit.shape)
+    return next(where for sizes, where in _row_places(unit) if sizes == shape)
+
+
+def _places(unit: Unit, shape: tuple[int, ...]) -> list[Map]:
+    """Maps that a pointwise result of this shape could have in the unit."""
+    assert unit.shape is not None
+    found = [identity(unit.shape)] if shape == unit.shape else []
+    if unit.folded is not None:
+        found += [where for sizes, where in _row_places(unit) if sizes == shape]
+    found += [
+        where
+        for node, where in unit.where.items()
+        if isinstance(node.meta, Meta) and node.meta.shape == shape
+    ]
+    return list(dict.fromkeys(found))

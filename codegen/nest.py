@@ -1,0 +1,153 @@
+"""From a fused unit to a loop nest: the values of its members, the loads of what lies in memory, the stores.
+
+`build` asks for the value of each member that has to be stored; `lowering.Builder` and the rules pull in what
+it needs. Axes are the unit's dimensions: those kept first, in the order of the output's memory, then those folded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.graph import Meta, Node
+from . import affine, loops
+from .affine import Map
+from .flow import base_of, is_plain_view
+from .fuse import Fusion, Unit, identity
+from .loops import Index, LoopNest
+from .lowering import At, Builder
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A nest and the graph's tensors behind its buffers, in order: first `reads` roots, then `stores` nodes."""
+
+    nest: LoopNest
+    reads: tuple[Node, ...]
+    stores: tuple[Node, ...]
+    nodes: tuple[Node, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of memory it moves, each tensor counted once."""
+        total = 0
+        for buffer in self.nest.buffers:
+            size = 1
+            for extent in buffer.shape:
+                size *= extent
+            total += size * buffer.dtype.itemsize
+        return total
+
+
+class _NestBuilder:
+    def __init__(self, fusion: Fusion, unit: Unit) -> None:
+        assert unit.shape is not None
+        self.fusion, self.unit = fusion, unit
+        shape, folded = unit.shape, unit.folded or ()
+        kept = [dim for dim in range(len(shape)) if dim not in folded]
+        kept.sort(key=lambda dim: -_memory_stride(unit, dim))
+        self.order = [*kept, *folded]  # axis -> dimension
+        self.reduces = unit.folded is not None
+        axes = tuple(shape[dim] for dim in self.order)
+        n_outer = len(kept) if self.reduces else 0
+        self.outer, self.inner = axes[:n_outer], axes[n_outer:]
+        self.axes = axes
+        self.builder = Builder(axes, n_outer, self.element)
+        self.buffers: list[loops.Buffer] = []
+        self.loads: dict[Node, int] = {}
+        self.results: dict[tuple[Node, Map], tuple[int, ...]] = {}
+
+    def to_axes(self, where: Map) -> Map:
+        """Forms over the unit's dimensions -> forms over the nest's axes."""
+        return tuple(
+            Index(tuple(form.strides[dim] for dim in self.order), form.offset) for form in where
+        )
+
+    def element(self, node: Node, where: Map) -> int:
+        """The value of a node's element: computed here if it is a member, else loaded."""
+        source = self.fusion.source(node)
+        inside = source in self.unit.where or self.fusion._inlined(source)
+        if not inside:
+            return self.load(node, where)
+        while is_plain_view(node):
+            moved = affine.through_view(node, where, self.axes)
+            if moved is None:
+                if source in self.unit.where:
+                    raise AssertionError(f"{node} in {self.unit.nodes} is no affine view")
+                return self.constant(source)
+            node = node.alias  # type: ignore[assignment]
+            where = affine.clean(moved, node.meta.shape, self.axes)
+        if node.op == "get":
+            call = node.args[0]
+            return self.computed(call, where)[node.target]
+        return self.computed(node, where)[0]
+
+    def constant(self, node: Node) -> int:
+        """A created tensor seen through a view that is not affine: all its elements are equal."""
+        return self.computed(node, identity(node.meta.shape))[0]
+
+    def computed(self, node: Node, where: Map) -> tuple[int, ...]:
+        known = self.results.get((node, where))
+        if known is None:
+            if isinstance(node.meta, tuple) and node in self.unit.where:
+                where_first = self.to_axes(self.unit.where[node])
+            else:
+                where_first = where
+            found = self.fusion.rules[node].build(At(self.builder, node, where_first))
+            known = self.results[(node, where)] = found if isinstance(found, tuple) else (found,)
+        return known
+
+    def load(self, node: Node, where: Map) -> int:
+        base = base_of(node)
+        number = self.loads.get(base)
+        if number is None:
+            number = self.loads[base] = len(self.buffers)
+            meta = base.meta
+            self.buffers.append(loops.Buffer(base.name, meta.dtype, meta.shape, meta.stride))
+        offset = node.meta.offset - base.meta.offset
+        index = affine.address(where, node.meta.stride, offset, len(self.axes))
+        return self.builder.add(loops.Value("load", (), node.meta.dtype, (number, index)))
+
+    def build(self, name: str, stored: list[Node]) -> Kernel:
+        stores = []
+        for node in stored:
+            where = affine.clean(self.to_axes(self.unit.where[node]), node.meta.shape, self.axes)
+            value = self.element(node, where)
+            stores.append((node, where, value))
+        reads = tuple(self.loads)
+        written = []
+        for node, where, value in stores:
+            meta = node.meta
+            buffer = loops.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
+            index = affine.address(where, meta.stride, 0, len(self.axes))
+            written.append(loops.Store(len(self.buffers), index, value))
+            self.buffers.append(buffer)
+        calls = [node for node in self.unit.nodes if node.op == "call"]
+        nest = LoopNest(
+            name, self.outer, self.inner, tuple(self.buffers), tuple(self.builder.values),
+            tuple(written), tuple(describe(node) for node in calls),
+        )  # fmt: skip
+        return Kernel(loops.collapse(nest), reads, tuple(stored), tuple(calls))
+
+
+def _memory_stride(unit: Unit, dim: int) -> int:
+    """The stride of a dimension in the memory of the unit's first full-size member."""
+    for node in reversed(unit.nodes):
+        if isinstance(node.meta, Meta) and node.meta.shape == unit.shape:
+            return node.meta.stride[dim]
+    size = 1
+    for extent in unit.shape[dim + 1 :]:  # type: ignore[index]
+        size *= extent
+    return size
+
+
+def describe(node: Node) -> str:
+    """An operator and where the user wrote it: `gelu  model.py:12`."""
+    name = str(node.target).removeprefix("aten.").removesuffix(".default")
+    if node.where is None:
+        return name
+    return f"{name}  {node.where.file.rsplit('/', 1)[-1]}:{node.where.line}"
+
+
+def build(fusion: Fusion, unit: Unit, name: str, stored: list[Node]) -> Kernel:
+    """The kernel of a unit that stores these members."""
+    return _NestBuilder(fusion, unit).build(name, stored)

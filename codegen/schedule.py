@@ -1,0 +1,307 @@
+"""From units to a program: order of steps, memory of what lies between them, views, frees.
+
+`plan(graph)` analyses, fuses and builds the loop nests; `spec` makes the `ProgramSpec` once their addresses are
+known. A tensor that only kernels touch lives in the program's arena and is reused when dead; what ATen or the
+caller sees is allocated with eager's strides. Called by `codegen.backend`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir.graph import Graph, Meta, Node
+from ..runtime.program import Alloc, Aten, Free, Launch, ProgramSpec, Scratch, Slot, Step, View
+from . import nest
+from .flow import Flow, analyse, base_of, is_plain_view, root, writes
+from .fuse import Fusion, Unit, size_in_bytes
+from .lowering import RULES, operands
+from .nest import Kernel
+
+ALIGNMENT = 64
+
+
+@dataclass(slots=True)
+class Plan:
+    """Units in order, each a Kernel or an ATen node."""
+
+    graph: Graph
+    flow: Flow
+    fusion: Fusion
+    steps: list[Kernel | Node] = field(default_factory=list)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        return [step for step in self.steps if isinstance(step, Kernel)]
+
+
+def plan(graph: Graph, device: str = "cpu", fuse: bool = True) -> Plan:
+    """Decide what runs, in which order, with which kernels. fuse=False: ATen calls only."""
+    flow = analyse(graph)
+    fusion = Fusion(flow, device, fuse)
+    units = fusion.run()
+    wanted = _wanted(flow, fusion)
+    made = Plan(graph, flow, fusion)
+    for unit in _in_order(flow, units):
+        if not unit.is_kernel:
+            node = unit.nodes[0]
+            if not fusion._inlined(node) or node in wanted:
+                made.steps.append(node)
+            continue
+        stored = [node for node in unit.nodes if node in wanted]
+        if stored:
+            number = len(made.kernels)
+            made.steps.append(nest.build(fusion, unit, _name(number, unit), stored))
+    return made
+
+
+def _name(number: int, unit: Unit) -> str:
+    """`k3_layer_norm`: the weightiest operator, for profiles and readers."""
+    calls = [node for node in unit.nodes if node.op == "call"]
+    name = calls[-1].target._schema.name.split("::")[1].strip("_")
+    folds = [node for node in calls if RULES[node.target].folds is not None]
+    if folds:
+        name = folds[0].target._schema.name.split("::")[1].strip("_")
+    return f"k{number}_{name}"
+
+
+def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
+    """The values that somebody outside of their own kernel needs in memory."""
+    wanted = {fusion.source(node) for node in flow.graph.outputs}
+    for node in flow.nodes:
+        if node.op == "get" or is_plain_view(node):
+            continue
+        unit = fusion.unit_of(node)
+        for operand in operands(node):
+            source = fusion.source(operand)
+            if source not in fusion.home:
+                continue
+            if fusion._inlined(source) and unit.is_kernel:
+                continue
+            if not unit.is_kernel or fusion.unit_of(source) is not unit:
+                wanted.add(source)
+    return wanted
+
+
+def _in_order(flow: Flow, units: list[Unit]) -> list[Unit]:
+    """An order that respects `follows`, close to the order of the program."""
+    position = {node: index for index, node in enumerate(flow.nodes)}
+    last = {unit.number: max(position[node] for node in unit.nodes) for unit in units}
+    left = {unit.number: unit.follows for unit in units}
+    by_number = {unit.number: unit for unit in units}
+    everything = sum(unit.bit for unit in units)
+    followers: dict[int, list[int]] = {unit.number: [] for unit in units}
+    ready: list[tuple[int, int]] = []
+    missing: dict[int, int] = {}
+    for unit in units:
+        mask = left[unit.number] & everything
+        missing[unit.number] = mask.bit_count()
+        while mask:
+            low = mask & -mask
+            followers[low.bit_length() - 1].append(unit.number)
+            mask ^= low
+        if not missing[unit.number]:
+            heapq.heappush(ready, (last[unit.number], unit.number))
+    found: list[Unit] = []
+    while ready:
+        _position, number = heapq.heappop(ready)
+        found.append(by_number[number])
+        for later in followers[number]:
+            missing[later] -= 1
+            if not missing[later]:
+                heapq.heappush(ready, (last[later], later))
+    if len(found) != len(units):
+        raise AssertionError("the units of a graph follow each other in a circle")
+    return found
+
+
+class _Writer:
+    """Turns planned steps into program steps."""
+
+    def __init__(self, made: Plan, addresses: Mapping[str, int], keep: Any) -> None:
+        self.plan, self.addresses, self.keep = made, addresses, keep
+        self.graph = made.graph
+        self.slots: dict[Node, int] = {node: i for i, node in enumerate(self.graph.inputs)}
+        self.count = len(self.graph.inputs)
+        self.steps: list[Step] = []
+        self.constants: dict[int, Any] = {}
+        self.on_stack: set[int] = set()  # slots in the arena
+        self.in_arena = self._only_for_kernels()
+        self.arena = _Arena(self._last_uses())
+
+    def _only_for_kernels(self) -> set[Node]:
+        """Stored values that no ATen call, view or caller sees."""
+        stored = {node for kernel in self.plan.kernels for node in kernel.stores}
+        seen = {root(node) for node in self.graph.outputs}
+        for step in self.plan.steps:
+            if isinstance(step, Node):
+                seen.update(root(operand) for operand in operands(step))
+        return stored - seen
+
+    def _last_uses(self) -> dict[Node, int]:
+        """The last step that loads a stored value from memory."""
+        last: dict[Node, int] = {}
+        for position, step in enumerate(self.plan.steps):
+            if isinstance(step, Kernel):
+                last.update(dict.fromkeys((*step.reads, *step.stores), position))
+        return last
+
+    def new(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def slot(self, node: Node) -> int:
+        """The slot that holds a node's tensor; makes a view of its storage where that is needed."""
+        known = self.slots.get(node)
+        if known is not None:
+            return known
+        if node.op == "constant":
+            self.slots[node] = number = self.new()
+            self.constants[number] = node.target
+            return number
+        if is_plain_view(node):
+            base = base_of(node)
+            source = self.slot(base)
+            self.slots[node] = number = self.new()
+            meta, offset = node.meta, node.meta.offset - base.meta.offset
+            self.steps.append(View(number, source, meta.shape, meta.stride, offset))
+            return number
+        if node.alias is not None:  # what a write returns is the tensor that it wrote
+            return self.slot(node.alias)
+        raise AssertionError(f"{node} has no value yet")
+
+    def value(self, argument: Any) -> Any:
+        """An argument of an ATen call with Slots for nodes."""
+        if isinstance(argument, Node):
+            return Slot(self.slot(argument))
+        if isinstance(argument, (tuple, list)):
+            return type(argument)(self.value(item) for item in argument)
+        return argument
+
+    def write(self) -> ProgramSpec:
+        for position, step in enumerate(self.plan.steps):
+            if isinstance(step, Kernel):
+                self.kernel(step, position)
+            else:
+                self.call(step)
+            self.arena.free_after(position)
+        outputs = tuple(self.slot(node) for node in self.graph.outputs)
+        steps = with_frees(
+            self.steps, len(self.graph.inputs), outputs, self.constants, self.on_stack
+        )
+        return ProgramSpec(
+            self.graph.name, len(self.graph.inputs), self.count, tuple(steps), outputs,
+            self.arena.size, self.constants,
+        )  # fmt: skip
+
+    def kernel(self, kernel: Kernel, position: int) -> None:
+        for node in kernel.stores:
+            self.slots[node] = number = self.new()
+            meta = node.meta
+            if node in self.in_arena:
+                size = size_in_bytes(meta)
+                self.on_stack.add(number)
+                self.steps.append(Scratch(number, self.arena.take(node, size), size))
+            else:
+                self.steps.append(Alloc(number, meta.shape, meta.stride, meta.dtype, meta.device))
+        slots = tuple(self.slot(node) for node in (*kernel.reads, *kernel.stores))
+        name = kernel.nest.name
+        self.steps.append(Launch(name, self.addresses[name], slots, self.keep))
+
+    def call(self, node: Node) -> None:
+        args = self.value(node.args)
+        kwargs = {name: self.value(argument) for name, argument in node.kwargs.items()}
+        written = bool(writes(node))
+        results: tuple[int | None, ...]
+        if isinstance(node.meta, Meta):
+            own = not (written and node.alias is not None)
+            results = (self._result(node) if own else None,)
+        else:
+            gets = {
+                user.target: user for user in self.plan.flow.users.get(node, ()) if user.op == "get"
+            }
+            results = tuple(
+                self._result(gets[i]) if i in gets and not is_plain_view(gets[i]) else None
+                for i in range(len(node.meta or ()))
+            )
+        self.steps.append(Aten(node.target, args, kwargs, results))
+
+    def _result(self, node: Node) -> int:
+        self.slots[node] = number = self.new()
+        return number
+
+
+class _Arena:
+    """First fit over the gaps of what is alive; offsets are fixed when the program is made."""
+
+    def __init__(self, last: Mapping[Node, int]) -> None:
+        self.last = last
+        self.size = 0
+        self.live: dict[Node, tuple[int, int]] = {}
+
+    def take(self, node: Node, nbytes: int) -> int:
+        nbytes = -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        start = 0
+        for begin, end in sorted(self.live.values()):
+            if begin - start >= nbytes:
+                break
+            start = max(start, end)
+        self.live[node] = (start, start + nbytes)
+        self.size = max(self.size, start + nbytes)
+        return start
+
+    def free_after(self, position: int) -> None:
+        for node in [node for node in self.live if self.last[node] <= position]:
+            del self.live[node]
+
+
+def with_frees(
+    steps: list[Step], n_inputs: int, outputs: Iterable[int], kept: Iterable[int], skip: set[int]
+) -> list[Step]:
+    """The same steps with a Free after the last use of each slot that is neither input nor output."""
+    never = {*range(n_inputs), *outputs, *kept, *skip}
+    last: dict[int, int] = {}
+    for position, step in enumerate(steps):
+        for number in slots_of(step):
+            last[number] = position
+    dead: dict[int, list[int]] = {}
+    for number, position in last.items():
+        if number not in never:
+            dead.setdefault(position, []).append(number)
+    found: list[Step] = []
+    for position, step in enumerate(steps):
+        found.append(step)
+        if position in dead:
+            found.append(Free(tuple(dead[position])))
+    return found
+
+
+def slots_of(step: Step) -> list[int]:
+    """Every slot that a step reads or writes."""
+    match step:
+        case Alloc() | Scratch():
+            return [step.slot]
+        case Launch() | Free():
+            return list(step.slots)
+        case View():
+            return [step.slot, step.base]
+        case Aten():
+            found = [number for number in step.results if number is not None]
+            _collect((step.args, tuple(step.kwargs.values())), found)
+            return found
+    raise TypeError(step)
+
+
+def _collect(value: Any, found: list[int]) -> None:
+    if isinstance(value, Slot):
+        found.append(value.index)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            _collect(item, found)
+
+
+def spec(made: Plan, addresses: Mapping[str, int], keep: Any = None) -> ProgramSpec:
+    """The program; `addresses`: kernel name -> address, `keep`: what keeps them loaded."""
+    return _Writer(made, addresses, keep).write()
