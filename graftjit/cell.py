@@ -88,6 +88,12 @@ class Cell(torch.nn.Module):
         return [p for p in self.parameters(recurse=recurse) if not p.requires_grad]
 
 
+def begin(cell: Cell, kind: type[torch.nn.Module], *args: Any, **kwargs: Any) -> None:
+    """Initialise a cell as a module of torch's class `kind`, which it derives from."""
+    kind.__init__(cell, *args, **kwargs)
+    cell.training = False
+
+
 def _compiled(construct: Any) -> Any:
     """`construct` (a bound method, or what an instance has in its place) through `jit`.
 
@@ -127,8 +133,7 @@ class SequentialCell(Cell, torch.nn.Sequential):
             cells = tuple(cells[0])
         elif len(cells) == 1 and isinstance(cells[0], dict):
             cells = (OrderedDict(cells[0]),)
-        torch.nn.Sequential.__init__(self, *cells)
-        self.training = False
+        begin(self, torch.nn.Sequential, *cells)
 
     def construct(self, input: Any) -> Any:
         for cell in self._modules.values():
@@ -142,5 +147,4 @@ class CellList(Cell, torch.nn.ModuleList):
     def __init__(self, *cells: Any, auto_prefix: bool = True) -> None:
         if len(cells) == 1 and not isinstance(cells[0], torch.nn.Module):
             cells = tuple(cells[0])
-        torch.nn.ModuleList.__init__(self, cells)
-        self.training = False
+        begin(self, torch.nn.ModuleList, cells)
