@@ -1,0 +1,624 @@
+"""The native guard program against the laws of rows and sources, and against its Python mirror."""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import collections
+import functools
+import gc
+import random
+import struct
+import types
+import weakref
+from typing import Any
+
+import pytest
+import torch
+
+from graftjit.runtime import _native
+from graftjit.runtime.guard_program import compile_rows
+from graftjit.runtime.guards import ROW_KINDS, Row
+from graftjit.runtime.mirror import FrameView, mirror
+from graftjit.runtime.sources import KINDS, Source
+
+
+def local(name: str = "x") -> Source:
+    return Source("local", None, name)
+
+
+def frame(x: Any = None, y: Any = None) -> None:
+    """Stands for the guarded function: two arguments."""
+
+
+def verdict(rows: list[Row], x: Any = None, y: Any = None, **more: Any) -> int:
+    """What native and mirror both say."""
+    code = more.pop("code", frame.__code__)
+    scope = more.pop("scope", {"__builtins__": builtins})
+    closure = more.pop("closure", None)
+    program = compile_rows(rows, [], code)
+    native = program.check((x, y), scope, closure)
+    found = scope.get("__builtins__", builtins)
+    names = found if isinstance(found, dict) else found.__dict__
+    assert native == mirror(rows, FrameView(code, (x, y), scope, names, closure)), (rows, x, y)
+    return native
+
+
+def holds(row: Row, x: Any = None, y: Any = None, **more: Any) -> bool:
+    return verdict([row], x, y, **more) == -1
+
+
+class Plain:
+    kind = "class level"
+
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+class Child(Plain):
+    pass
+
+
+class Slotted:
+    __slots__ = ("a", "b")
+
+
+class Hostile:
+    """Every way of asking this object runs user code that fails."""
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("__eq__ ran")
+
+    def __hash__(self) -> int:
+        raise AssertionError("__hash__ ran")
+
+    def __len__(self) -> int:
+        raise AssertionError("__len__ ran")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"__getattr__({name}) ran")
+
+    def __getitem__(self, key: Any) -> Any:
+        raise AssertionError("__getitem__ ran")
+
+
+class Colliding:
+    """As a dict key it has the hash of "a" and an __eq__ that must not run."""
+
+    def __hash__(self) -> int:
+        return hash("a")
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("__eq__ ran")
+
+
+def function_of(value: Any, *, scale: int = 2) -> Any:
+    return value * scale
+
+
+NAN_QUIET = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
+
+CONSTANTS: list[Any] = [
+    None, True, False, 0, 1, -1, 2**70, 0.0, -0.0, 1.0, float("nan"), NAN_QUIET, 1j, complex(0.0, -0.0), "",
+    "a", "é", "名", b"", b"a", ..., slice(1, None), slice(1.0, None), (), (1, "a"), (1.0, "a"), (True, "a"),
+    ((0.0,), (-0.0,)), frozenset(), frozenset({1}), frozenset({1.0}), frozenset({True}), frozenset({1, "a"}),
+    torch.float32, torch.float64, torch.strided, torch.channels_last, torch.Size([1, 2]), (1, 2),
+    torch.device("cpu"), torch.device("cpu", 0), torch.device("meta"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", range(len(CONSTANTS)))
+def test_equals_is_by_exact_type_and_bits(index: int) -> None:
+    expected = CONSTANTS[index]
+    for other, value in enumerate(CONSTANTS):
+        assert holds(Row("equals", local(), expected), value) == (index == other), value
+
+
+def fresh_copies(value: Any) -> Any:
+    """An equal constant that is another object where the type allows."""
+    if type(value) is str:
+        return "".join(list(value))
+    if type(value) is int:
+        return int(str(value))
+    if type(value) is float:
+        return struct.unpack("<d", struct.pack("<d", value))[0]
+    if type(value) is tuple:
+        return tuple(fresh_copies(element) for element in value)
+    if type(value) is frozenset:
+        return frozenset(fresh_copies(element) for element in value)
+    if type(value) is torch.Size:
+        return torch.Size(list(value))
+    return value
+
+
+def test_equals_sees_equal_copies() -> None:
+    for value in CONSTANTS:
+        assert holds(Row("equals", local(), value), fresh_copies(value)), value
+
+
+def test_equals_of_other_objects_is_identity() -> None:
+    one, two = Plain(), Plain()
+    assert holds(Row("equals", local(), one), one)
+    assert not holds(Row("equals", local(), one), two)
+    assert not holds(Row("equals", local(), 1), Hostile())
+
+
+def test_type_and_is() -> None:
+    assert holds(Row("type", local(), int), 1)
+    assert not holds(Row("type", local(), int), True)
+    assert not holds(Row("type", local(), Plain), Child())
+    assert holds(Row("is", local(), Plain), Plain)
+    assert not holds(Row("is", local(), None), 0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {1: 2}, [1], (1,), {1}, frozenset({1}), collections.deque([1]), "1", b"1", bytearray(b"1"), range(1),
+        types.MappingProxyType({1: 2}), collections.OrderedDict({1: 2}), torch.Size([1]),
+        collections.defaultdict(int, {1: 2}), collections.Counter("a"),
+    ],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_len(value: Any) -> None:
+    assert holds(Row("len", local(), 1), value)
+    assert not holds(Row("len", local(), 2), value)
+
+
+def test_len_of_what_has_none() -> None:
+    assert not holds(Row("len", local(), 1), 1)
+    assert not holds(Row("len", local(), 1), Hostile())
+
+
+def test_keys() -> None:
+    row = Row("keys", local(), ("a", 1, (2.0,)))
+    assert holds(row, {"a": 0, 1: 0, (2.0,): 0})
+    assert not holds(row, {1: 0, "a": 0, (2.0,): 0})
+    assert not holds(row, {"a": 0, True: 0, (2.0,): 0})
+    assert not holds(row, {"a": 0, 1: 0})
+    assert not holds(row, {"a": 0, 1: 0, (2.0,): 0, "more": 0})
+    assert not holds(row, ["a", 1, (2.0,)])
+    changed = {"a": 0, "gone": 0, 1: 0, (2.0,): 0}
+    del changed["gone"]
+    assert holds(row, changed)
+    assert holds(row, types.MappingProxyType(changed))
+
+
+def test_set() -> None:
+    row = Row("set", local(), frozenset({1, "a", (2,), None}))
+    assert holds(row, {1, "a", (2,), None})
+    assert holds(row, frozenset({"a", (2,), None, 1}))
+    assert not holds(row, {True, "a", (2,), None})
+    assert not holds(row, {1, "a", (2,)})
+    assert not holds(row, {1, "a", (2,), None, 5})
+    shrunk = {1, "a", (2,), None, "gone"}
+    shrunk.discard("gone")
+    assert holds(row, shrunk)
+    assert not holds(row, [1, "a", (2,), None])
+
+
+def test_attributes_of_instances() -> None:
+    attribute = Row("equals", Source("attr", local(), "a"), 1)
+    thing = Plain(a=1)
+    assert holds(attribute, thing)
+    thing.a = 2
+    assert not holds(attribute, thing)
+    assert not holds(attribute, Plain())
+    assert not holds(attribute, 5)
+    assert not holds(Row("equals", Source("attr", local(), "kind"), "class level"), Plain())
+    assert not holds(attribute, Hostile())
+
+    class Inline:  # attributes set one by one stay in inline values
+        def __init__(self) -> None:
+            self.a = 1
+
+    inline = Inline()
+    assert holds(attribute, inline)
+    inline.b = 3
+    del inline.a
+    assert not holds(attribute, inline)
+    inline.a = 1
+    assert holds(attribute, inline)
+    inline.__dict__["a"] = 7
+    assert not holds(attribute, inline)
+    inline.__dict__ = {"a": 1}
+    assert holds(attribute, inline)
+    for i in range(40):
+        setattr(inline, f"more{i}", i)
+    assert holds(attribute, inline)
+
+
+def test_reading_inline_values_makes_no_dict() -> None:
+    class Inline:
+        def __init__(self) -> None:
+            self.a = 1
+
+    thing = Inline()
+    size = thing.__sizeof__()
+    before = len(gc.get_referents(thing))
+    assert (
+        compile_rows([Row("no_attr", local(), "z")], [], frame.__code__).check((thing,), {}) == -1
+    )
+    assert (thing.__sizeof__(), len(gc.get_referents(thing))) == (size, before)
+
+
+def test_no_attr() -> None:
+    row = Row("no_attr", local(), "a")
+    assert holds(row, Plain())
+    assert not holds(row, Plain(a=1))
+    assert holds(row, 5)
+    assert holds(row, Slotted())
+    assert not holds(row, types.SimpleNamespace(a=1))
+
+
+def test_module_class_and_function_attributes() -> None:
+    module = types.ModuleType("m")
+    module.a = 1  # type: ignore[attr-defined]
+    row = Row("equals", Source("attr", local(), "a"), 1)
+    assert holds(row, module)
+    assert holds(row, type("T", (), {"a": 1}))
+    assert not holds(row, type("U", (type("T", (), {"a": 1}),), {}))
+    function = types.FunctionType(frame.__code__, {})
+    assert not holds(row, function)
+    function.a = 1  # type: ignore[attr-defined]
+    assert holds(row, function)
+
+
+def test_instance_dict() -> None:
+    row = Row("equals", Source("item", Source("dict", local(), None), "a"), 1)
+    assert holds(row, Plain(a=1))
+    assert holds(row, type("T", (), {"a": 1}))
+    assert not holds(row, Slotted())
+    types_of = Row("type", Source("dict", local(), None), types.MappingProxyType)
+    assert holds(types_of, Plain)
+    assert not holds(types_of, Plain())
+
+
+def test_class_attributes() -> None:
+    row = Row("equals", Source("class_attr", local(), "kind"), "class level")
+    assert holds(row, Plain())
+    assert holds(row, Child())
+    Child.kind = "other"
+    try:
+        assert not holds(row, Child())
+        assert not holds(Row("no_class_attr", local(), "kind"), Child())
+    finally:
+        del Child.kind
+    assert holds(row, Child())
+    assert holds(Row("no_class_attr", local(), "absent"), Child())
+    on_class = Row("equals", Source("mro_attr", local(), "kind"), "class level")
+    assert holds(on_class, Child)
+    assert not holds(on_class, Child())
+    assert holds(Row("no_mro_attr", local(), "absent"), Child)
+    assert not holds(Row("no_mro_attr", local(), "kind"), Child)
+    assert not holds(Row("no_mro_attr", local(), "absent"), Child())
+    assert holds(Row("is", Source("type", local(), None), Plain), Plain())
+
+
+def test_slots() -> None:
+    thing = Slotted()
+    row = Row("equals", Source("slot", local(), "a"), 1)
+    assert not holds(row, thing)
+    thing.a = 1
+    assert holds(row, thing)
+    assert not holds(row, Plain(a=1))
+
+
+def test_items() -> None:
+    def item(key: Any) -> Row:
+        return Row("equals", Source("item", local(), key), "v")
+
+    assert holds(item(1), ["u", "v"])
+    assert holds(item(1), ("u", "v"))
+    assert not holds(item(2), ["u", "v"])
+    assert not holds(item(-1), ["u", "v"])
+    assert holds(item("a"), {"a": "v"})
+    assert holds(item("a"), {"a": "v", 1: 2, None: 3})
+    assert holds(item(1), {True: "v"})
+    assert holds(item(1.0), {1: "v"})
+    assert holds(item((1, 2)), {(1, 2): "v"})
+    assert holds(item(Plain), {Plain: "v"})
+    assert not holds(item("a"), {})
+    assert holds(item("a"), collections.defaultdict(int, {"a": "v"}))
+    assert not holds(item("a"), collections.defaultdict(int))
+    assert holds(item("a"), types.MappingProxyType({"a": "v"}))
+    assert not holds(item("a"), ["v"])
+    assert not holds(item(0), "v")
+    assert not holds(item(True), ["u", "v"])
+    assert not holds(item(0), Hostile())
+    big = {i: "u" for i in range(70000)}
+    big[69999] = "v"
+    assert holds(item(69999), big)
+
+
+def test_a_key_of_a_user_class_runs_no_code() -> None:
+    table = {Colliding(): 0}
+    program = compile_rows([Row("no_item", local(), "a")], [], frame.__code__)
+    assert program.check((table,), {}) == -1
+    program = compile_rows([Row("equals", Source("item", local(), "a"), 1)], [], frame.__code__)
+    assert program.check((table,), {}) == 0
+
+
+def test_no_item() -> None:
+    assert holds(Row("no_item", local(), "a"), {})
+    assert not holds(Row("no_item", local(), "a"), {"a": None})
+    assert not holds(Row("no_item", local(), "a"), [])
+
+
+def test_nth_key() -> None:
+    row = Row("equals", Source("key", local(), 1), "b")
+    assert holds(row, {"a": 1, "b": 2})
+    assert not holds(row, {"b": 2, "a": 1})
+    assert not holds(row, {"a": 1})
+    assert not holds(row, [0, "b"])
+
+
+class Members:
+    def method(self) -> None: ...
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    @classmethod
+    def build(cls) -> None: ...
+
+    @staticmethod
+    def helper() -> None: ...
+
+
+def closed_over(value: Any) -> Any:
+    return lambda: value
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (function_of, "__code__"), (function_of, "__defaults__"), (function_of, "__kwdefaults__"),
+        (function_of, "__globals__"), (function_of, "__closure__"), (closed_over(1), "__closure__"),
+        (function_of, "__dict__"), (Members().method, "__func__"), (Members().method, "__self__"),
+        (Members.__dict__["size"], "fget"), (Members.__dict__["size"], "fset"),
+        (Members.__dict__["build"], "__func__"), (Members.__dict__["helper"], "__func__"),
+        (Members.__dict__["helper"], "__wrapped__"), (functools.partial(function_of, 1, scale=3), "func"),
+        (functools.partial(function_of, 1, scale=3), "args"),
+        (functools.partial(function_of, 1, scale=3), "keywords"), (Plain, "kind"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)  # fmt: skip
+def test_members(value: Any, name: str) -> None:
+    found = getattr(value, name)
+    expected = not (isinstance(value, type))
+    assert holds(Row("is", Source("member", local(), name), found), value) == expected
+    assert not holds(Row("is", Source("member", local(), name), Plain()), value)
+    assert not holds(Row("is", Source("member", local(), name), found), Hostile())
+
+
+def test_wrapped_of_a_function() -> None:
+    wrapped = functools.wraps(frame)(types.FunctionType(frame.__code__, {}))
+    assert holds(Row("is", Source("member", local(), "__wrapped__"), frame), wrapped)
+    assert not holds(Row("is", Source("member", local(), "__wrapped__"), frame), frame)
+
+
+def test_rebound_function_fields_are_seen() -> None:
+    function = types.FunctionType(function_of.__code__, {}, "f", (1,))
+    rows = [
+        Row("is", Source("member", local(), "__code__"), function.__code__),
+        Row("is", Source("member", local(), "__defaults__"), function.__defaults__),
+    ]
+    assert verdict(rows, function) == -1
+    function.__defaults__ = (2,)
+    assert verdict(rows, function) == 1
+    function.__code__ = frame.__code__
+    assert verdict(rows, function) == 0
+
+
+def test_globals_and_builtins() -> None:
+    scope = {"g": 1, "__builtins__": builtins}
+    row = Row("equals", Source("global", None, "g"), 1)
+    assert holds(row, scope=scope)
+    scope["g"] = 2
+    assert not holds(row, scope=scope)
+    del scope["g"]
+    assert not holds(row, scope=scope)
+    assert holds(Row("no_global", None, "g"), scope=scope)
+    scope["g"] = None
+    assert not holds(Row("no_global", None, "g"), scope=scope)
+    assert holds(Row("is", Source("globals"), scope), scope=scope)
+    assert holds(Row("is", Source("builtin", None, "len"), len), scope=scope)
+    assert holds(
+        Row("is", Source("builtin", None, "len"), len), scope={"__builtins__": {"len": len}}
+    )
+    assert not holds(Row("is", Source("builtin", None, "nothing"), len), scope=scope)
+    assert not holds(Row("is", Source("global", None, "len"), len), scope=scope)
+
+
+def test_cells() -> None:
+    def outer(flag: bool) -> Any:
+        if flag:
+            inside = 1
+
+        def inner(x: Any, y: Any) -> Any:
+            return inside
+
+        return inner
+
+    inner, empty = outer(True), outer(False)
+    cell = Source("cell", None, "inside")
+    row = Row("equals", Source("contents", cell), 1)
+    code = inner.__code__
+    assert holds(row, code=code, closure=inner.__closure__)
+    assert not holds(row, code=code, closure=empty.__closure__)
+    assert not holds(Row("unbound_cell", cell, None), code=code, closure=inner.__closure__)
+    assert holds(Row("unbound_cell", cell, None), code=code, closure=empty.__closure__)
+    inner.__closure__[0].cell_contents = 2
+    assert not holds(row, code=code, closure=inner.__closure__)
+    assert not holds(row, code=code)
+
+
+def test_const_sources_and_identity() -> None:
+    table: dict[str, Any] = {"a": 1}
+    assert holds(Row("equals", Source("item", Source("const", None, table), "a"), 1))
+    assert holds(Row("same", local(), local("y")), table, table)
+    assert not holds(Row("same", local(), local("y")), table, {"a": 1})
+    assert not holds(Row("same", local(), Source("item", local("y"), "z")), table, table)
+    assert holds(Row("distinct", None, (local(), local("y"))), table, {"a": 1})
+    assert not holds(Row("distinct", None, (local(), local("y"))), table, table)
+
+
+def test_abc_token() -> None:
+    class Shape(abc.ABC):  # noqa: B024
+        pass
+
+    row = Row("abc", None, abc.get_cache_token())
+    assert holds(row)
+    Shape.register(Plain)
+    assert not holds(row)
+
+
+def test_unknown_names_fail_without_an_exception() -> None:
+    assert not holds(Row("is", local("nobody"), None))
+    assert not holds(Row("is", Source("cell", None, "nobody"), None))
+
+
+def test_the_first_row_that_fails_is_told() -> None:
+    path = Source("attr", Source("attr", local(), "a"), "b")
+    rows = [
+        Row("type", local(), Plain),
+        Row("type", Source("attr", local(), "a"), Plain),
+        Row("equals", path, 1),
+        Row("type", local(), Plain),
+    ]
+    assert verdict(rows, Plain(a=Plain(b=1))) == -1
+    assert verdict(rows, Plain(a=Plain(b=2))) == 2
+    assert verdict(rows, Plain(a=Plain())) == 2
+    assert verdict(rows, Plain()) == 1
+    assert verdict(rows, 1) == 0
+
+
+def test_sources_and_rows_are_not_repeated() -> None:
+    path = Source("attr", local(), "a")
+    once = compile_rows([Row("type", path, int)], [path], frame.__code__)
+    twice = compile_rows([Row("type", path, int)] * 3, [path, path], frame.__code__)
+    assert (once.size, twice.size) == (3, 3)
+    assert twice.gather((Plain(a=4),), {}) == (4, 4)
+    assert twice.gather((Plain(a="4"),), {}) is None
+    assert once.n_rows == 1
+
+
+def test_an_input_that_is_missing_fails_after_the_rows() -> None:
+    program = compile_rows(
+        [Row("type", local(), Plain)], [Source("attr", local(), "a")], frame.__code__
+    )
+    assert program.check((Plain(a=1),), {}) == -1
+    assert program.check((Plain(),), {}) == 1
+
+
+def test_many_registers() -> None:
+    rows = [Row("equals", Source("item", local(), i), i) for i in range(500)]
+    rows += [Row("type", Source("dict", Source("item", local("y"), i)), dict) for i in range(200)]
+    values, things = list(range(500)), [Plain() for _ in range(200)]
+    assert verdict(rows, values, things) == -1
+    values[400] = 0
+    assert verdict(rows, values, things) == 400
+
+
+def test_every_kind_is_known_to_native() -> None:
+    loads = {kind: KINDS[kind] for kind in KINDS}
+    constants = {"local": 0, "cell": 0, "key": 0, "item": "a"}
+    for kind in loads:
+        key = constants.get(kind, "name")
+        _native.GuardProgram(((kind, 0, 0, 0, key),), 1, (), 1)
+    expected: dict[str, Any] = {
+        "len": 1,
+        "keys": (),
+        "set": frozenset(),
+        "same": 0,
+        "distinct": (0,),
+    }
+    for kind in set(ROW_KINDS) - {"tensor", "state"}:
+        _native.GuardProgram(((f"check {kind}", 0, -1, 0, expected.get(kind, "name")),), 1, (), 1)
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        ("nonsense", 0, 0, 0, None), ("attr", 0, 0, 0, 3), ("attr", 0, 5, 0, "a"), ("attr", 0, 0, -1, "a"),
+        ("check len", 0, -1, 0, "a"), ("check keys", 0, -1, 0, [1]), ("check set", 0, -1, 0, (1,)),
+        ("check same", 0, -1, 0, 9), ("check distinct", 0, -1, -1, (9,)),
+    ],
+)  # fmt: skip
+def test_a_bad_instruction_is_refused(instruction: tuple) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        _native.GuardProgram((instruction,), 1, (), 1)
+
+
+def test_programs_are_collected() -> None:
+    class Owner:
+        pass
+
+    owner = Owner()
+    owner.program = compile_rows([Row("is", local(), owner)], [], frame.__code__)  # type: ignore[attr-defined]
+    alive = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert alive() is None
+
+
+def random_value(rng: random.Random, depth: int = 0) -> Any:
+    makers: list[Any] = [
+        lambda: rng.choice(CONSTANTS),
+        lambda: rng.randrange(3),
+        lambda: rng.choice("abc"),
+        lambda: [random_value(rng, depth + 1) for _ in range(rng.randrange(3))],
+        lambda: {rng.choice("abc"): random_value(rng, depth + 1) for _ in range(rng.randrange(3))},
+        lambda: tuple(random_value(rng, depth + 1) for _ in range(rng.randrange(3))),
+        lambda: {rng.randrange(4) for _ in range(rng.randrange(3))},
+        lambda: Plain(**{rng.choice("abc"): random_value(rng, depth + 1)}),
+        lambda: rng.choice((Plain, Child, function_of, Members().method, len, Hostile())),
+    ]
+    return rng.choice(makers[:3] if depth > 2 else makers)()
+
+
+def random_source(rng: random.Random) -> Source:
+    source = rng.choice((local(), local("y"), Source("global", None, rng.choice("abc"))))
+    for _ in range(rng.randrange(4)):
+        kind = rng.choice(
+            ("attr", "item", "type", "dict", "class_attr", "mro_attr", "key", "member")
+        )
+        keys = {
+            "attr": ["a", "b", "c"], "item": ["a", "b", 0, 1, True, 1.0], "class_attr": ["kind", "a"],
+            "mro_attr": ["kind", "__init__"], "key": [0, 1], "member": ["__code__", "__func__", "__dict__"],
+        }  # fmt: skip
+        source = Source(kind, source, rng.choice(keys.get(kind, [None])))
+    return source
+
+
+def random_row(rng: random.Random) -> Row:
+    kind = rng.choice(sorted(set(ROW_KINDS) - {"tensor", "state", "abc"}))
+    source = random_source(rng)
+    if kind in ("no_global", "distinct"):
+        source = None  # type: ignore[assignment]
+    expected: dict[str, Any] = {
+        "type": lambda: rng.choice((int, str, dict, list, tuple, Plain, type)),
+        "len": lambda: rng.randrange(3),
+        "keys": lambda: tuple(rng.sample("abc", rng.randrange(3))),
+        "set": lambda: frozenset(rng.randrange(4) for _ in range(rng.randrange(3))),
+        "same": lambda: random_source(rng),
+        "distinct": lambda: (random_source(rng), random_source(rng)),
+        "equals": lambda: rng.choice(CONSTANTS),
+        "is": lambda: rng.choice((None, Plain, len, function_of)),
+    }
+    name = rng.choice("abc")
+    return Row(kind, source, expected[kind]() if kind in expected else name)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_native_and_mirror_agree_on_random_rows(seed: int) -> None:
+    rng = random.Random(seed)
+    outcomes = set()
+    for _ in range(400):
+        x, y = random_value(rng), random_value(rng)
+        scope = {name: random_value(rng) for name in "ab"} | {"__builtins__": builtins}
+        rows = [random_row(rng) for _ in range(rng.randrange(1, 4))]
+        outcomes.add(verdict(rows, x, y, scope=scope))
+    assert -1 in outcomes and 0 in outcomes
