@@ -1,8 +1,7 @@
 // Reading tensors and torch's interpreter state without torch headers.
 //
 // Every route is found by dlsym or by matching values at first use, self-tested, and has a slower fallback;
-// `_native.tensor_routes()` names what is in use. Guards compare through the records here; the executor
-// reaches tensors through `tensor_handle`.
+// `_native.tensor_routes()` names what is in use. Guards compare through the records here.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -16,7 +15,7 @@ void tensor_record_free(TensorRecord *record);
 // Exact type, dtype, device, sizes, strides, requires_grad, dispatch keys. Never raises, never runs user code.
 bool tensor_record_matches(const TensorRecord *record, PyObject *value);
 
-bool tensor_is_tensor(PyObject *value);               // an instance of torch.Tensor (subclasses too)
+bool tensor_is_tensor(PyObject *value);                 // an instance of torch.Tensor (subclasses too)
 bool tensor_overlap(PyObject *first, PyObject *second); // conservative: true if it cannot be ruled out
 
 // A `runtime.state.State` prepared for comparing with what is in force on this thread now.

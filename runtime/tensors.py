@@ -1,0 +1,145 @@
+"""How the native part reaches tensors: it is told here where to look, and tested against Python's own answers.
+
+`bind()` runs once, at the first use of a tensor guard or of a program (the native part calls it). Routes can be
+left out by name, for tests and for doctor: `bind(without=("wrap",))` or GRAFTJIT_WITHOUT=wrap,keys. Names:
+handle (everything below Python), keys, requires_grad, wrap, errors, state, program, operators.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import _native, state
+
+_SUFFIX = {"Darwin": ".dylib"}.get(os.uname().sysname, ".so")
+
+# Without complex32 and the quantized ones: making a tensor of those warns, and nothing here lowers them.
+_DTYPES = """
+    float64 float32 float16 bfloat16 complex128 complex64 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool
+    float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu
+"""
+
+
+def bind(without: Iterable[str] = ()) -> dict[str, str]:
+    """Find and test the routes; the table of those in use."""
+    named = os.environ.get("GRAFTJIT_WITHOUT", "")
+    left_out = frozenset(without) | {name for name in named.split(",") if name}
+    paths = [_library(name) for name in ("torch_cpu", "c10", "torch_python")]
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        _native.tensor_bind(*paths, samples(), _dtype_samples(), left_out)
+    _native.state_bind(None if "state" in left_out else _autograd_mask(), _context_facts())
+    return _native.tensor_routes()
+
+
+def samples() -> list[tuple[Any, ...]]:
+    """Tensors of several kinds with what Python says of them, for matching and self-tests."""
+    cpu = torch.device("cpu")
+    base = torch.zeros(6, device=cpu)
+    tensors = [
+        base,
+        torch.zeros(2, 3, 4, device=cpu)[:, 1:, ::2],
+        torch.zeros((), dtype=torch.int64, device=cpu),
+        torch.zeros(3, 5, dtype=torch.float64, device=cpu).t(),
+        torch.zeros(1, 2, 3, 4, 5, 6, 7, dtype=torch.bool, device=cpu),
+        torch.zeros(0, 3, dtype=torch.bfloat16, device=cpu),
+        torch.nn.Parameter(torch.zeros(4, device=cpu)),
+        torch.zeros(4, requires_grad=True, device=cpu),
+        torch.zeros(4, device=cpu).requires_grad_().view(2, 2),
+        torch.zeros(2, dtype=torch.complex64, device=cpu).conj(),
+        torch.sparse_coo_tensor(
+            torch.zeros(1, 1, dtype=torch.int64, device=cpu),
+            torch.zeros(1, device=cpu),
+            (2,),
+            check_invariants=False,
+        ),
+    ]
+    return [_sample(tensor) for tensor in tensors]
+
+
+def _sample(tensor: torch.Tensor) -> tuple[Any, ...]:
+    strided = tensor.layout is torch.strided
+    return (
+        tensor,
+        tensor._cdata,
+        torch._C._dispatch_keys(tensor).raw_repr(),
+        tuple(tensor.shape),
+        tensor.stride() if strided else (),
+        tensor.storage_offset() if strided else 0,
+        tensor.data_ptr() if strided else 0,
+        tensor.requires_grad,
+        strided,
+    )
+
+
+def byte_range(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """The addresses [begin, end) that a tensor's elements span; None if that cannot be told."""
+    if tensor.layout is not torch.strided:
+        return None
+    if tensor.numel() == 0 or tensor.device.type == "meta":
+        return (0, 0)
+    span = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    begin = tensor.data_ptr()
+    return (begin, begin + (span + 1) * tensor.element_size())
+
+
+def _library(name: str) -> str:
+    path = Path(torch.__file__).parent / "lib" / f"lib{name}{_SUFFIX}"
+    return str(path) if path.exists() else ""
+
+
+def _dtype_samples() -> dict[torch.dtype, torch.Tensor]:
+    """An empty tensor of each dtype, from which the C shim's number for it is read."""
+    known = (getattr(torch, name, None) for name in _DTYPES.split())
+    return {dtype: torch.empty(0, dtype=dtype, device="cpu") for dtype in known if dtype is not None}
+
+
+@contextlib.contextmanager
+def _forward_grad_off() -> Iterator[None]:
+    before = torch._C._is_fwd_grad_enabled()
+    torch._C._set_fwd_grad_enabled(not before)
+    try:
+        yield
+    finally:
+        torch._C._set_fwd_grad_enabled(before)
+
+
+def _autograd_mask() -> tuple[int, ...] | None:
+    """Which bits of c10::AutogradState move with grad mode, inference mode and forward grad mode; None if
+    one of them moves none. All three are this thread's own, so nobody else sees the toggling."""
+    rest = _native.autograd_words()
+    if rest is None:
+        return None
+    mask = [0] * len(rest)
+    for toggled in (
+        lambda: torch.set_grad_enabled(not torch.is_grad_enabled()),
+        lambda: torch.inference_mode(not torch.is_inference_mode_enabled()),
+        _forward_grad_off,
+    ):
+        with toggled():
+            now = _native.autograd_words()
+        moved = [before ^ after for before, after in zip(rest, now, strict=True)]
+        if not any(moved):
+            return None
+        mask = [old | new for old, new in zip(mask, moved, strict=True)]
+    return tuple(mask)
+
+
+def _context_facts() -> tuple[Any, ...]:
+    """Python's answers to what the native part asks torch's C++ symbols, in its order (torch_state.cpp)."""
+    return (
+        torch._C._dispatch_tls_local_include_set().raw_repr(),
+        torch._C._dispatch_tls_local_exclude_set().raw_repr(),
+        torch.get_default_dtype(),
+        torch._C.get_autocast_dtype("cpu"),
+        torch._C.get_autocast_dtype("cuda"),
+        torch._C.is_autocast_cache_enabled(),
+        torch._C._len_torch_function_stack(),
+        torch._C._len_torch_dispatch_stack(),
+        tuple(asked() for _, asked in state.FLAGS),
+    )
