@@ -21,14 +21,14 @@ NATIVE := $(wildcard runtime/native/*) setup.py
 PACKAGE := pyproject.toml
 PYTEST_FLAGS ?= -q -n $(WORKERS) --dist worksteal
 
-# Two workers on two cores: threads that wait must not spin.
-export OMP_NUM_THREADS ?= 2
-export OMP_WAIT_POLICY ?= passive
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-TEST_ENVIRONMENT := GRAFTJIT_CHECK=1 GRAFTJIT_CACHE_DIR=$(CURDIR)/.kernels
+# One kernel store for all workers; with two workers on two cores, threads that wait must not spin.
+TEST_ENVIRONMENT := GRAFTJIT_CHECK=1 GRAFTJIT_CACHE_DIR=$(CURDIR)/.kernels \
+	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 
 .PHONY: demo test test-all test-3.12 test-3.13 lint format bench doctor clean distclean help
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 
 help:
 	@sed -n '1,5s/^# \{0,1\}//p' Makefile

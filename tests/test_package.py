@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -107,10 +108,19 @@ def test_the_license_is_whole() -> None:
     assert "Apache License" in text and "END OF TERMS AND CONDITIONS" in text
 
 
+def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    program = tmp_path / "example.py"
+    program.write_text(text.split("```python\n")[1].split("```")[0])
+    done = subprocess.run(
+        [sys.executable, "-P", str(program)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert "tensor(" in done.stdout and "graph" in done.stdout
+
+
 def test_documents_name_files_that_exist() -> None:
     """Links between the documents, and the make targets they speak of."""
-    import re
-
     makefile = (ROOT / "Makefile").read_text()
     for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
         text = path.read_text()
