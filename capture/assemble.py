@@ -17,7 +17,7 @@ from ..ir.location import Location
 from ..runtime.sources import Source
 from .bytecodes import Instr, argument_names, decode, slot_names, successors
 from .encode import Cover, Item, Label, Shape, encode
-from .optable import INTRINSICS_1, NULL_FIRST, VERSION, Raw
+from .optable import FINAL, INTRINSICS_1, NULL_FIRST, VERSION, Raw
 from .reload import STEPS, survives_interning
 
 Emitter = Callable[[], object]
@@ -277,27 +277,35 @@ class Assembler:
         return Cover(self.original(instr.handler), instr.handler_depth, instr.handler_lasti)
 
     def _append_originals(self) -> None:
-        if not self._originals:
-            return
+        placed: set[int] = set()
+        while fresh := self._reachable(set(self._originals) - placed) - placed:
+            placed |= fresh
+            for index in sorted(fresh):
+                self._append_original(index, falls_into=index + 1 in fresh)
+
+    def _reachable(self, indices: set[int]) -> set[int]:
         instrs = decode(self.code).instrs
-        wanted: set[int] = set()
-        todo = list(self._originals)
+        reached: set[int] = set()
+        todo = list(indices)
         while todo:
             index = todo.pop()
-            if index in wanted:
-                continue
-            wanted.add(index)
-            if index not in self.patches:
-                todo += successors(instrs[index])
-        for index in sorted(wanted):
-            self.place(self.original(index))
-            instr = instrs[index]
-            if index in self.patches:
-                self.patches[index]()
-                continue
-            self.set_location(instr.where)
-            with self.covered(self.cover_of(instr)):
-                self.raw(instr)
+            if index not in reached:
+                reached.add(index)
+                if index not in self.patches:
+                    todo += successors(instrs[index])
+        return reached
+
+    def _append_original(self, index: int, falls_into: bool) -> None:
+        self.place(self.original(index))
+        if index in self.patches:
+            self.patches[index]()
+            return
+        instr = decode(self.code).instrs[index]
+        self.set_location(instr.where)
+        with self.covered(self.cover_of(instr)):
+            self.raw(instr)
+        if instr.op not in FINAL and not falls_into:
+            self.jump(self.original(index + 1))
 
     # -- sources -----------------------------------------------------------------------------------------
     def load_source(self, source: Source) -> None:

@@ -25,13 +25,13 @@ from . import handlers as _handlers  # noqa: F401 (fills the table of handlers)
 from . import rebuild
 from .assemble import Assembler
 from .breaks import Break, PlainFrame, Restart
-from .bytecodes import Instr, argument_names, decode, stack_effect
+from .bytecodes import Instr, argument_names, decode
 from .containers import NotConstant
 from .emit import Emitter
 from .liveness import live_locals
 from .machine import Frame, Machine, Scope, make_frame
 from .resume import ResumeSpec, break_tail, can_resume
-from .stackshape import stack_shapes
+from .stackshape import after
 from .values import UNREAD, Const, Dict, Null, Obj, Sequence, Tensor, Value
 
 MAX_RESTARTS = 200
@@ -266,11 +266,11 @@ class _Attempt:
         if m.contexts and any(c.cls is torch.set_grad_enabled for c in m.contexts):
             raise PlainFrame("PL203", "a break inside set_grad_enabled", stop.where)
 
-        instr = f.decoded.instrs[index]
+        rest = _rest(f, index)
 
-        def resume_for(target: int) -> ResumeSpec:
-            stack = _shape_after(code, instr, target, shape)
-            bound = _bound_after(instr, set(restored), live_locals(f.decoded, target))
+        def resume_for(target: int, jumped: bool) -> ResumeSpec:
+            stack = _shape_after(rest, shape, jumped)
+            bound = _bound_after(rest, set(restored), live_locals(f.decoded, target))
             return ResumeSpec(self.make_resume(code, target, stack, bound), stack, bound)
 
         def restore(e: Emitter) -> None:
@@ -440,24 +440,29 @@ def _types_only(rows: list[Row]) -> list[Row]:
     return kept
 
 
-def _shape_after(
-    code: types.CodeType, instr: Instr, target: int, shape: tuple[str, ...]
-) -> tuple[str, ...]:
-    """The stack's shape at `target`, once the instruction that breaks has run there."""
-    static = stack_shapes(code)[target]
-    assert static is not None
-    kept = len(shape) - stack_effect(instr)[0]
-    return tuple(
-        shape[at] if at < kept else "null" if kind == "maybe" else kind
-        for at, kind in enumerate(static)
-    )
+def _rest(f: Frame, index: int) -> list[Instr]:
+    """The instruction at `index` and what else belongs to the same real instruction."""
+    instrs = f.decoded.instrs
+    rest = [instrs[index]]
+    while rest[-1].index + 1 < len(instrs) and not instrs[rest[-1].index + 1].head:
+        rest.append(instrs[rest[-1].index + 1])
+    return rest
 
 
-def _bound_after(instr: Instr, bound: set[str], live: frozenset[str]) -> tuple[str, ...]:
-    """Locals that hold a value after the instruction, and are read later; in a fixed order."""
-    after = set(bound)
-    if instr.op == "STORE_FAST":
-        after.add(instr.arg)
-    elif instr.op in ("DELETE_FAST", "LOAD_FAST_CLEAR"):
-        after.discard(instr.arg)
-    return tuple(sorted(after & live))
+def _shape_after(rest: list[Instr], shape: tuple[str, ...], jumped: bool) -> tuple[str, ...]:
+    """The stack's shape once these instructions have run; a method load leaves NULL and the attribute."""
+    for instr in rest:
+        shape = after(shape, instr, jump=jumped and instr is rest[-1])
+        shape = tuple("null" if kind == "maybe" else kind for kind in shape)
+    return shape
+
+
+def _bound_after(rest: list[Instr], bound: set[str], live: frozenset[str]) -> tuple[str, ...]:
+    """Locals that hold a value after these instructions, and are read later; in a fixed order."""
+    names = set(bound)
+    for instr in rest:
+        if instr.op == "STORE_FAST":
+            names.add(instr.arg)
+        elif instr.op in ("DELETE_FAST", "LOAD_FAST_CLEAR"):
+            names.discard(instr.arg)
+    return tuple(sorted(names & live))

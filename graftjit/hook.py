@@ -7,14 +7,16 @@ torch, of the standard library and of graftjit itself are never captured on thei
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
 import types
 from typing import Any
 
 import torch
 
+from .runtime import events
 from .runtime.options import JitConfig
-from .unit import Unit
+from .unit import UNITS, Unit
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SKIPPED_FOLDERS = tuple(
@@ -49,7 +51,22 @@ def policy(code: types.CodeType, scope: dict[str, Any]) -> Any:
     """The state of a frame's code, or None."""
     if code.co_name.startswith("<") or skipped_file(code.co_filename):
         return None
+    owner = _owner()
+    if owner is not None:
+        owner.met.append(code)
     return _UNIT.state_for(code)
+
+
+def _owner() -> Unit | None:
+    """The unit whose replacement code is nearest on this thread's stack: its report shows the frame."""
+    frame = sys._getframe(1)
+    units = list(UNITS)
+    while frame is not None:
+        found = next((unit for unit in units if id(frame.f_code) in unit.replacements), None)
+        if found is not None:
+            return found
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
 
 
 def state_for_code(code: types.CodeType) -> Any:
@@ -57,10 +74,12 @@ def state_for_code(code: types.CodeType) -> Any:
     return _UNIT.state_for(code)
 
 
-def codes_under(unit: Unit) -> list[types.CodeType]:
-    """Code objects of frames that ran inside extents; reports of a function show them as well."""
-    return _UNIT.codes()
+def counts(codes: list[types.CodeType]) -> list[events.Counted]:
+    """Totals of these frames."""
+    names = {id(code) for code in codes}
+    return [row for code, row in _UNIT.counted() if id(code) in names]
 
 
 def reset() -> None:
+    """Forget what was compiled for frames met by the hook."""
     _UNIT.reset()

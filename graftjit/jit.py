@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -23,9 +22,7 @@ from .runtime.errors import UserError
 from .runtime.options import JitConfig
 from .runtime.report import Report, report_of
 from .runtime.session import SESSION
-from .unit import Unit, check, on_rerun
-
-_UNITS: weakref.WeakSet[Unit] = weakref.WeakSet()
+from .unit import UNITS, Unit, check, on_rerun
 
 
 class JitFunction(_native.Callable):
@@ -34,8 +31,8 @@ class JitFunction(_native.Callable):
     def report(self) -> Report:
         """What has been compiled so far and what has not."""
         unit = self._unit
-        keys = [*unit.codes(), *hook.codes_under(unit)]
-        return report_of(unit.name, keys, unit.counts())
+        counts = [row for _, row in unit.counted()] + hook.counts(unit.met)
+        return report_of(unit.name, [*unit.codes(), *unit.met], counts)
 
     def reset(self) -> None:
         """Forget compiled code and events."""
@@ -116,7 +113,7 @@ def make_callable(function: types.FunctionType, config: JitConfig) -> JitFunctio
     unit = Unit(function.__qualname__, config)
     made = JitFunction(function, unit.state_for(function.__code__))
     made._unit = unit
-    _UNITS.add(unit)
+    UNITS.add(unit)
     return made
 
 
@@ -194,7 +191,7 @@ def reset(target: Any = None) -> None:
     if target is not None:
         _unit_of(target).reset()
         return
-    for unit in list(_UNITS):
+    for unit in list(UNITS):
         unit.reset()
     hook.reset()
     SESSION.log.clear()

@@ -13,7 +13,6 @@ import time
 import traceback
 import types
 import weakref
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -42,6 +41,8 @@ class Unit:
         self.config = config
         self.states: list[Any] = []
         self._by_code: dict[int, Any] = {}
+        self.replacements: set[int] = set()  # ids of replacement code, which entries keep alive
+        self.met: list[types.CodeType] = []  # frames that the hook met below this unit's
         self._resumed: set[int] = set()
         self._resumes: dict[tuple, Any] = {}
 
@@ -139,6 +140,8 @@ class Unit:
         )  # fmt: skip
         if made.plain is not None:
             entry.extent = made.plain.code not in ("PL204",)
+        if made.code is not None:
+            self.replacements.add(id(made.code))
         self._tell(state, code, made, time.perf_counter() - started)
         state.add(entry)
         return entry
@@ -245,16 +248,24 @@ class Unit:
         state.add(entry)
         return entry
 
-    def counts(self) -> list[events.Counted]:
-        """Totals for a report."""
+    def counted(self) -> list[tuple[types.CodeType, events.Counted]]:
+        """Totals for a report, a code object at a time."""
         return [
-            events.Counted(
-                frame=state.code.co_qualname, entries=len(state.entries),
-                hits=sum(entry.hits for entry in state.entries), misses=state.misses,
+            (
+                state.code,
+                events.Counted(
+                    frame=state.code.co_qualname,
+                    entries=len(state.entries),
+                    hits=sum(entry.hits for entry in state.entries),
+                    misses=state.misses,
+                ),
             )
             for state in self.states
             if state.code is not None
-        ]  # fmt: skip
+        ]
+
+
+UNITS: weakref.WeakSet[Unit] = weakref.WeakSet()
 
 
 def _empty_cells(code: types.CodeType) -> tuple[types.CellType, ...] | None:
@@ -302,7 +313,3 @@ def on_rerun(state: Any, entry: Any, error: BaseException) -> None:
         ),
         state.code,
     )
-
-
-def all_keys(units: Iterable[Unit]) -> list[types.CodeType]:
-    return [code for unit in units for code in unit.codes()]
