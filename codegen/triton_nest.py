@@ -48,7 +48,7 @@ class Dim:
 
     @property
     def programs(self) -> int:
-        return 1 if self.looped else -(-self.extent // self.block)
+        return 1 if self.looped else max(1, -(-self.extent // self.block))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +174,14 @@ class _Writer:
         self.phase = loops.phases(self.nest)
         self.sizes = self.nest.outer + self.nest.inner
         self.dim_of = {axis: dim for dim in plan.dims for axis in dim.axes}
-        found = loops.indices(self.nest)
-        self.walked = {axis for index in found for axis, s in enumerate(index.strides) if s}
+        self.split = {
+            axis
+            for index in loops.indices(self.nest)
+            for dim in plan.dims
+            if self._straight(index, dim) is None
+            for axis in dim.axes
+            if index.strides[axis]
+        }
         self.axis_name: dict[int, str] = {}
         self.along = self._along()
 
@@ -210,13 +216,18 @@ class _Writer:
                     count = f"tl.cdiv({dim.extent}, {dim.constant})"
                     self.body.add(f"{dim.name}_pid = {number} % {count}")
                     part = f"{dim.name}_pid"
-                    self.body.add(f"pid = {number} // {count}")
+                    rest = f"{number} // {count}"
+                    if dim is several[1]:
+                        number = rest
+                    else:
+                        self.body.add(f"pid = {rest}")
             self._place(dim, part)
 
     def _place(self, dim: Dim, part: str) -> None:
         if not dim.constant:
             self.body.add(f"{dim.name} = {part}")
         else:
+            part = f"({part})" if "//" in part else part
             base = "" if part == "0" else f"{part} * {dim.constant} + "
             base = f"{part} + " if dim.looped else base
             line = f"{base}tl.arange(0, {dim.constant}){dim.view}"
@@ -236,22 +247,35 @@ class _Writer:
             text = dim.name if below == 1 else f"{dim.name} // {below}"
             if position:
                 text += f" % {self.sizes[axis]}"
-            if axis in self.walked:
+            if axis in self.split:
                 self.axis_name[axis] = f"i{axis}"
                 self.body.add(f"i{axis} = {text}")
             below *= self.sizes[axis]
 
     def _offset(self, index: Index) -> tuple[str, list[Dim]]:
         """The text of an affine form, and the dimensions along which it moves."""
-        terms: list[str] = []
-        for axis, stride in enumerate(index.strides):
-            if stride and axis in self.axis_name:
-                name = self.axis_name[axis]
-                terms.append(name if stride == 1 else f"{stride} * {name}")
+        steps: list[tuple[int, str]] = []
+        for dim in self.plan.dims:
+            stride = self._straight(index, dim)
+            if stride is None:
+                steps += [(index.strides[axis], self.axis_name.get(axis, "")) for axis in dim.axes]
+            else:
+                steps.append((stride, dim.name))
+        terms = [name if stride == 1 else f"{stride} * {name}" for stride, name in steps if stride]
         moved = {self.dim_of[axis].name for axis, stride in enumerate(index.strides) if stride}
         if index.offset or not terms:
             terms.append(str(index.offset))
         return " + ".join(terms), [dim for dim in self.plan.dims if dim.name in moved]
+
+    def _straight(self, index: Index, dim: Dim) -> int | None:
+        """The one stride with which an index walks all axes of a dimension in order, if it does."""
+        stride = index.strides[dim.axes[-1]] if dim.axes else 0
+        below = stride
+        for axis in reversed(dim.axes):
+            if index.strides[axis] != below:
+                return None
+            below *= self.sizes[axis]
+        return stride
 
     def _mask(self, dims: Iterable[Dim]) -> str:
         masks = [f"{dim.name}_mask" for dim in dims if dim.masked]

@@ -7,9 +7,11 @@ import itertools
 
 import pytest
 import torch
+
 from graftjit.codegen import expr, triton
 from graftjit.codegen.loops import Index
 from graftjit.codegen.triton_dialect import FORMS
+
 from .nests import Build
 from .triton_worker import Worker
 

@@ -1,0 +1,30 @@
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+# add(x, bias)
+# gelu(t0)
+@triton.jit
+def add_gelu(in0, in1, out0, XBLOCK: tl.constexpr):
+    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    x_mask = x < 3000
+    i1 = x % 100
+    v0 = tl.load(in0 + x, mask=x_mask)
+    v1 = v0.to(tl.float32)
+    v2 = tl.load(in1 + i1, mask=x_mask)
+    v3 = v2.to(tl.float32)
+    v4 = v1 + v3
+    v5 = tl.full((), 0.5, tl.float32)
+    v6 = v4 * v5
+    v7 = tl.full((), 0.7071067690849304, tl.float32)
+    v8 = v4 * v7
+    v9 = libdevice.erf(v8)
+    v10 = tl.full((), 1.0, tl.float32)
+    v11 = v9 + v10
+    v12 = v6 * v11
+    v13 = v12.to(tl.bfloat16)
+    tl.store(out0 + x, v13, mask=x_mask)
+
+# arguments: in0: *bf16, in1: *bf16, out0: *bf16, XBLOCK: constexpr
+# launch: 3 programs, XBLOCK=1024, 4 warps

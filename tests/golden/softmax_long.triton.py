@@ -1,0 +1,41 @@
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def _nan_max(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+# softmax(x, -1)
+@triton.jit
+def softmax(in0, out0, RBLOCK: tl.constexpr, CBLOCK: tl.constexpr):
+    r = tl.program_id(0) * RBLOCK + tl.arange(0, RBLOCK)[:, None]
+    acc1 = tl.full((RBLOCK, CBLOCK), float("-inf"), tl.float32)
+    for start in range(0, 5000, CBLOCK):
+        c = start + tl.arange(0, CBLOCK)[None, :]
+        c_mask = c < 5000
+        v0 = tl.load(in0 + 5000 * r + c, mask=c_mask)
+        acc1 = _nan_max(acc1, tl.where(c_mask, v0, float("-inf")))
+    v1 = tl.reduce(acc1, 1, _nan_max, keep_dims=True)
+    acc4 = tl.full((RBLOCK, CBLOCK), 0.0, tl.float32)
+    for start in range(0, 5000, CBLOCK):
+        c = start + tl.arange(0, CBLOCK)[None, :]
+        c_mask = c < 5000
+        v0 = tl.load(in0 + 5000 * r + c, mask=c_mask)
+        v2 = v0 - v1
+        v3 = libdevice.exp(v2)
+        acc4 = acc4 + tl.where(c_mask, v3, 0.0)
+    v4 = tl.sum(acc4, 1, keep_dims=True)
+    for start in range(0, 5000, CBLOCK):
+        c = start + tl.arange(0, CBLOCK)[None, :]
+        c_mask = c < 5000
+        v0 = tl.load(in0 + 5000 * r + c, mask=c_mask)
+        v2 = v0 - v1
+        v3 = libdevice.exp(v2)
+        v5 = tl.div_rn(v3, v4)
+        tl.store(out0 + 5000 * r + c, v5, mask=c_mask)
+
+# arguments: in0: *fp32, out0: *fp32, RBLOCK: constexpr, CBLOCK: constexpr
+# launch: 64 programs, RBLOCK=1, CBLOCK=1024, 4 warps
