@@ -77,6 +77,11 @@ def is_view(node: Node) -> bool:
     return node.op == "call" and node.target in _VIEWS
 
 
+def always_affine(node: Node) -> bool:
+    """A view that `through_view` can follow from any map."""
+    return node.op == "call" and node.target in _VIEWS and node.target not in _RESHAPES
+
+
 # --- the views ---
 
 
@@ -215,3 +220,4 @@ _VIEWS: dict[Any, Callable[[Node, Map, Sequence[int]], Map | None]] = {
     aten.squeeze.dim: _reshape,
     aten.squeeze.dims: _reshape,
 }
+_RESHAPES = frozenset({aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default})

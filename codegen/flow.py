@@ -80,6 +80,7 @@ class Flow:
     nodes: list[Node] = field(default_factory=list)
     after: dict[Node, list[Node]] = field(default_factory=dict)
     users: dict[Node, list[Node]] = field(default_factory=dict)
+    writes_memory: bool = False
 
 
 def analyse(graph: Graph) -> Flow:
@@ -87,6 +88,7 @@ def analyse(graph: Graph) -> Flow:
     flow = Flow(graph)
     live = _live(graph)
     flow.nodes = [node for node in graph.nodes if node in live and node.op in ("call", "get")]
+    flow.writes_memory = any(writes(node) for node in flow.nodes)
     for node in flow.nodes:
         for operand in operands(node):
             flow.users.setdefault(operand, []).append(node)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import torch
+
 from ..ir.graph import Meta, Node
 from ..ir.layout import is_dense
 from . import affine
@@ -20,6 +22,15 @@ from .lowering import Rule, operands, rule_for
 
 MAX_NODES = 96  # a bound on compile time and registers
 MAX_BUFFERS = 32
+
+
+aten = torch.ops.aten
+LIGHT = frozenset({
+    aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.neg.default, aten.abs.default, aten.relu.default,
+    aten._to_copy.default, aten.clone.default, aten.where.self, aten.lt.Scalar, aten.gt.Scalar,
+    aten.eq.Scalar, aten.ne.Scalar, aten.le.Scalar, aten.ge.Scalar, aten.logical_not.default,
+    aten.bitwise_not.default, aten.rsub.Scalar,
+})  # fmt: skip
 
 
 @dataclass(eq=False, slots=True)
@@ -153,6 +164,34 @@ class Fusion:
     def _inlined(self, node: Node) -> bool:
         rule = self.rules.get(node)
         return rule is not None and rule.kind == "create"
+
+    def copied(self, operand: Node, unit: Unit) -> bool:
+        """Is this value so small and cheap beside the unit's iteration that the unit computes it itself?
+
+        The rule: a chain of at most three light operators over a tensor of at most half the unit's elements.
+        Not where the graph writes memory: an operand might be read at another time.
+        """
+        if not unit.is_kernel or self.flow.writes_memory:
+            return False
+        node = operand
+        while is_plain_view(node):
+            if not affine.always_affine(node):
+                return False
+            node = node.alias  # type: ignore[assignment]
+        if node not in self.rules or not isinstance(node.meta, Meta) or self.unit_of(node) is unit:
+            return False
+        small = 2 * math.prod(node.meta.shape) <= math.prod(unit.shape or ())
+        return small and self._light(node, 3)
+
+    def _light(self, node: Node, allowance: int) -> bool:
+        """Is it a chain of at most `allowance` light operators over what lies in memory?"""
+        if node.target not in LIGHT or allowance == 0:
+            return False
+        for operand in operands(node):
+            source = self.source(operand)
+            if source in self.rules and not self._inlined(source):
+                return self._light(source, allowance - 1) or self.rules[source].kind != "pointwise"
+        return True
 
     # --- joining ---
 

@@ -39,9 +39,9 @@ class Kernel:
 
 
 class _NestBuilder:
-    def __init__(self, fusion: Fusion, unit: Unit) -> None:
+    def __init__(self, fusion: Fusion, unit: Unit, stored: set[Node]) -> None:
         assert unit.shape is not None
-        self.fusion, self.unit = fusion, unit
+        self.fusion, self.unit, self.stored = fusion, unit, stored
         shape, folded = unit.shape, unit.folded or ()
         kept = [dim for dim in range(len(shape)) if dim not in folded]
         kept.sort(key=lambda dim: -_memory_stride(unit, dim))
@@ -66,6 +66,8 @@ class _NestBuilder:
         """The value of a node's element: computed here if it is a member, else loaded."""
         source = self.fusion.source(node)
         inside = source in self.unit.where or self.fusion._inlined(source)
+        if not inside and source not in self.stored:
+            inside = self.fusion.copied(node, self.unit)
         if not inside:
             return self.load(node, where)
         while is_plain_view(node):
@@ -148,6 +150,8 @@ def describe(node: Node) -> str:
     return f"{name}  {node.where.file.rsplit('/', 1)[-1]}:{node.where.line}"
 
 
-def build(fusion: Fusion, unit: Unit, name: str, stored: list[Node]) -> Kernel:
-    """The kernel of a unit that stores these members."""
-    return _NestBuilder(fusion, unit).build(name, stored)
+def build(
+    fusion: Fusion, unit: Unit, name: str, stored: list[Node], everywhere: set[Node]
+) -> Kernel:
+    """The kernel of a unit that stores these members; `everywhere`: what all units together store."""
+    return _NestBuilder(fusion, unit, everywhere).build(name, stored)

@@ -53,7 +53,7 @@ def plan(graph: Graph, device: str = "cpu", fuse: bool = True) -> Plan:
         stored = [node for node in unit.nodes if node in wanted]
         if stored:
             number = len(made.kernels)
-            made.steps.append(nest.build(fusion, unit, _name(number, unit), stored))
+            made.steps.append(nest.build(fusion, unit, _name(number, unit), stored, wanted))
     return made
 
 
@@ -70,18 +70,28 @@ def _name(number: int, unit: Unit) -> str:
 def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
     """The values that somebody outside of their own kernel needs in memory."""
     wanted = {fusion.source(node) for node in flow.graph.outputs}
+    copied: list[tuple[Node, Unit]] = []
+
+    def need(operand: Node, unit: Unit) -> None:
+        source = fusion.source(operand)
+        if source not in fusion.home or (fusion._inlined(source) and unit.is_kernel):
+            return
+        if unit.is_kernel and fusion.unit_of(source) is unit:
+            return
+        if fusion.copied(operand, unit):
+            copied.append((source, unit))
+        else:
+            wanted.add(source)
+
     for node in flow.nodes:
-        if node.op == "get" or is_plain_view(node):
-            continue
-        unit = fusion.unit_of(node)
-        for operand in operands(node):
-            source = fusion.source(operand)
-            if source not in fusion.home:
-                continue
-            if fusion._inlined(source) and unit.is_kernel:
-                continue
-            if not unit.is_kernel or fusion.unit_of(source) is not unit:
-                wanted.add(source)
+        if node.op != "get" and not is_plain_view(node):
+            for operand in operands(node):
+                need(operand, fusion.unit_of(node))
+    while copied:  # what a copy is computed from is needed in its place
+        node, unit = copied.pop()
+        if node not in wanted:
+            for operand in operands(node):
+                need(operand, unit)
     return wanted
 
 
