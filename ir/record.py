@@ -83,7 +83,7 @@ class Recorder:
         if plan.kind == "composite":
             return self._decompose(op, args, kwargs)
         if plan.dynamic:
-            raise DataDependent(plan.name, "a value or a shape that depends on tensor data")
+            raise DataDependent(plan.name, f"{plan.name} depends on tensor data")
         if plan.metadata:
             raise Unsupported("metadata", f"{plan.name} changes a tensor's sizes in place")
         operands = tuple(self.operand(arg) for arg in args)

@@ -11,8 +11,8 @@ import torch
 
 from .errors import NoRule
 from .graph import Meta
-from .layout import broadcast, pointwise_strides
-from .opdef import add_rows
+from .layout import broadcast, contiguous_strides, pointwise_strides
+from .opdef import add_rows, rule
 from .probe import result_dtype
 
 UNARY = """
@@ -21,8 +21,7 @@ UNARY = """
     mish nan_to_num neg rad2deg reciprocal relu round round.decimals rsqrt sgn sigmoid sign signbit
     silu sin sinc sinh special_bessel_j0 special_bessel_j1 special_entr special_erfcx special_i0e special_i1
     special_i1e special_log_ndtr special_ndtri sqrt tan tanh trunc
-    celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu relu6 softplus softshrink threshold
-    log_sigmoid
+    celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu softplus softshrink threshold
 """
 
 BINARY = """
@@ -46,7 +45,7 @@ BINARY = """
 
 TERNARY = """
     where.self clamp clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor
-    lerp.Scalar lerp.Tensor addcmul addcdiv masked_fill.Scalar masked_fill.Tensor polar complex
+    lerp.Scalar lerp.Tensor addcmul addcdiv polar complex
 """
 
 
@@ -105,25 +104,14 @@ def _wraps_number(op: Any, args: tuple[Any, ...]) -> bool:
     )
 
 
+@rule("pointwise", "masked_fill.Scalar masked_fill.Tensor")
 def _masked_fill(op: Any, self: Meta, mask: Meta, value: Any) -> Meta:
-    """A clone of self (expanded to the mask if that is larger), then filled."""
+    """A row-major clone of self, expanded to the mask, then filled."""
     result_dtype(op, (self, mask, value), {})
     if type(value) is Meta and value.shape:
         raise RuntimeError("masked_fill takes a zero-dimensional value")
     shape = broadcast(self.shape, mask.shape)
-    if shape != self.shape:
-        raise NoRule
-    return Meta(
-        shape, pointwise_strides(shape, ((self.shape, self.stride),)), self.dtype, self.device
-    )
+    return Meta(shape, contiguous_strides(shape), self.dtype, self.device)
 
 
-add_rows(
-    "pointwise",
-    " ".join(
-        name
-        for name in (UNARY + BINARY + TERNARY).split()
-        if name.split(".")[0] not in ("masked_fill", "log_sigmoid", "relu6")
-    ),
-    pointwise,
-)
+add_rows("pointwise", UNARY + BINARY + TERNARY, pointwise)

@@ -22,6 +22,9 @@ _PARTIAL = (
 PARTIAL_WRITES = frozenset(_PARTIAL.split())
 
 
+DYNAMIC = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How to trace one operator.
@@ -126,7 +129,7 @@ def plan_of(op: Any) -> Plan:
         view_of if isinstance(view_of, int) else 0,
         _functional_twin(op) if writes and op.namespace == "aten" else None,
         torch.Tag.nondeterministic_seeded in tags,
-        torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags,
+        name not in OPS and bool(tags & DYNAMIC),  # a row's rule tells the cases apart
         torch.Tag.inplace_view in tags or schema.name.split("::")[1] in ("resize_", "set_"),
         len(types) == 1,
         types == ["List[Tensor]"],
