@@ -58,7 +58,8 @@ _NOT_INLINED: dict[str, str] = {
     "torch.autograd.graph": "GB114", "torch.autograd.profiler": "GB103", "torch.profiler": "GB103",
     "torch.jit": "GB102", "torch.cuda": "GB118", "torch.distributed": "GB102", "torch.compiler": "GB102",
     "torch._functorch": "GB124", "torch.func": "GB124", "torch._higher_order_ops": "GB124",
-    "graftjit": "GB135", "torch.optim": "GB115", "copy": "GB102",
+    "graftjit.runtime": "GB135", "graftjit.unit": "GB135", "graftjit.jit": "GB135",
+    "graftjit.context": "GB118", "graftjit.gradients": "GB114", "graftjit.compiled": "GB135", "torch.optim": "GB115", "copy": "GB102",
 }  # fmt: skip
 
 

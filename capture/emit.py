@@ -17,6 +17,7 @@ import torch
 from . import rebuild
 from .assemble import Assembler
 from .breaks import Break
+from .encode import Cover
 from .machine import Effect, Frame, Machine, SetAttr, SetGlobal, Written
 from .values import (
     UNREAD,
@@ -59,14 +60,44 @@ class Emitter:
         self.bound_cells: set[str] = set()
 
     # -- the program -----------------------------------------------------------------------------------
-    def call_program(self, program: Any, inputs: list[Value], outputs: list[Tensor]) -> None:
-        """temps of outputs = program(*inputs)"""
+    def call_program(
+        self, program: Any, inputs: list[Value], outputs: list[Tensor], rerun: bool
+    ) -> None:
+        """temps of outputs = program(*inputs)
+
+        With `rerun`, an exception of the program sends the frame to its original code: nothing has been
+        changed yet, so plain Python raises its own exception, in reach of the user's own handlers.
+        """
         asm = self.asm
-        asm.call_const(program, *[self._loader(value) for value in inputs])
+        self.push_all(inputs)
+        temps = [self.temps[value] for value in inputs]
+        for _ in inputs:
+            asm.pop_top()
+        failed = asm.label()
+        with asm.covered(Cover(failed, 0, False) if rerun else None):
+            asm.call_const(program, *[lambda n=name: asm.load_fast(n) for name in temps])
+        if rerun:
+            done = asm.label()
+            asm.jump(done)
+            asm.place(failed)
+            self._run_original()
+            asm.place(done)
         asm.unpack_sequence(len(outputs))
         for value in outputs:
             self.temps[value] = asm.fresh("out")
             asm.store_fast(self.temps[value])
+
+    def _run_original(self) -> None:
+        """Handler of a failed program: tell it, and start the frame again as it is written."""
+        asm = self.asm
+        asm.emit("PUSH_EXC_INFO")
+        error = asm.fresh("error")
+        asm.store_fast(error)
+        asm.emit("POP_EXCEPT")
+        asm.call_const(rebuild.program_failed, lambda: asm.load_fast(error))
+        asm.pop_top()
+        asm.delete_fast(error)
+        asm.jump(asm.original(0))
 
     def _loader(self, value: Value) -> Callable[[], None]:
         return lambda: self.push(value)

@@ -318,7 +318,7 @@ class _Attempt:
         asm = Assembler(code)
         real = Emitter(asm, m, self.root)
         if graph is not None:
-            real.call_program(made.program, list(m.inputs), outputs)
+            real.call_program(made.program, list(m.inputs), outputs, not graph.mutates)
         real.preload(dry.loaded)
         self._body(real, values, mode, contexts)
         tail(real)

@@ -10,6 +10,10 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from ..runtime.errors import GraftError
+from ..runtime.events import RanPlain
+from ..runtime.session import SESSION
+
 
 def make_record(cls: type, items: tuple[Any, ...]) -> Any:
     """A named tuple, torch.Size or C struct sequence of these items."""
@@ -70,6 +74,13 @@ def sequence_iterator(of: Any, index: int) -> Iterator[Any]:
     made: Any = iter(of)
     made.__setstate__(index)
     return made
+
+
+def program_failed(error: BaseException) -> None:
+    """A compiled program raised before anything was changed. What plain Python must see itself is raised on."""
+    if not isinstance(error, Exception) or isinstance(error, GraftError):
+        raise error
+    SESSION.emit(RanPlain(code="GB108", reason=f"{type(error).__name__}: {error}"))
 
 
 def nothing(*_: Any) -> tuple[Any, ...]:

@@ -159,9 +159,16 @@ class Unit:
             found = self._resumes.get(key)
             if found is None:
                 made = resume_code(code, target, stack, bound)
-                state = self.state_for(made, resumed=True)
-                function = types.FunctionType(made, scope, made.co_name, None, _empty_cells(made))
-                found = _native.Callable(function, state, resume=True)
+                # A loop comes back to the same place through a resume function of a resume function: the
+                # code is then equal, and one state serves both.
+                equal = (made, id(scope), stack, bound)
+                found = self._resumes.get(equal)
+                if found is None:
+                    state = self.state_for(made, resumed=True)
+                    cells = tuple(types.CellType() for _ in made.co_freevars) or None
+                    function = types.FunctionType(made, scope, made.co_name, None, cells)
+                    found = _native.Tail(_native.Callable(function, state, resume=True))
+                    self._resumes[equal] = found
                 self._resumes[key] = found
             return found
 
@@ -266,10 +273,6 @@ class Unit:
 
 
 UNITS: weakref.WeakSet[Unit] = weakref.WeakSet()
-
-
-def _empty_cells(code: types.CodeType) -> tuple[types.CellType, ...] | None:
-    return tuple(types.CellType() for _ in code.co_freevars) or None
 
 
 def _view(code: types.CodeType, values: tuple, scope: dict, closure: tuple | None) -> FrameView:

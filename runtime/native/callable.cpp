@@ -2,6 +2,7 @@
 
 #include "bind.h"
 #include "hook.h"
+#include "tail.h"
 
 #include <optional>
 
@@ -70,7 +71,7 @@ PyObject *call_function(PyObject *object, PyObject *const *args, size_t nargsf, 
         view.n_locals = bound.n;
         outcome = answer((CodeState *)state.get(), view, &self->cache);
     }
-    if (!outcome.plain) return outcome.result;
+    if (!outcome.plain) return run_tails(outcome.result);
     return call_plain(self->function, args, nargsf, kwnames, outcome.extent);
 }
 

@@ -34,8 +34,12 @@ bool parse_pairs(PyObject *pairs, Tree &tree) {
         return false;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs); i++) {
-        PyObject *key, *value;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(pairs, i), "OO", &key, &value)) return false;
+        PyObject *key, *value, *pair = PyTuple_GET_ITEM(pairs, i);
+        if (!PyTuple_Check(pair)) {
+            PyErr_Format(PyExc_TypeError, "result tree: a pair expected, not %R", pair);
+            return false;
+        }
+        if (!PyArg_ParseTuple(pair, "OO", &key, &value)) return false;
         tree.parts.emplace_back();
         if (!parse_tree(key, tree.parts.back())) return false;
         tree.parts.emplace_back();

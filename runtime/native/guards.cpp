@@ -392,6 +392,7 @@ bool add_instruction(GuardProgram *self, PyObject *item) {
     const char *name;
     PyObject *key;
     Instruction at{};
+    if (!expect_kind(PyTuple_Check(item), "instructions", "tuples")) return false;
     if (!PyArg_ParseTuple(item, "siiiO", &name, &at.row, &at.into, &at.source, &key)) return false;
     const OpLaw *law = find_law(name);
     if (law == nullptr) {

@@ -1,6 +1,7 @@
 #include "hook.h"
 
 #include "bind.h"
+#include "tail.h"
 
 // The evaluator is installed while some thread is inside an extent, or for good under GRAPH_MODE; it chains to the
 // evaluator that was there before, and puts that one back. Everything that is not a fresh, unwatched function frame
@@ -80,7 +81,7 @@ PyObject *evaluate(PyThreadState *thread, Frame *frame, int throwflag) {
     if (skip == (PyObject *)code || !may_replace(thread, frame, code)) return pass_on(thread, frame, throwflag);
     Outcome outcome = answer_frame(frame, code);
     if (outcome.plain) return pass_on(thread, frame, throwflag);
-    return finish_frame(thread, frame, outcome.result, exit_code, exit_index);
+    return finish_frame(thread, frame, run_tails(outcome.result), exit_code, exit_index);
 }
 
 // --- installing -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 #include "callable.h"
 #include "hook.h"
 #include "program.h"
+#include "tail.h"
 #include "tensor.h"
 
 namespace {
@@ -9,7 +10,7 @@ namespace {
 struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, nullptr};
 
 using Init = int (*)(PyObject *);
-const Init PARTS[] = {tensor_init, program_init, guards_init, entry_init, state_init, callable_init, hook_init};
+const Init PARTS[] = {tensor_init, program_init, guards_init, entry_init, state_init, callable_init, tail_init, hook_init};
 
 }  // namespace
 

@@ -313,19 +313,24 @@ PyObject *set_callbacks(PyObject *, PyObject *args, PyObject *kwargs) {
     PyObject *policy = nullptr, *state_for = nullptr, *check = nullptr, *on_rerun = nullptr;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO", (char **)names, &policy, &state_for, &check, &on_rerun))
         return nullptr;
+    auto or_none = [](PyObject *callback) { return callback == nullptr ? Py_None : callback; };
+    Ref before(Py_BuildValue("{s:O,s:O,s:O,s:O}", "policy", or_none(callbacks.policy), "state_for",
+                             or_none(callbacks.state_for), "check", or_none(callbacks.check), "on_rerun",
+                             or_none(callbacks.on_rerun)));
+    if (!before) return nullptr;
     if (policy != nullptr) callbacks.policy_epoch++;
     set_callback(callbacks.policy, policy);
     set_callback(callbacks.state_for, state_for);
     set_callback(callbacks.check, check);
     set_callback(callbacks.on_rerun, on_rerun);
-    Py_RETURN_NONE;
+    return before.release();
 }
 
 PyMethodDef module_methods[] = {
     {"adopt_state", adopt_state, METH_VARARGS, "adopt_state(code, state | None): the code object keeps the state"},
     {"state_of", state_of_code, METH_O, "state_of(code) -> the state that the code object keeps, or None"},
     {"set_callbacks", (PyCFunction)(void (*)(void))set_callbacks, METH_VARARGS | METH_KEYWORDS,
-     "set_callbacks(*, policy, state_for, check, on_rerun): Python's side; None takes one away"},
+     "set_callbacks(*, policy, state_for, check, on_rerun) -> what was set before; None takes one away"},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
