@@ -1,0 +1,100 @@
+"""Decompositions: operators as compositions of ones that fuse better, computed as eager's kernels compute them.
+
+Only what gains: an operator that codegen lowers by itself (gelu, softmax, layer norm...) has no rule here.
+A rule that does not reproduce the operator's metadata exactly is dropped by the `Rewriter`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .graph import Node
+from .rewrite import Rewriter, Table
+
+aten = torch.ops.aten
+NONE, MEAN, SUM = 0, 1, 2
+
+
+def _arange(at: Rewriter, node: Node) -> Node | None:
+    bounds = (0, *node.args, 1) if len(node.args) == 1 else (*node.args, 1)
+    return at.call(aten.arange.start_step, *bounds, **node.kwargs)
+
+
+def _reduced(at: Rewriter, value: Node, reduction: int) -> Node | None:
+    if reduction == NONE:
+        return value
+    return at.call(aten.mean.default if reduction == MEAN else aten.sum.default, value)
+
+
+def _reduction(node: Node) -> Any:
+    return node.args[2] if len(node.args) > 2 else node.kwargs.get("reduction", MEAN)
+
+
+def _wide(node: Node) -> bool:
+    """Operands of one floating type that needs no wider accumulation in between."""
+    dtypes = {one.meta.dtype for one in node.args[:2]}
+    return dtypes <= {torch.float32} or dtypes <= {torch.float64}
+
+
+def _mse_loss(at: Rewriter, node: Node) -> Node | None:
+    if not _wide(node):
+        return None
+    difference = at.call(aten.sub.Tensor, *node.args[:2])
+    return _reduced(at, at.call(aten.mul.Tensor, difference, difference), _reduction(node))
+
+
+def _stack(at: Rewriter, node: Node) -> Node | None:
+    tensors = node.args[0]
+    dim = (node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)) % len(node.meta.shape)
+    if len({one.meta.dtype for one in tensors}) > 1:
+        return None
+    return at.call(
+        aten.cat.default, tuple(at.call(aten.unsqueeze.default, t, dim) for t in tensors), dim
+    )
+
+
+def _glu(at: Rewriter, node: Node) -> Node | None:
+    x = node.args[0]
+    rank = len(x.meta.shape)
+    dim = (node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", -1)) % rank
+    half = x.meta.shape[dim] // 2
+    if x.meta.dtype not in (torch.float32, torch.float64):
+        return None
+    value = at.call(aten.slice.Tensor, x, dim, 0, half)
+    gate = at.call(aten.slice.Tensor, x, dim, half, 2 * half)
+    return at.call(aten.mul.Tensor, value, at.call(aten.sigmoid.default, gate))
+
+
+def _repeat(at: Rewriter, node: Node) -> Node | None:
+    x, counts = node.args
+    lead = len(counts) - len(x.meta.shape)
+    shape = (1,) * lead + x.meta.shape
+    if 0 in node.meta.shape:
+        return None
+    pairs: list[int] = []
+    for count, size in zip(counts, shape, strict=True):
+        pairs += [count, size]
+    split: list[int] = []
+    for size in shape:
+        split += [1, size]
+    if not x.meta.shape:
+        split = split or [1]
+    try:
+        spread = at.call(aten.view.default, x, tuple(split))
+    except RuntimeError:
+        return None  # the memory does not allow that view
+    spread = at.call(aten.expand.default, spread, tuple(pairs))
+    copy = at.call(aten.clone.default, spread, memory_format=torch.contiguous_format)
+    return at.call(aten.view.default, copy, node.meta.shape)
+
+
+DECOMPOSITIONS: Table = {
+    aten.arange.default: (_arange,),  # arange(n) = arange(0, n, 1)
+    aten.arange.start: (_arange,),  # arange(a, b) = arange(a, b, 1)
+    aten.mse_loss.default: (_mse_loss,),  # mean((x - y) * (x - y))
+    aten.stack.default: (_stack,),  # cat of unsqueezed tensors
+    aten.glu.default: (_glu,),  # a * sigmoid(b)
+    aten.repeat.default: (_repeat,),  # an expanded view, copied
+}
