@@ -201,6 +201,9 @@ class _Attempt:
         m = self.machine
         if m.contexts:
             raise PlainFrame("PL203", "the frame returns inside a with block", m.where)
+        if not self.tracer.recorded and (m.effects or not m.inputs):
+            record = BreakRecord("PL204", "no tensor operation in this frame", None)
+            return Capture("plain", _types_only(self.rows()), plain=record)
         mode = torch.is_grad_enabled()
         if not m.effects and mode == self.grad_before:
             made = self._direct(result)
@@ -215,9 +218,6 @@ class _Attempt:
         except NotConstant:
             return None
         graph = self._finish(trees.outputs)
-        if graph is None and not any(row.kind == "tensor" for row in self.rows()):
-            record = BreakRecord("PL204", "no tensor operation in this frame", None)
-            return Capture("plain", _types_only(self.rows()), plain=record)
         program_inputs = self._input_sources() if graph else []
         offset = len(program_inputs)
         tree = _shift(tree, offset)

@@ -292,6 +292,11 @@ class Tracer:
     # -- what comes out
 
     @property
+    def recorded(self) -> int:
+        """How many calls have been recorded so far."""
+        return len(self._calls)
+
+    @property
     def slow_ops(self) -> list[str]:
         """Operators met so far that have no result rule of ours."""
         return list(self._recorder.slow_ops)
