@@ -97,7 +97,7 @@ PyObject *call_resume(PyObject *object, PyObject *const *args, size_t nargsf, Py
     Ref state(Py_NewRef((PyObject *)self->state));
     View view{args + 1, n - 1, self->globals, nullptr, closure};
     Outcome outcome{nullptr, true};
-    if (!self->state->disabled) outcome = answer((CodeState *)state.get(), view, nullptr);
+    if (!self->state->disabled) outcome = answer((CodeState *)state.get(), view, closure == nullptr ? &self->cache : nullptr);
     if (!outcome.plain) return outcome.result;
     Ref function(resume_function(self, closure));
     return function ? call_plain(function.get(), args + 1, (size_t)(n - 1), nullptr, outcome.extent) : nullptr;

@@ -239,13 +239,11 @@ int entry_traverse(Entry *self, visitproc visit, void *arg) {
     Py_VISIT(self->target);
     Py_VISIT(self->rows);
     Py_VISIT(self->data);
-    Py_VISIT(self->function);
     return self->tree == nullptr ? 0 : visit_tree(*self->tree, visit, arg);
 }
 
 // The guards and the tree stay: an entry that is being collected may still be asked by a dying callable.
 int entry_clear(Entry *self) {
-    Py_CLEAR(self->function);
     Py_CLEAR(self->data);
     Py_CLEAR(self->rows);
     return 0;
@@ -306,17 +304,12 @@ PyType_Spec entry_spec = {"graftjit.runtime._native.Entry", sizeof(Entry), 0,
 PyObject *code_function(Entry *entry, const View &view, FunctionCache *cache) {
     if (PyFunction_Check(entry->target)) return Py_NewRef(entry->target);
     PyObject *closure = ((PyCodeObject *)entry->target)->co_nfreevars > 0 ? view.closure : nullptr;
-    PyObject *kept = closure == nullptr                                              ? entry->function
-                     : cache != nullptr && cache->entry == (PyObject *)entry ? cache->function
-                                                                                     : nullptr;
-    if (kept != nullptr && PyFunction_GET_GLOBALS(kept) == view.globals &&
-        PyFunction_GET_CLOSURE(kept) == closure)
-        return Py_NewRef(kept);
+    if (cache != nullptr && cache->entry == (PyObject *)entry &&
+        PyFunction_GET_GLOBALS(cache->function) == view.globals &&
+        PyFunction_GET_CLOSURE(cache->function) == closure)
+        return Py_NewRef(cache->function);
     PyObject *function = make_function(entry->target, view.globals, closure);
-    if (function == nullptr) return nullptr;
-    if (closure == nullptr) {
-        Py_XSETREF(entry->function, Py_NewRef(function));
-    } else if (cache != nullptr) {
+    if (function != nullptr && cache != nullptr) {
         Py_XSETREF(cache->entry, Py_NewRef((PyObject *)entry));
         Py_XSETREF(cache->function, Py_NewRef(function));
     }

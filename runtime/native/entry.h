@@ -25,10 +25,10 @@ struct Entry {
     PyObject *rows;
     PyObject *name;
     PyObject *data;
-    PyObject *function;  // of a code entry without free variables, kept for the globals that it has
 };
 
-// The last function made of a code entry over a closure; kept by a callable, which owns the closure anyway.
+// The last function made of a code entry; kept by a callable, which owns the globals and the closure anyway. An
+// entry must not: it may live as long as a code object does, and the collector does not see through those.
 struct FunctionCache {
     PyObject *entry = nullptr;
     PyObject *function = nullptr;
