@@ -95,6 +95,11 @@ def _shift(name: str) -> expr.Form:
     return form
 
 
+def _not(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
+    # triton 3.6's interpreter cannot write ~ of unsigned integers
+    return f"{args[0]} ^ 255" if dtypes[0] == torch.uint8 else f"~{args[0]}"
+
+
 def _library(name: str, arity: int = 1) -> str:
     return f"libdevice.{name}" + ("({0})" if arity == 1 else "({0}, {1})")
 
@@ -120,12 +125,12 @@ FORMS: dict[str, expr.Form] = {
     "minimum:f": "tl.minimum({0}, {1}" + _NAN,
     "maximum:i": "tl.maximum({0}, {1})",
     "minimum:i": "tl.minimum({0}, {1})",
-    "fmax": "tl.maximum({0}, {1})",
-    "fmin": "tl.minimum({0}, {1})",
+    "fmax": _library("fmax", 2),
+    "fmin": _library("fmin", 2),
     "and": "{0} & {1}",
     "or": "{0} | {1}",
     "xor": "{0} ^ {1}",
-    "not": "~{0}",
+    "not": _not,
     "shl": _shift("_shl"),
     "shr": _shift("_shr"),
     "lt": "{0} < {1}",
