@@ -86,7 +86,24 @@ def is_dense(shape: Sizes, stride: Sizes) -> bool:
 
 def has_overlap(shape: Sizes, stride: Sizes) -> bool:
     """Two elements certainly share one place (an expanded dimension): torch refuses to write there."""
-    return any(st == 0 and si > 1 for st, si in zip(stride, shape, strict=True))
+    return 0 not in shape and any(st == 0 and si > 1 for st, si in zip(stride, shape, strict=True))
+
+
+def overlap(one: Meta, other: Meta) -> str:
+    """Of two tensors in the same memory: "full" (the same elements), "none", "partial" (torch refuses to
+    write one from the other), or "unclear" (torch does not look)."""
+    if one == other:
+        return "full"
+    if 0 in one.shape or 0 in other.shape:
+        return "none"
+    if not is_dense(one.shape, one.stride) or not is_dense(other.shape, other.stride):
+        return "unclear"
+    size, its = one.dtype.itemsize, other.dtype.itemsize
+    begin, start = one.offset * size, other.offset * its
+    end, stop = begin + numel(one.shape) * size, start + numel(other.shape) * its
+    if (begin, end) == (start, stop):
+        return "full" if one.stride == other.stride else "partial"
+    return "partial" if begin < stop and start < end else "none"
 
 
 def broadcast(*shapes: Sizes) -> Sizes:

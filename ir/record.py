@@ -18,7 +18,7 @@ from .errors import DataDependent, Unsupported
 from .ghost import Ghost, Store, make_ghost
 from .graph import Meta, Node
 from .infer import infer
-from .layout import has_overlap, is_dense, numel
+from .layout import has_overlap, is_dense, numel, overlap
 from .location import Location
 from .schema import Plan, plan_of
 
@@ -199,6 +199,9 @@ class Recorder:
         self, plan: Plan, targets: dict[Any, Any], operands: Any, named: dict[str, Any]
     ) -> Any:
         """The operator as it is, as a node in order."""
+        for target in targets.values():
+            if target is not None and self._overlaps(target, operands, named) - {"none"}:
+                raise Unsupported("overlap", f"{plan.name} reads memory that it writes")
         metas = self._written_metas(plan, targets, operands, named)
         node = self.node(plan.op, operands, named, metas)
         results: list[Any] = []
@@ -265,8 +268,8 @@ class Recorder:
         meta = target._node.meta
         if has_overlap(meta.shape, meta.stride):
             raise RuntimeError("a write to a tensor with several elements in one place")
-        if self._partial_overlap(target, operands, named):
-            return False
+        if "unclear" in self._overlaps(target, operands, named):
+            return False  # only the operator itself knows in what order it reads and writes
         inputs = {name: value for name, value in named.items() if name != at}
         args = (*operands, 0) if plan.op is aten.zero_.default else operands
         found = self.infer(twin, args, inputs)
@@ -281,21 +284,21 @@ class Recorder:
         self._assign(target, self.node(plan.functional, args, inputs, found))
         return True
 
-    def _partial_overlap(self, target: Ghost, operands: Any, named: dict[str, Any]) -> bool:
-        """Some operand shares the target's memory, but is not the very same elements."""
+    def _overlaps(self, target: Ghost, operands: Any, named: dict[str, Any]) -> set[str]:
+        """How the operands that share the target's memory overlap it; raises where torch does."""
         store = target._store
         if len(store.members) == 1:
-            return False
-        mine = target._node.meta
+            return set()
+        found = set()
         for member in store.members:
             other = member()
             if other is None or other is target:
                 continue
             if _mentions(other._node, operands) or _mentions(other._node, tuple(named.values())):
-                its = other._node.meta
-                if (its.shape, its.stride, its.offset) != (mine.shape, mine.stride, mine.offset):
-                    return True
-        return False
+                found.add(overlap(target._node.meta, other._node.meta))
+        if "partial" in found:
+            raise RuntimeError("an operand and the tensor written share some of their elements")
+        return found
 
     def _assign(self, target: Ghost, value: Node) -> None:
         """target[...] = value: a new value for the ghost where nobody can tell, else a write."""
@@ -333,6 +336,7 @@ class Recorder:
             raise RuntimeError("a write to a tensor with several elements in one place")
         if meta.device != source.device:
             raise Unsupported("devices", "a copy between devices in place")
+        self._overlaps(target, operands, {})
         lead = len(meta.shape) - len(source.shape)
         if lead < 0 or any(
             a not in (1, b) for a, b in zip(source.shape, meta.shape[lead:], strict=True)
