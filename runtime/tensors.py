@@ -25,16 +25,24 @@ _DTYPES = """
     float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu
 """
 
+_left_out: frozenset[str] = frozenset()
+
 
 def bind(without: Iterable[str] = ()) -> dict[str, str]:
     """Find and test the routes; the table of those in use."""
+    global _left_out
     named = os.environ.get("GRAFTJIT_WITHOUT", "")
-    left_out = frozenset(without) | {name for name in named.split(",") if name}
+    _left_out = frozenset(without) | {name for name in named.split(",") if name}
     paths = [_library(name) for name in ("torch_cpu", "c10", "torch_python")]
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-        _native.tensor_bind(*paths, samples(), _dtype_samples(), left_out)
-    _native.state_bind(None if "state" in left_out else _autograd_mask(), _context_facts())
+        _native.tensor_bind(*paths, samples(), _dtype_samples(), _left_out)
+    _native.state_bind(None if "state" in _left_out else _autograd_mask(), _context_facts())
     return _native.tensor_routes()
+
+
+def left_out() -> frozenset[str]:
+    """The routes that the last `bind` was told to do without."""
+    return _left_out
 
 
 def samples() -> list[tuple[Any, ...]]:

@@ -1,6 +1,168 @@
 #include "program.h"
-bool program_check(PyObject *) { return false; }
-Py_ssize_t program_n_inputs(PyObject *) { return 0; }
-Py_ssize_t program_n_outputs(PyObject *) { return 0; }
-int program_run(PyObject *, PyObject *const *, Py_ssize_t, PyObject **) { PyErr_SetString(PyExc_NotImplementedError, "program"); return -1; }
-int program_init(PyObject *) { return 0; }
+
+#include <structmember.h>
+
+#include <cstddef>
+#include <new>
+
+#include "steps.h"
+#include "tensor.h"
+
+namespace {
+
+struct Program {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *spec;
+    Steps *steps;
+};
+
+PyTypeObject *program_type = nullptr;
+
+PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {
+    Steps &steps = *((Program *)self)->steps;
+    Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+    if (names != nullptr && PyTuple_GET_SIZE(names) > 0) {
+        PyErr_SetString(PyExc_TypeError, "a program takes no keyword arguments");
+        return nullptr;
+    }
+    if (n != steps.n_inputs) {
+        PyErr_Format(PyExc_TypeError, "a program of %d inputs was called with %zd", steps.n_inputs, n);
+        return nullptr;
+    }
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (!tensor_is_tensor(args[i])) {
+            PyErr_Format(PyExc_TypeError, "input %zd of a program is no tensor: %R", i, Py_TYPE(args[i]));
+            return nullptr;
+        }
+    PyObject *result = PyTuple_New((Py_ssize_t)steps.outputs.size());
+    if (result != nullptr && steps_run(steps, args, ((PyTupleObject *)result)->ob_item) != 0) {
+        // What a failed run has written there is no longer held.
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); i++) ((PyTupleObject *)result)->ob_item[i] = nullptr;
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
+PyObject *lower(PyObject *spec) {
+    PyObject *module = PyImport_ImportModule("graftjit.runtime.executor");
+    PyObject *lowered = module == nullptr ? nullptr : PyObject_CallMethod(module, "lower", "O", spec);
+    Py_XDECREF(module);
+    return lowered;
+}
+
+PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static const char *names[] = {"spec", nullptr};
+    PyObject *spec;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", (char **)names, &spec)) return nullptr;
+    if (torch_api_ready() < 0) return nullptr;
+    if (!torch_api.native_program) {
+        PyErr_SetString(PyExc_RuntimeError, "a native route to tensors is missing: see _native.tensor_routes()");
+        return nullptr;
+    }
+    PyObject *lowered = lower(spec);
+    if (lowered == nullptr) return nullptr;
+    auto *self = (Program *)type->tp_alloc(type, 0);
+    if (self != nullptr) {
+        self->vectorcall = call;
+        self->spec = Py_NewRef(spec);
+        self->steps = new (std::nothrow) Steps();
+        if (self->steps == nullptr) PyErr_NoMemory();
+        if (self->steps == nullptr || !steps_read(lowered, *self->steps)) {
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "graftjit: a step cannot be read");
+            Py_CLEAR(self);
+        }
+    }
+    Py_DECREF(lowered);
+    return (PyObject *)self;
+}
+
+int traverse(PyObject *object, visitproc visit, void *arg) {
+    auto *self = (Program *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->spec);
+    if (self->steps != nullptr) {
+        for (Step &step : self->steps->steps) Py_VISIT(step.callable);
+        for (auto &[slot, constant] : self->steps->constants) Py_VISIT(constant);
+    }
+    return 0;
+}
+
+// A collected cycle: the spec is let go; the steps stay whole, so that a call from a finaliser still works.
+int clear(PyObject *object) {
+    Py_CLEAR(((Program *)object)->spec);
+    return 0;
+}
+
+void dealloc(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    clear(object);
+    delete ((Program *)object)->steps;
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+PyObject *get_spec(PyObject *self, void *) { return Py_NewRef(((Program *)self)->spec); }
+
+PyObject *get_n_inputs(PyObject *self, void *) { return PyLong_FromSsize_t(program_n_inputs(self)); }
+
+PyObject *get_n_outputs(PyObject *self, void *) { return PyLong_FromSsize_t(program_n_outputs(self)); }
+
+// How each step is done, in order: for reports and tests.
+PyObject *get_routes(PyObject *self, void *) {
+    static const char *const names[] = {"alloc", "scratch", "launch", "view", "aten", "python", "free"};
+    const auto &steps = ((Program *)self)->steps->steps;
+    PyObject *result = PyTuple_New((Py_ssize_t)steps.size());
+    for (size_t i = 0; result != nullptr && i < steps.size(); i++)
+        PyTuple_SET_ITEM(result, (Py_ssize_t)i, PyUnicode_FromString(names[(int)steps[i].kind]));
+    return result;
+}
+
+PyGetSetDef getset[] = {
+    {"spec", get_spec, nullptr, "The ProgramSpec.", nullptr},
+    {"n_inputs", get_n_inputs, nullptr, nullptr, nullptr},
+    {"n_outputs", get_n_outputs, nullptr, nullptr, nullptr},
+    {"routes", get_routes, nullptr, "How each step is done, in order.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Program, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_new, (void *)program_new},     {Py_tp_dealloc, (void *)dealloc},   {Py_tp_call, (void *)PyVectorcall_Call},
+    {Py_tp_traverse, (void *)traverse},   {Py_tp_clear, (void *)clear},       {Py_tp_getset, getset},
+    {Py_tp_members, members},             {Py_tp_doc, (void *)"A compiled program: called with tensors, it gives a tuple."},
+    {0, nullptr},
+};
+
+PyType_Spec type_spec = {
+    "graftjit.runtime._native.Program", sizeof(Program), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE, slots};
+
+}  // namespace
+
+bool program_check(PyObject *object) { return Py_IS_TYPE(object, program_type); }
+
+Py_ssize_t program_n_inputs(PyObject *program) { return ((Program *)program)->steps->n_inputs; }
+
+Py_ssize_t program_n_outputs(PyObject *program) {
+    return (Py_ssize_t)((Program *)program)->steps->outputs.size();
+}
+
+int program_run(PyObject *program, PyObject *const *inputs, Py_ssize_t n, PyObject **outputs) {
+    Steps &steps = *((Program *)program)->steps;
+    if (n != steps.n_inputs) {
+        PyErr_Format(PyExc_TypeError, "a program of %d inputs was called with %zd", steps.n_inputs, n);
+        return -1;
+    }
+    return steps_run(steps, inputs, outputs);
+}
+
+int program_init(PyObject *module) {
+    program_type = (PyTypeObject *)PyType_FromSpec(&type_spec);
+    return program_type == nullptr ? -1 : PyModule_AddObjectRef(module, "Program", (PyObject *)program_type);
+}

@@ -496,7 +496,21 @@ static PyObject *tensors_overlap(PyObject *, PyObject *args) {
     return PyBool_FromLong(tensor_overlap(first, second));
 }
 
+static PyObject *dtype_number(PyObject *, PyObject *dtype) {
+    if (torch_api_ready() < 0) return nullptr;
+    int32_t code = dtype_code(dtype);
+    return PyErr_Occurred() ? nullptr : PyLong_FromLong(code);
+}
+
+static PyObject *has_symbol(PyObject *, PyObject *name) {
+    const char *text = PyUnicode_AsUTF8(name);
+    if (text == nullptr || torch_api_ready() < 0) return nullptr;
+    return PyBool_FromLong(torch_api.library != nullptr && dlsym(torch_api.library, text) != nullptr);
+}
+
 static PyMethodDef tensor_methods[] = {
+    {"dtype_code", dtype_number, METH_O, "The C shim's number for a dtype."},
+    {"has_symbol", has_symbol, METH_O, "Whether libtorch_cpu has a symbol of this (mangled) name."},
     {"tensor_bind", tensor_bind, METH_VARARGS, "Bind the routes to tensors; called by runtime.tensors.bind."},
     {"tensor_routes", tensor_routes, METH_NOARGS, "Which route is in use for what."},
     {"tensor_matches", tensor_matches, METH_VARARGS, "Whether a TensorSpec holds for a value."},

@@ -1,0 +1,319 @@
+"""From a `ProgramSpec` to a callable: the native executor, or the plain-Python mirror of it.
+
+`load(spec)` is what codegen calls. The native `Program` asks `lower(spec)` for its steps as plain tuples; the
+mirror, `PythonProgram`, runs the same spec by torch calls and ctypes, where a native route is missing and in tests
+that hold the two against each other. Both take n_inputs tensors and return a tuple of outputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from . import _native, operators, tensors
+from .program import Alloc, Aten, Free, Launch, ProgramSpec, Scratch, Slot, View
+
+Program = Callable[..., tuple[torch.Tensor, ...]]
+
+
+def load(spec: ProgramSpec) -> Program:
+    """The callable for a spec. `keep` of its launches stays alive as long as it."""
+    if _native.tensor_routes()["executor"] == "native" and _reachable(spec):
+        return _native.Program(spec)
+    return PythonProgram(spec)
+
+
+def _reachable(spec: ProgramSpec) -> bool:
+    """The C shim has numbers for every dtype and device that the program allocates."""
+    for step in spec.steps:
+        if isinstance(step, Alloc):
+            try:
+                _native.dtype_code(step.dtype)
+            except RuntimeError:
+                return False
+            if not _native.has_symbol(f"aoti_torch_device_type_{step.device.type}"):
+                return False
+    return True
+
+
+# --- operands ----------------------------------------------------------------------------------------------
+
+
+def slots_of(value: Any) -> Iterator[int]:
+    """The slots named in an operand, in order."""
+    if isinstance(value, Slot):
+        yield value.index
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from slots_of(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from slots_of(item)
+
+
+def _as_results(value: Any) -> tuple[Any, ...]:
+    """What an operator returned, as a tuple of results."""
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def call_form(step: Aten) -> tuple[Callable[..., tuple[Any, ...]], tuple[int, ...]]:
+    """A call of the operator as a function of tensors, and the slots of those. The function is made of text,
+    `lambda t3, t4: results(op(t3, [c0, t4], dim=c1))`, so that a call costs little more than the operator."""
+    slots = tuple(dict.fromkeys(slots_of((step.args, step.kwargs))))
+    names: dict[str, Any] = {"op": step.op, "results": _as_results}
+    arguments = [_written(value, names) for value in step.args]
+    arguments += [f"{name}={_written(value, names)}" for name, value in step.kwargs.items()]
+    parameters = ", ".join(f"t{slot}" for slot in slots)
+    text = f"lambda {parameters}: results(op({', '.join(arguments)}))"
+    return eval(text, names), slots  # noqa: S307 (the text holds names made here only)
+
+
+def _written(value: Any, names: dict[str, Any]) -> str:
+    """An operand as text; what is no slot becomes a name of `names`."""
+    if isinstance(value, Slot):
+        return f"t{value.index}"
+    if isinstance(value, list):
+        return f"[{', '.join(_written(item, names) for item in value)}]"
+    if isinstance(value, tuple) and any(True for _ in slots_of(value)):
+        return f"({''.join(_written(item, names) + ', ' for item in value)})"
+    name = f"c{len(names)}"
+    names[name] = value
+    return name
+
+
+def view_form(step: View) -> Callable[[torch.Tensor], tuple[torch.Tensor]]:
+    def call(base: torch.Tensor) -> tuple[torch.Tensor]:
+        offset = step.offset + (0 if step.absolute else base.storage_offset())
+        return (torch.as_strided(base, step.shape, step.stride, offset),)
+
+    return call
+
+
+# --- lowering to the native executor ---------------------------------------------------------------------------
+
+
+def lower(spec: ProgramSpec) -> tuple[Any, ...]:
+    """What `_native.Program` reads: (inputs, slots, arena, steps, outputs, constants)."""
+    plain = plain_views(spec)
+    steps = tuple(_LOWER[type(step)](step, plain) for step in spec.steps)
+    return spec.n_inputs, spec.n_slots, spec.arena, steps, spec.outputs, dict(spec.constants)
+
+
+def plain_views(spec: ProgramSpec) -> set[int]:
+    """Slots of views that nobody can tell from a mere alias of the memory: no output is made of them and no
+    operator writes to them, so sharing the version counter and `_base` with their base does not matter."""
+    follows: dict[int, set[int]] = {}
+    wanted = set(spec.outputs)
+    for step in spec.steps:
+        if isinstance(step, View):
+            follows.setdefault(step.base, set()).add(step.slot)
+        elif isinstance(step, Aten):
+            _note_aliases(step, follows, wanted)
+    plain = set()
+    for step in spec.steps:
+        if isinstance(step, View) and not _reaches(step.slot, follows, wanted):
+            plain.add(step.slot)
+    return plain
+
+
+def _note_aliases(step: Aten, follows: dict[int, set[int]], wanted: set[int]) -> None:
+    """An operator's results may be views of the operands that its schema marks; what it writes is wanted.
+    Operators that may return an operand itself without saying so are taken to alias all of them."""
+    results = {slot for slot in step.results if slot is not None}
+    schema = step.op._schema
+    silent = torch.Tag.maybe_aliasing_or_mutating in step.op.tags
+    values = operators.bound_values(step.op, step.args, step.kwargs)
+    for argument, value in zip(schema.arguments, values, strict=True):
+        for slot in slots_of(value):
+            alias = argument.alias_info
+            if silent or (alias is not None and alias.is_write):
+                wanted.add(slot)
+            if silent or alias is not None:
+                follows.setdefault(slot, set()).update(results)
+
+
+def _reaches(slot: int, follows: dict[int, set[int]], wanted: set[int]) -> bool:
+    pending, seen = [slot], {slot}
+    while pending:
+        at = pending.pop()
+        if at in wanted:
+            return True
+        fresh = follows.get(at, set()) - seen
+        seen |= fresh
+        pending.extend(fresh)
+    return False
+
+
+def _lower_alloc(step: Alloc, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
+    def call() -> tuple[torch.Tensor]:
+        return (_empty(step),)
+
+    span = sum((size - 1) * stride for size, stride in zip(step.shape, step.stride, strict=True))
+    nbytes = 0 if 0 in step.shape else (span + 1) * step.dtype.itemsize
+    return "alloc", (step.slot, step.shape, step.stride, step.dtype, step.device, nbytes, call)
+
+
+def _lower_scratch(step: Scratch, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
+    return "scratch", (step.slot, step.offset, step.nbytes)
+
+
+def _lower_launch(step: Launch, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
+    return "launch", (step.address, step.slots)
+
+
+def _lower_aten(step: Aten, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
+    call, slots = call_form(step)
+    plan = None if "operators" in tensors.left_out() else operators.plan(step.op, step.args, step.kwargs)
+    if plan is None:
+        return "python", (call, slots, step.results)
+    return "aten", (plan, call, slots, step.results)
+
+
+def _lower_view(step: View, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
+    if step.slot in plain:
+        return "view", (step.slot, step.base, step.shape, step.stride, step.offset, step.absolute)
+    if step.absolute or step.offset == 0:
+        offset = step.offset if step.absolute else None
+        args = (Slot(step.base), step.shape, step.stride, offset)
+        return _lower_aten(Aten(torch.ops.aten.as_strided.default, args, {}, (step.slot,)), plain)
+    return "python", (view_form(step), (step.base,), (step.slot,))
+
+
+def _lower_free(step: Free, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
+    return "free", (step.slots,)
+
+
+_LOWER: dict[type, Callable[[Any, set[int]], tuple[str, tuple[Any, ...]]]] = {
+    Alloc: _lower_alloc,
+    Scratch: _lower_scratch,
+    Launch: _lower_launch,
+    Aten: _lower_aten,
+    View: _lower_view,
+    Free: _lower_free,
+}
+
+
+# --- the mirror --------------------------------------------------------------------------------------------
+
+
+def _empty(step: Alloc) -> torch.Tensor:
+    return torch.empty_strided(step.shape, step.stride, dtype=step.dtype, device=step.device)
+
+
+class PythonProgram:
+    """The executor in plain Python: the same steps, one torch call or ctypes call each."""
+
+    def __init__(self, spec: ProgramSpec) -> None:
+        self.spec = spec
+        self._steps = [_MIRROR[type(step)](step) for step in spec.steps]
+
+    @property
+    def n_inputs(self) -> int:
+        return self.spec.n_inputs
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.spec.outputs)
+
+    def __call__(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        spec = self.spec
+        if len(inputs) != spec.n_inputs:
+            raise TypeError(f"a program of {spec.n_inputs} inputs was called with {len(inputs)}")
+        for number, value in enumerate(inputs):
+            if not isinstance(value, torch.Tensor):
+                raise TypeError(f"input {number} of a program is no tensor: {type(value)}")
+        slots: list[Any] = [*inputs, *[None] * (spec.n_slots - spec.n_inputs)]
+        for slot, constant in spec.constants.items():
+            slots[slot] = constant
+        arena = ctypes.create_string_buffer(spec.arena + 64) if spec.arena else None
+        with _ambient_off([*inputs, *spec.constants.values()]):
+            for step in self._steps:
+                step(slots, arena)
+        return tuple(slots[slot] for slot in spec.outputs)
+
+
+@contextlib.contextmanager
+def _ambient_off(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Autocast off, and grad mode where a gradient could be wanted: see AmbientOff in steps.cpp."""
+    with contextlib.ExitStack() as stack:
+        for device in ("cpu", "cuda"):
+            if torch._C.is_autocast_enabled(device):
+                torch._C.set_autocast_enabled(device, False)
+                stack.callback(torch._C.set_autocast_enabled, device, True)
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            stack.enter_context(torch.no_grad())
+        yield
+
+
+Mirror = Callable[[list[Any], Any], None]
+
+
+def _mirror_alloc(step: Alloc) -> Mirror:
+    def run(slots: list[Any], arena: Any) -> None:
+        slots[step.slot] = _empty(step)
+
+    return run
+
+
+def _mirror_scratch(step: Scratch) -> Mirror:
+    def run(slots: list[Any], arena: Any) -> None:
+        start = ctypes.addressof(arena)
+        slots[step.slot] = start + -start % 64 + step.offset
+
+    return run
+
+
+def _mirror_launch(step: Launch) -> Mirror:
+    kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(step.address)
+
+    def run(slots: list[Any], arena: Any) -> None:
+        values = [slots[slot] for slot in step.slots]
+        pointers = [value if isinstance(value, int) else value.data_ptr() for value in values]
+        kernel((ctypes.c_void_p * len(pointers))(*pointers), torch.get_num_threads())
+
+    return run
+
+
+def _mirror_aten(step: Aten) -> Mirror:
+    call, sources = call_form(step)
+
+    def run(slots: list[Any], arena: Any) -> None:
+        results = call(*[slots[slot] for slot in sources])
+        for slot, value in zip(step.results, results, strict=False):
+            if slot is not None:
+                slots[slot] = value
+
+    return run
+
+
+def _mirror_view(step: View) -> Mirror:
+    call = view_form(step)
+
+    def run(slots: list[Any], arena: Any) -> None:
+        slots[step.slot] = call(slots[step.base])[0]
+
+    return run
+
+
+def _mirror_free(step: Free) -> Mirror:
+    def run(slots: list[Any], arena: Any) -> None:
+        for slot in step.slots:
+            slots[slot] = None
+
+    return run
+
+
+_MIRROR: dict[type, Callable[[Any], Mirror]] = {
+    Alloc: _mirror_alloc,
+    Scratch: _mirror_scratch,
+    Launch: _mirror_launch,
+    Aten: _mirror_aten,
+    View: _mirror_view,
+    Free: _mirror_free,
+}

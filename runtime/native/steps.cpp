@@ -1,0 +1,498 @@
+#include "steps.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace {
+
+constexpr int64_t RELEASE_BYTES = 1 << 20;  // from here on other Python threads may run meanwhile
+constexpr int64_t ALIGNMENT = 64;
+
+// Where a slot's tensor is during one run.
+struct Slot {
+    Handle handle;     // null: not there
+    PyObject *object;  // the Python tensor that the handle points into, or null
+    void *memory;      // scratch
+    bool owns_handle, owns_object;
+};
+
+using Kernel = void (*)(void **buffers, int32_t threads);
+
+// Autocast and grad mode are the graph's own matter: casts are nodes of it, and it is run only when no gradient
+// is wanted. So autocast is off during a run, and grad mode too if an input requires a gradient.
+struct AmbientOff {
+    bool (*autocast_enabled)(int8_t);
+    void (*set_autocast)(int8_t, bool);
+    bool (*grad_enabled)();
+    void (*set_grad)(bool);
+    int8_t was_cast[2] = {};
+    bool was_grad = false;
+
+    AmbientOff() = default;
+    static const AmbientOff &symbols();
+
+    void enter(const Steps &steps, PyObject *const *inputs) {
+        if (!steps.calls_aten) return;
+        for (int8_t device = 0; device < 2; device++)
+            if (autocast_enabled && autocast_enabled(device)) {
+                was_cast[device] = 1;
+                set_autocast(device, false);
+            }
+        if (grad_enabled == nullptr || !grad_enabled() || torch_api.requires_grad == nullptr) return;
+        bool wants = false;
+        for (int i = 0; i < steps.n_inputs && !wants; i++)
+            wants = torch_api.requires_grad(impl_of(handle_of(inputs[i])));
+        for (size_t i = 0; i < steps.constants.size() && !wants; i++)
+            wants = torch_api.requires_grad(impl_of(handle_of(steps.constants[i].second)));
+        if (wants) {
+            was_grad = true;
+            set_grad(false);
+        }
+    }
+
+    void leave() {
+        for (int8_t device = 0; device < 2; device++)
+            if (was_cast[device]) set_autocast(device, true);
+        if (was_grad) set_grad(true);
+    }
+};
+
+const AmbientOff &AmbientOff::symbols() {
+    static AmbientOff found = [] {
+        AmbientOff off;
+        auto find = [](const char *name) { return dlsym(torch_api.library, name); };
+        *(void **)&off.autocast_enabled = find("_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE");
+        *(void **)&off.set_autocast = find("_ZN2at8autocast20set_autocast_enabledEN3c1010DeviceTypeEb");
+        *(void **)&off.grad_enabled = find("aoti_torch_grad_mode_is_enabled");
+        *(void **)&off.set_grad = find("aoti_torch_grad_mode_set_enabled");
+        if (off.set_autocast == nullptr) off.autocast_enabled = nullptr;
+        if (off.set_grad == nullptr) off.grad_enabled = nullptr;
+        return off;
+    }();
+    return found;
+}
+
+class Run {
+  public:
+    Run(Steps &steps, PyObject *const *inputs) : steps_(steps), inputs_(inputs), ambient_(AmbientOff::symbols()) {
+        slots_ = steps.n_slots <= SMALL ? small_ : (many_.reset(new Slot[steps.n_slots]), many_.get());
+        handles_ = steps.n_slots <= SMALL ? small_handles_
+                                          : (many_handles_.reset(new Handle[steps.n_slots]), many_handles_.get());
+        std::memset(slots_, 0, sizeof(Slot) * steps.n_slots);
+        std::memset(handles_, 0, sizeof(Handle) * steps.n_slots);
+    }
+
+    int run(PyObject **outputs) {
+        start();
+        int failed = 0;
+        for (const Step &step : steps_.steps)
+            if ((failed = run_step(step)) != 0) break;
+        hold_gil();
+        if (!failed) failed = collect(outputs);
+        finish();
+        return failed;
+    }
+
+  private:
+    static constexpr int SMALL = 64;
+    Steps &steps_;
+    PyObject *const *inputs_;
+    AmbientOff ambient_;
+    Slot small_[SMALL], *slots_;
+    Handle small_handles_[SMALL], *handles_;
+    std::unique_ptr<Slot[]> many_;
+    std::unique_ptr<Handle[]> many_handles_;
+    void *arena_ = nullptr;
+    PyThreadState *released_ = nullptr;
+    bool releases_ = false;
+
+    void start() {
+        int64_t largest = 0;
+        for (int i = 0; i < steps_.n_inputs; i++) {
+            borrow(i, inputs_[i]);
+            int64_t numel = 0;
+            torch_api.get_numel(handles_[i], &numel);
+            if (numel > largest) largest = numel;
+        }
+        for (auto &[slot, object] : steps_.constants) borrow(slot, object);
+        releases_ = steps_.static_bytes > RELEASE_BYTES || largest * 4 > RELEASE_BYTES;
+        ambient_.enter(steps_, inputs_);
+    }
+
+    void borrow(int32_t slot, PyObject *object) {
+        slots_[slot].object = object;
+        set(slot, handle_of(object));
+    }
+
+    void set(int32_t slot, Handle handle) { slots_[slot].handle = handles_[slot] = handle; }
+
+    void hold_gil() {
+        if (released_ == nullptr) return;
+        PyEval_RestoreThread(released_);
+        released_ = nullptr;
+    }
+
+    void drop_gil() {
+        if (releases_ && released_ == nullptr) released_ = PyEval_SaveThread();
+    }
+
+    void clear(int32_t index) {
+        Slot &slot = slots_[index];
+        if (slot.owns_object) hold_gil();
+        if (slot.owns_handle) torch_api.delete_tensor(slot.handle);
+        if (slot.owns_object) Py_DECREF(slot.object);
+        slot = {};
+        handles_[index] = nullptr;
+    }
+
+    int run_step(const Step &step) {
+        switch (step.kind) {
+            case StepKind::alloc: return alloc(step);
+            case StepKind::scratch: return scratch(step);
+            case StepKind::launch: return launch(step);
+            case StepKind::view: return view(step);
+            case StepKind::aten: return aten(step);
+            case StepKind::python: return python(step);
+            case StepKind::free:
+                for (int32_t slot : step.slots) clear(slot);
+                return 0;
+        }
+        return 0;
+    }
+
+    // A new tensor cell for a slot.
+    void own(int32_t slot, Handle handle) {
+        clear(slot);
+        slots_[slot].owns_handle = true;
+        set(slot, handle);
+    }
+
+    // The C shim tells that it failed, not what torch said: the Python form says it, or succeeds.
+    int failed_in_shim(const char *what) {
+        hold_gil();
+        PyErr_Format(PyExc_RuntimeError, "graftjit: %s failed", what);
+        return -1;
+    }
+
+    int alloc(const Step &step) {
+        Handle handle;
+        if (torch_api.empty_strided(step.sizes.size(), step.sizes.data(), step.strides.data(), step.dtype,
+                                    step.device_type, step.device_index, &handle))
+            return step.callable ? python(step) : failed_in_shim("allocating a tensor");
+        own(step.slot, handle);
+        return 0;
+    }
+
+    int scratch(const Step &step) {
+        if (arena_ == nullptr) {
+            arena_ = steps_.arena.exchange(nullptr);
+            if (arena_ == nullptr)
+                arena_ = std::aligned_alloc(ALIGNMENT, (steps_.arena_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+            if (arena_ == nullptr) {
+                hold_gil();
+                PyErr_NoMemory();
+                return -1;
+            }
+        }
+        slots_[step.slot].memory = (char *)arena_ + step.offset;
+        return 0;
+    }
+
+    int launch(const Step &step) {
+        size_t n = step.slots.size();
+        void *few[32], **buffers = few;
+        std::unique_ptr<void *[]> many;
+        if (n > 32) many.reset(new void *[n]), buffers = many.get();
+        for (size_t i = 0; i < n; i++) {
+            const Slot &slot = slots_[step.slots[i]];
+            if (slot.memory != nullptr)
+                buffers[i] = slot.memory;
+            else if (slot.handle == nullptr || torch_api.get_data_ptr(slot.handle, &buffers[i]))
+                return failed_in_shim("reading a tensor's address");
+        }
+        drop_gil();
+        ((Kernel)step.kernel)(buffers, torch_api.get_num_threads());
+        return 0;
+    }
+
+    int view(const Step &step) {
+        Handle base = handles_[step.base], handle;
+        int64_t offset = step.offset, start = 0;
+        if (base == nullptr) return failed_in_shim("reading a slot");
+        if (step.absolute) {
+            if (torch_api.get_storage_offset(base, &start)) return failed_in_shim("reading an offset");
+            offset -= start;
+        }
+        if (torch_api.reinterpret(base, step.sizes.size(), step.sizes.data(), step.strides.data(), offset, &handle))
+            return failed_in_shim("making a view");
+        own(step.slot, handle);
+        return 0;
+    }
+
+    int aten(const Step &step) {
+        Handle results[8] = {};
+        drop_gil();
+        try {
+            operator_call(step.op, handles_, results);
+        } catch (...) {
+            hold_gil();
+            if (torch_api.translate_exception == nullptr) return python(step);
+            torch_api.translate_exception(std::current_exception());
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "graftjit: an operator failed");
+            return -1;
+        }
+        int n = step.op.n_results;
+        for (int i = 0; i < n; i++) {
+            int32_t slot = i < (int)step.results.size() ? step.results[i] : -1;
+            if (results[i] == nullptr) continue;
+            // An undefined tensor (a gradient not asked for) is a null result to Python too.
+            if (slot < 0)
+                torch_api.delete_tensor(results[i]);
+            else
+                own(slot, results[i]);
+        }
+        return 0;
+    }
+
+    // A slot as a Python tensor, borrowed from the slot.
+    PyObject *object_of(int32_t index) {
+        Slot &slot = slots_[index];
+        if (slot.object == nullptr) {
+            if (slot.handle == nullptr) {
+                PyErr_SetString(PyExc_SystemError, "graftjit: a step reads an empty slot");
+                return nullptr;
+            }
+            PyObject *object = torch_api.wrap(slot.handle);
+            if (object == nullptr) return nullptr;
+            slot.object = object;
+            slot.owns_object = true;
+        }
+        return slot.object;
+    }
+
+    int python(const Step &step) {
+        hold_gil();
+        std::vector<PyObject *> arguments;
+        for (int32_t slot : step.slots) {
+            PyObject *object = object_of(slot);
+            if (object == nullptr) return -1;
+            arguments.push_back(object);
+        }
+        PyObject *got = PyObject_Vectorcall(step.callable, arguments.data(), arguments.size(), nullptr);
+        if (got == nullptr) return -1;
+        int failed = take_results(step, got);
+        Py_DECREF(got);
+        return failed;
+    }
+
+    int take_results(const Step &step, PyObject *got) {
+        Py_ssize_t n = (Py_ssize_t)step.results.size();
+        if (!PyTuple_Check(got) || PyTuple_GET_SIZE(got) < n) {
+            PyErr_SetString(PyExc_SystemError, "graftjit: a Python step gave fewer results than were planned");
+            return -1;
+        }
+        for (Py_ssize_t i = 0; i < n; i++) {
+            int32_t slot = step.results[i];
+            PyObject *object = PyTuple_GET_ITEM(got, i);
+            if (slot < 0 || object == Py_None) continue;
+            clear(slot);
+            slots_[slot].object = Py_NewRef(object);
+            slots_[slot].owns_object = true;
+            set(slot, handle_of(object));
+        }
+        return 0;
+    }
+
+    int collect(PyObject **outputs) {
+        for (size_t i = 0; i < steps_.outputs.size(); i++) {
+            int32_t slot = steps_.outputs[i];
+            PyObject *object = slots_[slot].object != nullptr ? Py_NewRef(slots_[slot].object)
+                               : slots_[slot].handle != nullptr ? torch_api.wrap(slots_[slot].handle)
+                                                                : nullptr;
+            if (object == nullptr) {
+                if (!PyErr_Occurred())
+                    PyErr_SetString(PyExc_SystemError, "graftjit: an output slot is empty");
+                while (i-- > 0) Py_DECREF(outputs[i]);
+                return -1;
+            }
+            outputs[i] = object;
+        }
+        return 0;
+    }
+
+    // Not reached by exceptions: kernels throw none, and operators' are caught.
+    void finish() {
+        for (int32_t slot = 0; slot < steps_.n_slots; slot++)
+            if (slots_[slot].owns_handle || slots_[slot].owns_object) clear(slot);
+        ambient_.leave();
+        if (arena_ != nullptr) std::free(steps_.arena.exchange(arena_));
+    }
+};
+
+// --- reading what runtime/executor.py lowers ------------------------------------------------------------------
+
+bool read_ints(PyObject *tuple, std::vector<int64_t> &out) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++)
+        out.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i)));
+    return !PyErr_Occurred();
+}
+
+bool read_slots(PyObject *tuple, const Steps &steps, std::vector<int32_t> &out) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        long slot = item == Py_None ? -1 : PyLong_AsLong(item);
+        if (slot < -1 || slot >= steps.n_slots) {
+            PyErr_SetString(PyExc_ValueError, "graftjit: a step names a slot that the program lacks");
+            return false;
+        }
+        out.push_back((int32_t)slot);
+    }
+    return !PyErr_Occurred();
+}
+
+bool good_slot(const Steps &steps, int32_t slot) {
+    if (slot >= 0 && slot < steps.n_slots) return true;
+    PyErr_SetString(PyExc_ValueError, "graftjit: a step names a slot that the program lacks");
+    return false;
+}
+
+bool read_alloc(PyObject *args, Steps &steps, Step &step) {
+    PyObject *sizes, *strides, *dtype, *device, *callable;
+    long long nbytes;
+    step.kind = StepKind::alloc;
+    if (!PyArg_ParseTuple(args, "iO!O!OOLO", &step.slot, &PyTuple_Type, &sizes, &PyTuple_Type, &strides, &dtype,
+                          &device, &nbytes, &callable))
+        return false;
+    step.callable = Py_NewRef(callable);
+    step.results = {step.slot};
+    steps.static_bytes += nbytes;
+    step.dtype = dtype_code(dtype);
+    return !PyErr_Occurred() && good_slot(steps, step.slot) &&
+           device_code(device, &step.device_type, &step.device_index) == 0 && read_ints(sizes, step.sizes) &&
+           read_ints(strides, step.strides);
+}
+
+bool read_scratch(PyObject *args, Steps &steps, Step &step) {
+    long long offset, nbytes;
+    step.kind = StepKind::scratch;
+    if (!PyArg_ParseTuple(args, "iLL", &step.slot, &offset, &nbytes)) return false;
+    step.offset = offset;
+    if (offset < 0 || nbytes < 0 || offset + nbytes > steps.arena_bytes) {
+        PyErr_SetString(PyExc_ValueError, "graftjit: scratch memory beyond the arena");
+        return false;
+    }
+    return good_slot(steps, step.slot);
+}
+
+bool read_launch(PyObject *args, Steps &steps, Step &step) {
+    unsigned long long address;
+    PyObject *slots;
+    step.kind = StepKind::launch;
+    if (!PyArg_ParseTuple(args, "KO!", &address, &PyTuple_Type, &slots)) return false;
+    step.kernel = (void *)address;
+    if (address == 0) PyErr_SetString(PyExc_ValueError, "graftjit: a kernel without an address");
+    return address != 0 && read_slots(slots, steps, step.slots);
+}
+
+bool read_view(PyObject *args, Steps &steps, Step &step) {
+    PyObject *sizes, *strides;
+    long long offset;
+    int absolute;
+    step.kind = StepKind::view;
+    if (!PyArg_ParseTuple(args, "iiO!O!Lp", &step.slot, &step.base, &PyTuple_Type, &sizes, &PyTuple_Type, &strides,
+                          &offset, &absolute))
+        return false;
+    step.offset = offset;
+    step.absolute = absolute;
+    return good_slot(steps, step.slot) && good_slot(steps, step.base) && read_ints(sizes, step.sizes) &&
+           read_ints(strides, step.strides);
+}
+
+bool read_python(PyObject *args, Steps &steps, Step &step) {
+    PyObject *callable, *slots, *results;
+    step.kind = StepKind::python;
+    if (!PyArg_ParseTuple(args, "OO!O!", &callable, &PyTuple_Type, &slots, &PyTuple_Type, &results)) return false;
+    step.callable = Py_NewRef(callable);
+    steps.calls_aten = true;
+    return read_slots(slots, steps, step.slots) && read_slots(results, steps, step.results);
+}
+
+bool read_aten(PyObject *args, Steps &steps, Step &step) {
+    PyObject *plan, *callable, *slots, *results;
+    step.kind = StepKind::aten;
+    if (!PyArg_ParseTuple(args, "O!OO!O!", &PyTuple_Type, &plan, &callable, &PyTuple_Type, &slots, &PyTuple_Type,
+                          &results))
+        return false;
+    step.callable = Py_NewRef(callable);
+    steps.calls_aten = true;
+    return operator_read(plan, step.op) && read_slots(slots, steps, step.slots) &&
+           read_slots(results, steps, step.results);
+}
+
+bool read_free(PyObject *args, Steps &steps, Step &step) {
+    PyObject *slots;
+    step.kind = StepKind::free;
+    return PyArg_ParseTuple(args, "O!", &PyTuple_Type, &slots) && read_slots(slots, steps, step.slots);
+}
+
+const struct {
+    const char *name;
+    bool (*read)(PyObject *args, Steps &steps, Step &step);
+} READERS[] = {
+    {"alloc", read_alloc}, {"scratch", read_scratch}, {"launch", read_launch}, {"view", read_view},
+    {"python", read_python}, {"aten", read_aten},     {"free", read_free},
+};
+
+bool read_step(PyObject *lowered, Steps &steps, Step &step) {
+    const char *kind;
+    PyObject *args;
+    if (!PyArg_ParseTuple(lowered, "sO!", &kind, &PyTuple_Type, &args)) return false;
+    for (const auto &reader : READERS)
+        if (std::strcmp(reader.name, kind) == 0) return reader.read(args, steps, step);
+    PyErr_Format(PyExc_ValueError, "graftjit: no such step: %s", kind);
+    return false;
+}
+
+bool read_constants(PyObject *constants, Steps &steps) {
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(constants, &at, &key, &value)) {
+        int32_t slot = (int32_t)PyLong_AsLong(key);
+        if (PyErr_Occurred() || !good_slot(steps, slot)) return false;
+        steps.constants.emplace_back(slot, Py_NewRef(value));
+    }
+    return true;
+}
+
+}  // namespace
+
+Steps::~Steps() {
+    for (Step &step : steps) Py_XDECREF(step.callable);
+    for (auto &[slot, object] : constants) Py_DECREF(object);
+    std::free(arena.load());
+}
+
+bool steps_read(PyObject *lowered, Steps &out) {
+    PyObject *steps, *outputs, *constants;
+    long long arena;
+    if (!PyArg_ParseTuple(lowered, "iiLO!O!O!", &out.n_inputs, &out.n_slots, &arena, &PyTuple_Type, &steps,
+                          &PyTuple_Type, &outputs, &PyDict_Type, &constants))
+        return false;
+    out.arena_bytes = out.static_bytes = arena;
+    if (out.n_inputs > out.n_slots || !read_slots(outputs, out, out.outputs) || !read_constants(constants, out)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "graftjit: a program with fewer slots than inputs");
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++) {
+        out.steps.emplace_back();
+        if (!read_step(PyTuple_GET_ITEM(steps, i), out, out.steps.back())) return false;
+    }
+    return true;
+}
+
+int steps_run(Steps &steps, PyObject *const *inputs, PyObject **outputs) {
+    return Run(steps, inputs).run(outputs);
+}

@@ -1,0 +1,44 @@
+// The steps of a native program, as `runtime/executor.py` lowers them, and one run over them.
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "operator.h"
+#include "torch_api.h"
+
+enum class StepKind : uint8_t { alloc, scratch, launch, view, aten, python, free };
+
+struct Step {
+    StepKind kind;
+    bool absolute = false;               // view: offset counts from the storage's start
+    int32_t slot = -1, base = -1;        // alloc, scratch, view: what is made; view: of what
+    int32_t dtype = 0, device_type = 0, device_index = 0;
+    int64_t offset = 0;                  // scratch: byte of the arena; view: elements
+    std::vector<int64_t> sizes, strides;
+    std::vector<int32_t> slots, results; // launch, python, free: operands; aten, python: where results go (-1: nowhere)
+    void *kernel = nullptr;
+    PyObject *callable = nullptr;        // python: f(*tensors) -> tuple; aten: the same, for the exception's sake
+    Operator op;
+};
+
+struct Steps {
+    std::vector<Step> steps;
+    std::vector<int32_t> outputs;
+    std::vector<std::pair<int32_t, PyObject *>> constants;
+    int32_t n_inputs = 0, n_slots = 0;
+    int64_t arena_bytes = 0, static_bytes = 0;
+    bool calls_aten = false;
+    std::atomic<void *> arena{nullptr};  // the cached block, taken by one running call at a time
+
+    ~Steps();
+};
+
+// From the tuple of step tuples that `runtime.executor.lower` makes; false with a Python error set.
+bool steps_read(PyObject *lowered, Steps &out);
+
+// 0, or -1 with a Python error set.
+int steps_run(Steps &steps, PyObject *const *inputs, PyObject **outputs);
