@@ -38,7 +38,8 @@ class Node:
     op       "input", "constant", "call" (an ATen operator) or "get" (one result of a many-result call)
     target   the OpOverload for "call"; the index for "get"; the real tensor for "constant"; the input's
              position for "input"
-    args, kwargs   operands: Nodes, numbers, dtypes, devices, lists and tuples of those
+    args, kwargs   operands: Nodes, numbers, dtypes, devices, lists and tuples of those. A constant that only
+                   the graph knows (no one else can write it) has args ("own",)
     meta     Meta of the result; a tuple of Meta or None for a many-result call; None if nothing is returned
     alias    the node whose storage the result shares (a view, or an in-place result), else None
     """

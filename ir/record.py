@@ -324,6 +324,7 @@ class Recorder:
         if type(tensor) is Ghost:
             return tensor
         node = self._baked(tensor)
+        node.args = ("own",)  # nobody else has this tensor
         copy = self.value(aten.clone.default, (node,), {})
         return make_ghost(self.tracer, copy, copy.meta, Store(fresh=True))
 

@@ -181,14 +181,24 @@ def _neutral_sum(_: Rewriter, node: Node) -> Node | None:
     return x
 
 
-def _inverse(_: Rewriter, node: Node) -> Node | None:
+def _inverse_view(_: Rewriter, node: Node) -> Node | None:
     inner = node.args[0]
     return inner.args[0] if inner.op == "call" and inner.target is node.target else None
 
 
-def _idempotent(_: Rewriter, node: Node) -> Node | None:
+def _made_by(rewriter: Rewriter, node: Node, op: Any) -> bool:
+    """The node still holds what `op` computed: nobody writes there."""
+    return node.op == "call" and node.target is op and rewriter.steady(node)
+
+
+def _inverse(rewriter: Rewriter, node: Node) -> Node | None:
     inner = node.args[0]
-    return inner if inner.op == "call" and inner.target is node.target else None
+    return inner.args[0] if _made_by(rewriter, inner, node.target) else None
+
+
+def _idempotent(rewriter: Rewriter, node: Node) -> Node | None:
+    inner = node.args[0]
+    return inner if _made_by(rewriter, inner, node.target) else None
 
 
 def _first(_: Rewriter, node: Node) -> Node | None:
@@ -225,9 +235,9 @@ def _transpose_of_transpose(_: Rewriter, node: Node) -> Node | None:
     return inner.args[0] if pairs[0] == pairs[1] else None
 
 
-def _there_and_back(_: Rewriter, node: Node) -> Node | None:
+def _there_and_back(rewriter: Rewriter, node: Node) -> Node | None:
     inner = node.args[0]
-    if inner.op != "call" or inner.target is not aten._to_copy.default:
+    if not _made_by(rewriter, inner, aten._to_copy.default):
         return None
     source = inner.args[0]
     if source.meta.dtype is not node.meta.dtype or source.meta.device != inner.meta.device:
@@ -266,7 +276,7 @@ ALGEBRA: Table = {
     aten._unsafe_view.default: (_first,),
     aten.expand.default: (_first,),  # expand to the same shape
     aten.permute.default: (_permute_of_permute,),  # two permutations are one
-    aten.t.default: (_inverse,),  # x.t().t() -> x
+    aten.t.default: (_inverse_view,),  # x.t().t() -> x
     aten.transpose.int: (_transpose_of_transpose,),
     aten.slice.Tensor: (_first,),  # x[:] -> x
     aten.detach.default: (_first,),
