@@ -1,0 +1,184 @@
+"""A fixed batch of fuzzed programs through `jit`, and the fuzzer's own tests: it sees what it must, and makes small."""
+
+from __future__ import annotations
+
+import copy
+import functools
+
+import pytest
+
+from .grammar import generate, parse_prelude
+from .programs import Describer, check, check_apart, difference, identity, minimise, run, script
+
+BATCH = range(100)
+CHUNK = 10
+
+
+@pytest.mark.parametrize("start", range(BATCH.start, BATCH.stop, CHUNK))
+@pytest.mark.parametrize("level", ["O0", "O1"])
+def test_programs_agree(start, level):
+    """Half of the batch by operators alone, half fused (a compile of kernels costs)."""
+    from graftjit import JitConfig, jit
+
+    transform = functools.partial(jit, config=JitConfig(jit_level=level))
+    for seed in range(start, start + CHUNK):
+        if (seed % 2 == 0) == (level == "O0"):
+            found = check(generate(seed), transform)
+            assert found is None, f"python -m tests.fuzz.programs --seed {seed}\n{found}"
+
+
+def test_a_seed_is_a_program():
+    assert generate(7).source() == generate(7).source()
+    assert generate(7).source() != generate(8).source()
+    for seed in range(300):
+        program = generate(seed)
+        compile(program.source(), "program", "exec")
+        compile(script(program, "graftjit:jit"), "script", "exec")
+
+
+def test_the_identity_agrees_with_itself():
+    for seed in range(1000, 1010):
+        assert check(generate(seed), identity) is None
+
+
+def test_most_programs_return():
+    """A fuzzer whose programs all raise at once would find nothing."""
+    returned = 0
+    for seed in range(60):
+        program = generate(seed)
+        del program.steps[1:]
+        ((_step, description),) = run(program, identity)
+        outcome = description[1][0]
+        returned += outcome[1][0] == ("str", "returned")
+    assert returned > 30
+
+
+# -- it sees each kind of fault -----------------------------------------------------------------------
+
+SOURCE = """\
+x = x + GI
+o.scale = o.scale + i
+js.append(i)
+print(i, flag)
+return {'r': (x, js, ts)}
+"""
+STEPS = ["(x=torch.ones(3), i=1, flag=True, js=[1], ts=[torch.ones(1)], o=OBJ)", "GI = 5"]
+
+
+def sample():
+    program = generate(0)
+    program.head = "def f(x, i, flag, js, ts, o):"
+    program.body = parse_prelude(SOURCE)
+    program.steps = [STEPS[0], STEPS[1], STEPS[0]]
+    return program
+
+
+def stale(function):
+    kept = []
+
+    def call(**arguments):
+        kept.append(kept[0] if kept else function(**arguments))
+        return kept[-1]
+
+    return call
+
+
+def copied(function):
+    return lambda **arguments: function(**{**arguments, "js": list(arguments["js"])})
+
+
+def silent(function):
+    def call(**arguments):
+        import contextlib
+        import io
+
+        with contextlib.redirect_stdout(io.StringIO()):
+            return function(**arguments)
+
+    return call
+
+
+def changed(what):
+    def transform(function):
+        def call(**arguments):
+            result = function(**arguments)
+            return what(result, arguments)
+
+        return call
+
+    return transform
+
+
+FAULTS = {
+    "stale": stale,
+    "arguments copied": copied,
+    "print lost": silent,
+    "another value": changed(lambda r, a: {"r": (r["r"][0] + 1, *r["r"][1:])}),
+    "another dtype": changed(lambda r, a: {"r": (r["r"][0].double(), *r["r"][1:])}),
+    "another structure": changed(lambda r, a: {"r": list(r["r"])}),
+    "identity lost": changed(lambda r, a: {"r": (r["r"][0], r["r"][1], list(r["r"][2]))}),
+    "aliasing gained": changed(lambda r, a: {"r": (r["r"][0], r["r"][1], [a["x"]])}),
+    "attribute lost": changed(lambda r, a: setattr(a["o"], "scale", 2.0) or r),
+    "exception": changed(lambda r, a: 1 // 0),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_sees(fault):
+    assert check(sample(), FAULTS[fault])
+    assert check(sample(), identity) is None
+
+
+def test_messages_of_exceptions_are_compared():
+    def other(function):
+        def call(**arguments):
+            raise ValueError("bad 2")
+
+        return call
+
+    program = sample()
+    program.body = parse_prelude("raise ValueError('bad 1')")
+    assert "bad 1" in (check(program, other) or "")
+
+
+def test_descriptions():
+    import torch
+
+    def same(a, b):
+        return difference(Describer().describe(a), Describer().describe(b)) is None
+
+    shared = torch.ones(2)
+    assert same([1.0, "a", None], [1.0 + 1e-7, "a", None])
+    assert same(float("nan"), float("nan")) and not same(0.0, -0.0) and not same(1, True)
+    assert same([shared, shared], [shared, shared])
+    assert not same([shared, shared], [shared, shared.clone()])
+    assert not same([shared, shared[:]], [shared, shared.clone()])
+    assert not same({"a": 1, "b": 2}, {"b": 2, "a": 1})
+    assert not same(torch.ones(2), torch.ones(2, 1))
+    assert not same(torch.ones(2, 3), torch.ones(3, 2).t())
+
+
+def test_a_crash_is_a_finding():
+    def crash(function):
+        import os
+        import signal
+
+        return lambda **arguments: os.kill(os.getpid(), signal.SIGKILL)
+
+    assert "SIGKILL" in (check_apart(sample(), crash) or "")
+
+
+def test_minimise_leaves_what_matters():
+    program = generate(12, size=25)
+    program.body[1:1] = parse_prelude(
+        "if flag or not flag:\n    for e in range(2):\n        NEEDLE = e"
+    )
+    before = copy.deepcopy(program)
+
+    def fails(candidate):
+        return "NEEDLE = e" in candidate.source() and len(candidate.steps) > 0
+
+    small = minimise(program, fails, seconds=20)
+    assert [line for statement in small.body for line in statement.lines(0)] == ["NEEDLE = e"]
+    assert small.prelude == [] and len(small.steps) == 1
+    assert program == before
