@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.graph import Graph, Node
+from ..ir.passes import optimize
 from ..runtime import device
 from ..runtime.errors import BuildError, GraftError, InternalError
 from ..runtime.events import Compiled as CompiledEvent
 from ..runtime.events import Fallback
 from ..runtime.program import ProgramSpec
-from ..runtime.session import SESSION
+from ..runtime.session import LOGGER, SESSION
 from . import build, cpp, lower, lower_reduce, schedule
 from .nest import Kernel
 from .replay import compile_replay
@@ -119,7 +120,9 @@ def _fused(graph: Graph) -> Compiled:
     compiler = device.find_compiler()
     if compiler is None:
         SESSION.emit(Fallback(code="FB302", reason="no C++ compiler was found"))
-    made = schedule.plan(graph, fuse=compiler is not None)
+    better = optimize(graph, check=SESSION.options.check, show=_show())
+    clock.lap("passes")
+    made = schedule.plan(better, fuse=compiler is not None)
     clock.lap("plan")
     addresses: dict[str, int] = {}
     records: tuple[KernelRecord, ...] = ()
@@ -141,6 +144,10 @@ def _fused(graph: Graph) -> Compiled:
     if SESSION.options.check and not graph.mutates and not graph.random:
         program = shadowed(program, compile_replay(graph), graph, [r.name for r in records])
     return Compiled(graph, program, "fused", spec, records, library, timings=timings)
+
+
+def _show() -> Callable[[str], None] | None:
+    return LOGGER.debug if SESSION.options.debug >= 4 else None
 
 
 def _record(kernel: Kernel, cached: bool) -> KernelRecord:

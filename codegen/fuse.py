@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ..ir.effects import reads, root
 from ..ir.graph import Meta, Node
 from ..ir.layout import is_dense
 from . import affine
 from .affine import Map
-from .flow import Flow, is_plain_view, root
-from .lowering import Rule, operands, rule_for
+from .flow import Flow, is_plain_view
+from .lowering import Rule, rule_for
 
 MAX_NODES = 96  # a bound on compile time and registers
 MAX_BUFFERS = 32
@@ -109,6 +110,9 @@ class Fusion:
 
     def _place(self, node: Node) -> None:
         rule = fusable(node) if self.enabled else None
+        if rule is not None and rule.kind == "pointwise" and not isinstance(node.meta, Meta):
+            users = self.flow.users.get(node, [])
+            rule = rule if all(user.target == 0 for user in users) else None
         if rule is not None and _device(node) != self.device:
             rule = None
         follows = self._follows(node)
@@ -152,9 +156,7 @@ class Fusion:
     def _follows(self, node: Node) -> int:
         """Mask of the units that this node has to come after."""
         mask = 0
-        before = [self.source(operand) for operand in operands(node)] + self.flow.after.get(
-            node, []
-        )
+        before = [self.source(operand) for operand in reads(node)] + self.flow.after.get(node, [])
         for other in before:
             if other in self.home and not self._inlined(other):
                 unit = self.unit_of(other)
@@ -187,7 +189,7 @@ class Fusion:
         """Is it a chain of at most `allowance` light operators over what lies in memory?"""
         if node.target not in LIGHT or allowance == 0:
             return False
-        for operand in operands(node):
+        for operand in reads(node):
             source = self.source(operand)
             if source in self.rules and not self._inlined(source):
                 return self._light(source, allowance - 1) or self.rules[source].kind != "pointwise"
@@ -199,13 +201,13 @@ class Fusion:
         """Kernels that share something with this node, those that save most bytes first."""
         saved: dict[Unit, int] = {}
         shape = _space(node, rule)[0]
-        for operand in dict.fromkeys(operands(node)):
+        for operand in dict.fromkeys(reads(node)):
             source = self.source(operand)
             if source in self.home and not self._inlined(source):
                 unit = self.unit_of(source)
                 if unit.is_kernel:
                     saved[unit] = saved.get(unit, 0) + 2 * size_in_bytes(operand.meta)
-        bases = {root(operand) for operand in operands(node)}
+        bases = {root(operand) for operand in reads(node)}
         for unit in self.units[-64:]:
             if unit.merged is None and unit.is_kernel and unit.shape == shape:
                 shared = sum(n for base, n in unit.reads.items() if base in bases)
@@ -239,14 +241,14 @@ class Fusion:
             operand = rule.folds(node)[0]  # type: ignore[index, misc]
             if not self._agrees(operand, full, unit):
                 return None
-            others = [other for other in operands(node) if other is not operand]
+            others = [other for other in reads(node) if other is not operand]
             if any(self.source(other) in unit.where for other in others):
                 return None
             return full
         for where in _places(unit, shape):
             if all(
                 self._agrees(operand, affine.broadcast(where, shape, operand.meta.shape), unit)
-                for operand in operands(node)
+                for operand in reads(node)
             ):
                 return where
         return None
@@ -287,7 +289,7 @@ class Fusion:
             unit.where[node] = place
         else:  # a many-result call has no value itself, its gets have; the map is that of result 0
             unit.where[node] = _place_of(unit, node.meta[0].shape, 0 in rule.rows)
-        for operand in operands(node):
+        for operand in reads(node):
             if self.source(operand) not in unit.where and not self._inlined(self.source(operand)):
                 base = root(operand)
                 unit.reads[base] = max(unit.reads.get(base, 0), size_in_bytes(operand.meta))
@@ -326,7 +328,7 @@ class Fusion:
         where, shape = trial.where[node], _space(node, rule)[0]
         return all(
             self._agrees(operand, affine.broadcast(where, shape, operand.meta.shape), trial)
-            for operand in operands(node)
+            for operand in reads(node)
         )
 
     def _merge(self, unit: Unit, other: Unit) -> None:

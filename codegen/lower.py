@@ -323,7 +323,8 @@ def _pow_number(at: At) -> int:
     if exponent == 3:
         return at.done(at.apply("mul", square, x))
     special = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
-    if exponent in special:
+    through_pow = exponent == 0.5 and at.dtype == torch.float16  # in eager too: differs at -inf
+    if exponent in special and not through_pow:
         return at.done(at.apply(special[exponent], x))
     if exponent == -2:
         return at.done(at.apply("reciprocal", square))
@@ -504,6 +505,15 @@ def _batch_norm(at: At) -> int:
     return at.done(at.apply("add", at.apply("mul", value, alpha), beta))
 
 
+def _batch_norm_of_inference(node: Node) -> bool:
+    own_training = node.target is aten.native_batch_norm.default
+    return (
+        not (own_training and node.args[5])
+        and len(node.args[0].meta.shape) >= 2
+        and node.args[3] is not None
+    )
+
+
 def _register(
     build: Callable[[At], Any], names: Any, when: Any = None, kind: str = "pointwise"
 ) -> None:
@@ -595,3 +605,8 @@ _register(
     "create",
 )
 _register(_arange, aten.arange.start_step, _on_cpu)
+_register(
+    _batch_norm,
+    (aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default),
+    _batch_norm_of_inference,
+)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..ir.effects import reads
 from ..ir.graph import Meta, Node
 from . import affine
 from .affine import Map
@@ -179,25 +180,6 @@ SUPPORTED = frozenset({
 })  # fmt: skip
 
 
-def operands(node: Node) -> list[Node]:
-    """The nodes among the arguments, in order, repeated as they occur."""
-    found: list[Node] = []
-
-    def walk(value: Any) -> None:
-        if isinstance(value, Node):
-            found.append(value)
-        elif isinstance(value, (tuple, list)):
-            for item in value:
-                walk(item)
-        elif isinstance(value, dict):
-            for item in value.values():
-                walk(item)
-
-    walk(node.args)
-    walk(node.kwargs)
-    return found
-
-
 def rule_for(node: Node) -> Rule | None:
     """The rule for a node, or None where it stays an ATen step."""
     if node.op != "call":
@@ -209,7 +191,7 @@ def rule_for(node: Node) -> Rule | None:
     if not metas or not isinstance(metas[0], Meta):
         return None
     first = metas[0]
-    for operand in operands(node):
+    for operand in reads(node):
         if not isinstance(operand.meta, Meta):
             return None
         metas.append(operand.meta)

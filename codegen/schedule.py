@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..ir.effects import reads, root, writes
 from ..ir.graph import Graph, Meta, Node
 from ..runtime.program import Alloc, Aten, Free, Launch, ProgramSpec, Scratch, Slot, Step, View
 from . import nest
-from .flow import Flow, analyse, base_of, is_plain_view, root, writes
+from .flow import Flow, analyse, base_of, is_plain_view
 from .fuse import Fusion, Unit, size_in_bytes
-from .lowering import RULES, operands
+from .lowering import RULES
 from .nest import Kernel
 
 ALIGNMENT = 64
@@ -85,12 +86,12 @@ def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
 
     for node in flow.nodes:
         if node.op != "get" and not is_plain_view(node):
-            for operand in operands(node):
+            for operand in reads(node):
                 need(operand, fusion.unit_of(node))
     while copied:  # what a copy is computed from is needed in its place
         node, unit = copied.pop()
         if node not in wanted:
-            for operand in operands(node):
+            for operand in reads(node):
                 need(operand, unit)
     return wanted
 
@@ -147,7 +148,7 @@ class _Writer:
         seen = {root(node) for node in self.graph.outputs}
         for step in self.plan.steps:
             if isinstance(step, Node):
-                seen.update(root(operand) for operand in operands(step))
+                seen.update(root(operand) for operand in reads(step))
         return stored - seen
 
     def _last_uses(self) -> dict[Node, int]:
