@@ -32,10 +32,11 @@ def map_metas(value: Any, change: Callable[[Meta], Any]) -> Any:
 
 
 def _signature(value: Any) -> Any:
-    if isinstance(value, Meta):
+    kind = type(value)
+    if kind is Meta:
         return (value.dtype, not value.shape)
-    if isinstance(value, tuple):
-        return tuple(_signature(item) for item in value)
+    if kind is tuple:
+        return tuple([_signature(item) for item in value])
     return (type(value), value)
 
 
@@ -46,9 +47,9 @@ def _one(meta: Meta) -> torch.Tensor:
 def result_dtype(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
     """The dtype that a pointwise operator gives; raises what ATen raises for those dtypes and numbers."""
     key = (
-        op,
-        tuple(_signature(arg) for arg in args),
-        tuple((name, _signature(value)) for name, value in kwargs.items()),
+        id(op),  # operators live as long as torch; hashing one is Python code
+        tuple([_signature(arg) for arg in args]),
+        tuple([(name, _signature(value)) for name, value in kwargs.items()]),
         torch.get_default_dtype(),
     )
     found = _dtypes.get(key)

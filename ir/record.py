@@ -34,8 +34,11 @@ def meta_args(value: Any) -> Any:
     if kind is Node:
         return value.meta
     if kind is tuple:
-        return tuple(meta_args(item) for item in value)
+        return tuple([meta_args(item) for item in value])
     return value
+
+
+ATOMS = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device})
 
 
 class Recorder:
@@ -50,6 +53,7 @@ class Recorder:
         self.written: set[int] = set()
         self.slow_ops: list[str] = []
         self.echo: tuple[Node, Meta, Store] | None = None
+        self._plans: dict[int, Plan] = {}
         self._count = 0
         self._log: list[tuple[Ghost, Node, Store]] = []
 
@@ -76,18 +80,20 @@ class Recorder:
         """Answer one operator."""
         if self.echo is not None:
             return make_ghost(self.tracer, *self.echo)
-        special = SPECIAL.get(op)
+        plan = self._plans.get(id(op))  # hashing an OpOverload is Python code
+        if plan is None:
+            plan = self._plans[id(op)] = plan_of(op)
+        special = SPECIAL.get(plan.name)
         if special is not None:
             return special(self, op, args, kwargs)
-        plan = plan_of(op)
         if plan.kind == "composite":
             return self._decompose(op, args, kwargs)
         if plan.dynamic:
             raise DataDependent(plan.name, f"{plan.name} depends on tensor data")
         if plan.metadata:
             raise Unsupported("metadata", f"{plan.name} changes a tensor's sizes in place")
-        operands = tuple(self.operand(arg) for arg in args)
-        named = {name: self.operand(value) for name, value in kwargs.items()}
+        operands = tuple([self.operand(arg) for arg in args])
+        named = {name: self.operand(value) for name, value in kwargs.items()} if kwargs else {}
         if plan.random:
             self.random = True
         return ROUTES[plan.kind](self, plan, args, kwargs, operands, named)
@@ -107,8 +113,10 @@ class Recorder:
             if value._tracer is not self.tracer:
                 raise Unsupported("foreign-ghost", "a tensor of another trace")
             return value._node
+        if kind in ATOMS:
+            return value
         if kind is list or kind is tuple or kind is torch.Size:
-            return tuple(self.operand(item) for item in value)
+            return tuple([self.operand(item) for item in value])
         if isinstance(value, torch.Tensor):
             return self._baked(value)
         if isinstance(value, torch.Generator):
@@ -363,12 +371,12 @@ ROUTES: dict[str, Callable[..., Any]] = {
     "write": Recorder._write,
 }
 VALUE_KINDS = frozenset({"pointwise", "copy", "create", "scan", "matmul"})
-SPECIAL: dict[Any, Callable[[Recorder, Any, Any, Any], Any]] = {
-    aten.lift_fresh.default: Recorder._lift,
-    aten.lift.default: Recorder._lift,
-    aten.copy_.default: Recorder._copy,
-    aten._local_scalar_dense.default: Recorder._item,
-    aten.equal.default: Recorder._item,
+SPECIAL: dict[str, Callable[[Recorder, Any, Any, Any], Any]] = {
+    "aten.lift_fresh.default": Recorder._lift,
+    "aten.lift.default": Recorder._lift,
+    "aten.copy_.default": Recorder._copy,
+    "aten._local_scalar_dense.default": Recorder._item,
+    "aten.equal.default": Recorder._item,
 }
 
 

@@ -19,7 +19,7 @@ from .errors import CannotTrace, DataDependent, TraceError, Unsupported
 from .ghost import Ghost, Store, make_ghost, meta_of
 from .graph import Call, Graph, Meta, Node, Ref
 from .location import Location
-from .record import Recorder
+from .record import ATOMS, Recorder
 
 aten = torch.ops.aten
 
@@ -193,7 +193,9 @@ class Tracer:
         recorder = self._recorder
         mark = recorder.mark(where), len(self._calls), self._refs, self._needs_grad
         try:
-            args, kwargs = self._ghosts(args), self._ghosts(kwargs)
+            args = tuple([self._ghosts(arg) for arg in args])
+            if kwargs:
+                kwargs = {name: self._ghosts(value) for name, value in kwargs.items()}
             torch._C._push_on_torch_dispatch_stack(self._mode)
             try:
                 result = fn(*args, **kwargs)
@@ -210,7 +212,13 @@ class Tracer:
             self._undo(mark)
             raise
         self._calls.append(
-            Call(fn, self._references(args), self._references(kwargs), results, where)
+            Call(
+                fn,
+                tuple([self._references(arg) for arg in args]),
+                self._references(kwargs) if kwargs else {},
+                results,
+                where,
+            )
         )
         return result
 
@@ -241,13 +249,15 @@ class Tracer:
 
     def _ghosts(self, value: Any) -> Any:
         """The same arguments with real tensors baked in."""
-        if isinstance(value, Ghost):
+        kind = type(value)
+        if kind is Ghost:
             if value._tracer is not self:
                 raise Unsupported("foreign-ghost", "a tensor of another trace")
             return value
+        if kind in ATOMS:
+            return value
         if isinstance(value, torch.Tensor):
             return self.constant(value)
-        kind = type(value)
         if kind is tuple or kind is list:
             return kind(self._ghosts(item) for item in value)
         if kind is dict:
@@ -258,9 +268,11 @@ class Tracer:
 
     def _references(self, value: Any) -> Any:
         """The same arguments with Refs for ghosts."""
-        if isinstance(value, Ghost):
-            return Ref(value._ref)
         kind = type(value)
+        if kind is Ghost:
+            return Ref(value._ref)
+        if kind in ATOMS:
+            return value
         if kind is tuple or kind is list:
             return kind(self._references(item) for item in value)
         if kind is dict:
@@ -271,7 +283,7 @@ class Tracer:
 
     def _numbered(self, value: Any) -> Any:
         """Refs for the ghosts of a result; new ones get a number."""
-        if isinstance(value, Ghost):
+        if type(value) is Ghost:
             if value._ref < 0:
                 self._number(value)
             if value.requires_grad:
