@@ -147,7 +147,9 @@ class Unit:
         return entry
 
     def _backend(self, graph: Graph) -> Any:
-        return compile_graph(graph, self.config)
+        """The graph's program: the native executor's own object where there is one, so that a hit enters no
+        Python between its guards and its kernels."""
+        return compile_graph(graph, self.config).program
 
     def _resumer(self, scope: dict[str, Any]) -> Any:
         """Makes resume callables over these globals; one place, stack and set of names is one callable."""
