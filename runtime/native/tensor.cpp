@@ -463,17 +463,16 @@ static bool fast_range(PyObject *tensor, uint64_t *begin, uint64_t *end) {
     return true;
 }
 
+int tensor_range(PyObject *tensor, uint64_t *begin, uint64_t *end) {
+    if (fast_range(tensor, begin, end)) return *begin < *end;
+    return byte_range(tensor, begin, end);
+}
+
 bool tensor_overlap(PyObject *first, PyObject *second) {
     if (!tensor_is_tensor(first) || !tensor_is_tensor(second)) return false;
     uint64_t a, b, c, d;
-    if (!fast_range(first, &a, &b)) {
-        int known = byte_range(first, &a, &b);
-        if (known <= 0) return known < 0;
-    }
-    if (!fast_range(second, &c, &d)) {
-        int known = byte_range(second, &c, &d);
-        if (known <= 0) return known < 0;
-    }
+    if (int known = tensor_range(first, &a, &b); known <= 0) return known < 0;
+    if (int known = tensor_range(second, &c, &d); known <= 0) return known < 0;
     return a < b && c < d && a < d && c < b;
 }
 

@@ -6,6 +6,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <cstdint>
+
 struct TensorRecord;
 struct StateRecord;
 
@@ -17,6 +19,8 @@ bool tensor_record_matches(const TensorRecord *record, PyObject *value);
 
 bool tensor_is_tensor(PyObject *value);                 // an instance of torch.Tensor (subclasses too)
 bool tensor_overlap(PyObject *first, PyObject *second); // conservative: true if it cannot be ruled out
+// The addresses that a tensor can touch, end exclusive: 1 if known, 0 if it has no memory, -1 if it cannot be told.
+int tensor_range(PyObject *tensor, uint64_t *begin, uint64_t *end);
 
 // A `runtime.state.State` prepared for comparing with what is in force on this thread now.
 StateRecord *state_record_new(PyObject *snapshot);

@@ -1,0 +1,32 @@
+// The instructions of a guard program: guards.cpp runs them, guards_type.cpp makes them.
+#pragma once
+
+#include "guards.h"
+
+#include <utility>
+
+enum Op : int {
+    // loads
+    LOCAL, GLOBAL, GLOBALS, BUILTIN, CELL, CONST, CONTENTS, TYPE, ATTR, DICT, CLASS_ATTR, MRO_ATTR, SLOT, ITEM,
+    KEY, MEMBER,
+    // checks
+    IS_TYPE, IS, EQUALS, LEN, KEYS, SET, NO_ATTR, NO_ITEM, NO_GLOBAL, NO_CLASS_ATTR, NO_MRO_ATTR, TENSOR, SAME,
+    DISTINCT, STATE, UNBOUND_CELL, ABC,
+};
+
+// One load or check. `source` and `other` are registers, `key` the constant that the operation is about.
+struct Instruction {
+    int op;
+    int row;
+    int into = -1;
+    int source = -1;
+    int other = -1;
+    Py_ssize_t number = 0;
+    Py_hash_t hash = 0;
+    PyObject *key = nullptr;
+    void *record = nullptr;
+    std::vector<int> *registers = nullptr;
+};
+
+// Elements of the expected set, sorted by hash.
+using Elements = std::vector<std::pair<Py_hash_t, PyObject *>>;
