@@ -9,14 +9,11 @@ torch's C++ directly and work anywhere. Made by `ir.trace` alone.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from .graph import Meta, Node
-
-if TYPE_CHECKING:
-    from .trace import Tracer
 
 
 class Store:
@@ -35,12 +32,13 @@ class Store:
 
 
 class Ghost(torch.Tensor):
-    """A tensor of a trace. `_node` is what computes it, `_ref` its number at torch level (-1: not yet)."""
+    """A tensor of a trace. `_node` is what computes it, `_ref` its number at torch level (-1: not
+    yet), `_owner` a mark of its trace."""
 
     _node: Node
     _store: Store
     _ref: int
-    _tracer: Tracer
+    _owner: object
 
     # Ghosts are plain tensors to `__torch_function__`; only the dispatcher sees them.
     __torch_function__ = torch._C._disabled_torch_function_impl
@@ -60,7 +58,7 @@ _STRIDED = torch.strided
 _wrap = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
 
 
-def make_ghost(tracer: Tracer, node: Node, meta: Meta, store: Store, grad: bool = False) -> Ghost:
+def make_ghost(owner: object, node: Node, meta: Meta, store: Store, grad: bool = False) -> Ghost:
     """A ghost of `meta` for `node`, registered with the memory it lives in."""
     ghost: Ghost = _wrap(
         Ghost,
@@ -77,7 +75,7 @@ def make_ghost(tracer: Tracer, node: Node, meta: Meta, store: Store, grad: bool 
     ghost._node = node
     ghost._store = store
     ghost._ref = -1
-    ghost._tracer = tracer
+    ghost._owner = owner
     store.members.append(weakref.ref(ghost))
     return ghost
 

@@ -9,6 +9,7 @@ node is never used: readers keep naming the tensor, and read after the write bec
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,8 @@ class Recorder:
     """Nodes and memory books of one trace."""
 
     def __init__(self, tracer: Tracer) -> None:
-        self.tracer = tracer
+        self.owner = object()  # marks the ghosts of this trace; no cycle keeps them alive
+        self._tracer = weakref.ref(tracer)
         self.nodes: list[Node] = []
         self.where: Location | None = None
         self.mutates = False
@@ -79,7 +81,7 @@ class Recorder:
     def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer one operator."""
         if self.echo is not None:
-            return make_ghost(self.tracer, *self.echo)
+            return make_ghost(self.owner, *self.echo)
         plan = self._plans.get(id(op))  # hashing an OpOverload is Python code
         if plan is None:
             plan = self._plans[id(op)] = plan_of(op)
@@ -100,7 +102,9 @@ class Recorder:
 
     def _decompose(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A composite operator that arrives whole (inference mode): through its own C++ body."""
-        torch._C._push_on_torch_dispatch_stack(self.tracer._mode)
+        tracer = self._tracer()
+        assert tracer is not None
+        torch._C._push_on_torch_dispatch_stack(tracer._mode)
         try:
             return op._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
         finally:
@@ -110,7 +114,7 @@ class Recorder:
         """A Node for each ghost; tuples for lists."""
         kind = type(value)
         if kind is Ghost:
-            if value._tracer is not self.tracer:
+            if value._owner is not self.owner:
                 raise Unsupported("foreign-ghost", "a tensor of another trace")
             return value._node
         if kind in ATOMS:
@@ -125,7 +129,9 @@ class Recorder:
 
     def _baked(self, tensor: torch.Tensor) -> Node:
         """A real tensor that a torch function made on its way (an index list, a scalar)."""
-        return self.tracer.constant(tensor)._node
+        tracer = self._tracer()
+        assert tracer is not None
+        return tracer.constant(tensor)._node
 
     def node(
         self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], meta: Any, alias: Any = None
@@ -180,13 +186,13 @@ class Recorder:
         self, node: Node, meta: Any, store: Callable[[], Store], alias: Any, as_list: bool
     ) -> Any:
         if type(meta) is Meta:
-            return make_ghost(self.tracer, node, meta, store())
+            return make_ghost(self.owner, node, meta, store())
         if meta is None:
             return None
         results = [
             None
             if item is None
-            else make_ghost(self.tracer, self._get(node, index, item, alias), item, store())
+            else make_ghost(self.owner, self._get(node, index, item, alias), item, store())
             for index, item in enumerate(meta)
         ]
         return results if as_list else tuple(results)
@@ -222,7 +228,7 @@ class Recorder:
                 results.append(None)
                 continue
             item = node if plan.one else self._get(node, index, meta, None)
-            results.append(make_ghost(self.tracer, item, meta, Store(fresh=True)))
+            results.append(make_ghost(self.owner, item, meta, Store(fresh=True)))
         for target in targets.values():
             if target is not None:
                 self._note_write(target)
@@ -334,7 +340,7 @@ class Recorder:
         node = self._baked(tensor)
         node.args = ("own",)  # nobody else has this tensor
         copy = self.value(aten.clone.default, (node,), {})
-        return make_ghost(self.tracer, copy, copy.meta, Store(fresh=True))
+        return make_ghost(self.owner, copy, copy.meta, Store(fresh=True))
 
     def _copy(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`x.copy_(y)`: the value is y's, in x's shape and dtype."""

@@ -146,7 +146,9 @@ class Tracer:
         meta = node.meta = meta_of(tensor)
         key = tensor.untyped_storage()._cdata
         store = self._stores.setdefault(key, Store(fresh=False))
-        ghost = make_ghost(self, node, meta, store, tensor.requires_grad and tensor.is_leaf)
+        ghost = make_ghost(
+            self._recorder.owner, node, meta, store, tensor.requires_grad and tensor.is_leaf
+        )
         if tensor.requires_grad and not tensor.is_leaf:
             ghost = self._non_leaf(node, meta, store)
         if isinstance(tensor, torch.nn.Parameter):
@@ -157,7 +159,7 @@ class Tracer:
 
     def _non_leaf(self, node: Node, meta: Meta, store: Store) -> Ghost:
         """A ghost with a history, so that what autograd forbids on leaves is allowed as in eager."""
-        leaf = make_ghost(self, node, meta, store, grad=True)
+        leaf = make_ghost(self._recorder.owner, node, meta, store, grad=True)
         self._recorder.echo = (node, meta, store)
         with torch.enable_grad():
             torch._C._push_on_torch_dispatch_stack(self._mode)
@@ -251,7 +253,7 @@ class Tracer:
         """The same arguments with real tensors baked in."""
         kind = type(value)
         if kind is Ghost:
-            if value._tracer is not self:
+            if value._owner is not self._recorder.owner:
                 raise Unsupported("foreign-ghost", "a tensor of another trace")
             return value
         if kind in ATOMS:
@@ -321,7 +323,7 @@ class Tracer:
         for ref in range(self._refs):
             order.setdefault(ref, len(order))
         for ghost in outputs:
-            if ghost._tracer is not self or ghost._ref < 0:
+            if ghost._owner is not recorder.owner or ghost._ref < 0:
                 raise ValueError(f"{ghost!r} is no value of this trace")
         groups = {id(store): tuple(store.inputs) for store in self._stores.values()}
         overlaps = [group for group in groups.values() if len(group) > 1]

@@ -437,3 +437,20 @@ def test_nothing_heavy_is_imported() -> None:
         [sys.executable, "-P", "-c", textwrap.dedent(MODEL)], capture_output=True, text=True
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_a_finished_trace_keeps_no_tensor_alive() -> None:
+    import gc
+    import weakref
+
+    gc.disable()
+    try:
+        tensor = x2(3)
+        tracer = Tracer("f")
+        ghost = tracer.run(torch.sin, (tracer.input(tensor),))
+        tracer.finish([ghost])
+        alive = weakref.ref(tensor)
+        del tensor, tracer, ghost
+        assert alive() is None
+    finally:
+        gc.enable()
