@@ -169,7 +169,8 @@ def _lower_launch(step: Launch, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
 
 def _lower_aten(step: Aten, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
     call, slots = call_form(step)
-    plan = None if "operators" in tensors.left_out() else operators.plan(step.op, step.args, step.kwargs)
+    native = operators.usable("operators" in tensors.left_out())
+    plan = operators.plan(step.op, step.args, step.kwargs) if native else None
     if plan is None:
         return "python", (call, slots, step.results)
     return "aten", (plan, call, slots, step.results)

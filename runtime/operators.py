@@ -424,6 +424,47 @@ def bound_values(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iter
             yield argument.default_value
 
 
+@functools.cache
+def usable(left_out: bool) -> bool:
+    """Whether C++ entry points give what Python gives, for one operator of each way of passing that rests on the
+    layout of a class: numbers, optional values, lists, strings, several results."""
+    if left_out or not SUPPORTED:
+        return False
+    a = torch.arange(1.0, 13.0, device="cpu").reshape(3, 4)
+    aten = torch.ops.aten
+    cases: tuple[tuple[Any, tuple[Any, ...], dict[str, Any]], ...] = (
+        (aten.add.Tensor, (a, a), {"alpha": 2.5}),
+        (aten.clamp.default, (a, None, 3), {}),
+        (aten.as_strided.default, (a, (2, 2), (1, 4), 1), {}),
+        (aten.cat.default, ([a, a], 1), {}),
+        (aten.sort.default, (a, 1, True), {}),
+        (aten.sum.dim_IntList, (a, [0]), {"dtype": torch.float64}),
+        (aten.div.Tensor_mode, (a, a), {"rounding_mode": "trunc"}),
+        (aten.gelu.default, (a,), {"approximate": "tanh"}),
+    )
+    return all(_agrees(*case) for case in cases)
+
+
+def _agrees(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    expected = op(*args, **kwargs)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    a = next(value for value in (*args, *args[0]) if isinstance(value, torch.Tensor))
+    slots = tuple(_with_slots(value) for value in args)
+    results = tuple(range(1, len(expected) + 1))
+    found = plan(op, slots, kwargs)
+    if found is None:
+        return False
+    steps = (("aten", (found, op, (0,), results)),)
+    got = _native.run_lowered((1, len(results) + 1, 0, steps, results, {}), a)
+    return all(torch.equal(x, y) and x.dtype == y.dtype for x, y in zip(got, expected, strict=True))
+
+
+def _with_slots(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_slots(item) for item in value]
+    return Slot(0) if isinstance(value, torch.Tensor) else value
+
+
 def plan(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
     """What the native executor calls the operator by; None if it has no native form."""
     if not SUPPORTED or op.namespace != "aten":

@@ -19,6 +19,17 @@ struct Program {
 
 PyTypeObject *program_type = nullptr;
 
+PyObject *run_to_tuple(Steps &steps, PyObject *const *inputs) {
+    PyObject *result = PyTuple_New((Py_ssize_t)steps.outputs.size());
+    if (result == nullptr) return nullptr;
+    PyObject **items = ((PyTupleObject *)result)->ob_item;
+    if (steps_run(steps, inputs, items) == 0) return result;
+    // What a failed run has written there is no longer held.
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); i++) items[i] = nullptr;
+    Py_DECREF(result);
+    return nullptr;
+}
+
 PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {
     Steps &steps = *((Program *)self)->steps;
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
@@ -35,13 +46,7 @@ PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *n
             PyErr_Format(PyExc_TypeError, "input %zd of a program is no tensor: %R", i, Py_TYPE(args[i]));
             return nullptr;
         }
-    PyObject *result = PyTuple_New((Py_ssize_t)steps.outputs.size());
-    if (result != nullptr && steps_run(steps, args, ((PyTupleObject *)result)->ob_item) != 0) {
-        // What a failed run has written there is no longer held.
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); i++) ((PyTupleObject *)result)->ob_item[i] = nullptr;
-        Py_CLEAR(result);
-    }
-    return result;
+    return run_to_tuple(steps, args);
 }
 
 PyObject *lower(PyObject *spec) {
@@ -75,6 +80,18 @@ PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     }
     Py_DECREF(lowered);
     return (PyObject *)self;
+}
+
+// run_lowered(lowered, *tensors): one run of steps as `lower` gives them, for self-tests.
+PyObject *run_lowered(PyObject *, PyObject *const *args, Py_ssize_t n) {
+    if (n < 1 || torch_api_ready() < 0) return nullptr;
+    Steps steps;
+    if (!steps_read(args[0], steps)) return nullptr;
+    if (steps.n_inputs != n - 1 || !torch_api.native_program) {
+        PyErr_SetString(PyExc_ValueError, "graftjit: the steps cannot be run");
+        return nullptr;
+    }
+    return run_to_tuple(steps, args + 1);
 }
 
 int traverse(PyObject *object, visitproc visit, void *arg) {
@@ -162,7 +179,13 @@ int program_run(PyObject *program, PyObject *const *inputs, Py_ssize_t n, PyObje
     return steps_run(steps, inputs, outputs);
 }
 
+static PyMethodDef program_methods[] = {
+    {"run_lowered", (PyCFunction)(void (*)())run_lowered, METH_FASTCALL, "One run of lowered steps, for self-tests."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 int program_init(PyObject *module) {
+    if (PyModule_AddFunctions(module, program_methods) < 0) return -1;
     program_type = (PyTypeObject *)PyType_FromSpec(&type_spec);
     return program_type == nullptr ? -1 : PyModule_AddObjectRef(module, "Program", (PyObject *)program_type);
 }

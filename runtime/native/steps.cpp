@@ -75,6 +75,52 @@ const AmbientOff &AmbientOff::symbols() {
     return found;
 }
 
+// torch's C++ warnings become Python warnings as long as one of torch's handlers is in force, as its own Python
+// bindings have it: collected meanwhile, issued at the end.
+class Warnings {
+  public:
+    void enter() {
+        const Symbols &found = symbols();
+        if (found.construct == nullptr) return;
+        found.construct(handler_);
+        active_ = true;
+    }
+
+    // -1 if a warning was turned into an error, which is set.
+    int leave() {
+        if (!active_) return 0;
+        active_ = false;
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        try {
+            symbols().destroy(handler_);
+        } catch (...) {
+            if (type == nullptr && PyErr_Occurred()) return -1;
+        }
+        if (type != nullptr) PyErr_Restore(type, value, trace);
+        return 0;
+    }
+
+  private:
+    struct Symbols {
+        void (*construct)(void *), (*destroy)(void *);
+    };
+    alignas(16) char handler_[256]; // torch::PyWarningHandler has 48 bytes
+    bool active_ = false;
+
+    static const Symbols &symbols() {
+        static const Symbols found = [] {
+            Symbols pair{};
+            if (torch_api.python == nullptr) return pair;
+            *(void **)&pair.destroy = dlsym(torch_api.python, "_ZN5torch16PyWarningHandlerD1Ev");
+            if (pair.destroy != nullptr)
+                *(void **)&pair.construct = dlsym(torch_api.python, "_ZN5torch16PyWarningHandlerC1Ev");
+            return pair;
+        }();
+        return found;
+    }
+};
+
 class Run {
   public:
     Run(Steps &steps, PyObject *const *inputs) : steps_(steps), inputs_(inputs), ambient_(AmbientOff::symbols()) {
@@ -91,6 +137,7 @@ class Run {
         for (const Step &step : steps_.steps)
             if ((failed = run_step(step)) != 0) break;
         hold_gil();
+        if (warnings_.leave() != 0) failed = -1;
         if (!failed) failed = collect(outputs);
         finish();
         return failed;
@@ -101,6 +148,7 @@ class Run {
     Steps &steps_;
     PyObject *const *inputs_;
     AmbientOff ambient_;
+    Warnings warnings_;
     Slot small_[SMALL], *slots_;
     Handle small_handles_[SMALL], *handles_;
     std::unique_ptr<Slot[]> many_;
@@ -120,6 +168,7 @@ class Run {
         for (auto &[slot, object] : steps_.constants) borrow(slot, object);
         releases_ = steps_.static_bytes > RELEASE_BYTES || largest * 4 > RELEASE_BYTES;
         ambient_.enter(steps_, inputs_);
+        if (steps_.calls_aten) warnings_.enter();
     }
 
     void borrow(int32_t slot, PyObject *object) {
