@@ -288,7 +288,8 @@ class Tracer:
         if type(value) is Ghost:
             if value._ref < 0:
                 self._number(value)
-            if value.requires_grad:
+            # Without grad mode only an argument that comes back as it is can require a gradient.
+            if value.requires_grad and torch.is_grad_enabled():
                 self._needs_grad = True
             return Ref(value._ref)
         if isinstance(value, PLAIN):
