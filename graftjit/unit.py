@@ -50,7 +50,7 @@ class Unit:
     def state_for(self, code: types.CodeType, resumed: bool = False) -> Any:
         """The state of a code object in this unit, made at first need."""
         state = self._by_code.get(id(code))
-        if state is None:
+        if state is None or state.code is not code:  # an id may be used again
             state = _native.CodeState(code, self._miss_of())
             self._by_code[id(code)] = state
             self.states.append(state)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
+import subprocess
 import sys
+import sysconfig
 import threading
 import traceback
 import types
@@ -391,6 +394,72 @@ def test_always() -> None:
         _native.hook_always(False)
     assert outcome == [("compiled", 1, 1), ("compiled", 2, 1)]
     assert target(4) == ("plain", 4, 1)
+
+
+COUNTING = """
+#include <Python.h>
+static long seen;
+static _PyFrameEvalFunction below;
+static PyObject *count(PyThreadState *thread, struct _PyInterpreterFrame *frame, int flag) {
+    seen++;
+    return below(thread, frame, flag);
+}
+void install(void) {
+    below = _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get());
+    _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), count);
+}
+void uninstall(void) { _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), below); }
+int on_top(void) { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == count; }
+long frames(void) { return seen; }
+"""
+
+
+@pytest.fixture(scope="module")
+def other_evaluator(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Another JIT's evaluator: counts frames and chains to the one below."""
+    folder = tmp_path_factory.mktemp("evaluator")
+    (folder / "counting.c").write_text(COUNTING)
+    command = ["cc", "-shared", "-fPIC", "-O1", "-w", f"-I{sysconfig.get_path('include')}"]
+    command += ["-o", str(folder / "counting.so"), str(folder / "counting.c")]
+    subprocess.run(command, check=True)
+    library = ctypes.PyDLL(str(folder / "counting.so"))
+    library.frames.restype = ctypes.c_long
+    return library
+
+
+def test_an_evaluator_that_was_there_before_is_asked_and_put_back(other_evaluator: Any) -> None:
+    target, plain = fresh(inner), fresh(inner)
+    use((target, compiled))
+    other_evaluator.install()
+    try:
+        before = other_evaluator.frames()
+        assert IN_EXTENT(lambda: (plain(1), target(1))) == (("plain", 1, 1), ("compiled", 1, 1))
+        assert other_evaluator.frames() > before
+        assert other_evaluator.on_top()
+    finally:
+        other_evaluator.uninstall()
+    assert not other_evaluator.on_top()
+
+
+def test_an_evaluator_that_comes_on_top_stays_there(other_evaluator: Any) -> None:
+    target, plain = fresh(inner), fresh(inner)
+    use((target, compiled))
+
+    def outer() -> Any:
+        other_evaluator.install()
+        first = plain(1), target(1)
+        return first, IN_EXTENT(lambda: (plain(2), target(2)))
+
+    assert IN_EXTENT(outer) == (
+        (("plain", 1, 1), ("compiled", 1, 1)),
+        (("plain", 2, 1), ("compiled", 2, 1)),
+    )
+    assert plain(3) == ("plain", 3, 1) and target(3) == ("plain", 3, 1)
+    for _ in range(3):
+        assert IN_EXTENT(target, 4) == ("compiled", 4, 1)
+        assert IN_EXTENT(lambda: plain(5)) == ("plain", 5, 1)
+    other_evaluator.uninstall()
+    assert IN_EXTENT(target, 6) == ("compiled", 6, 1)
 
 
 def test_frames_are_let_go() -> None:
