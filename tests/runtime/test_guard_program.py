@@ -19,8 +19,9 @@ import torch
 from graftjit.runtime import _native
 from graftjit.runtime.guard_program import compile_rows
 from graftjit.runtime.guards import ROW_KINDS, Row
-from graftjit.runtime.mirror import FrameView, mirror
+from graftjit.runtime.mirror import FrameView, mirror, tensor_spec
 from graftjit.runtime.sources import KINDS, Source
+from graftjit.runtime.state import snapshot
 
 
 def local(name: str = "x") -> Source:
@@ -463,6 +464,71 @@ def test_const_sources_and_identity() -> None:
     assert not holds(Row("same", local(), Source("item", local("y"), "z")), table, table)
     assert holds(Row("distinct", None, (local(), local("y"))), table, {"a": 1})
     assert not holds(Row("distinct", None, (local(), local("y"))), table, table)
+
+
+def variants() -> list[Any]:
+    """Tensors that each differ from the first in one respect, and things that are no tensors."""
+    base = torch.zeros(4, 3)
+    return [
+        base, torch.zeros(3, 4), torch.zeros(4, 3, dtype=torch.float64), torch.zeros(3, 4).t(),
+        torch.zeros(4, 3, requires_grad=True), torch.nn.Parameter(torch.zeros(4, 3)),
+        torch.zeros(4, 3, device="meta"), torch.zeros(4, 3).to_sparse(), torch.zeros(12),
+        torch.zeros(4, 3, 1), torch.zeros(8, 3)[::2], torch.zeros(4, 3, dtype=torch.complex64).conj(), 1, None,
+    ]  # fmt: skip
+
+
+def test_tensors() -> None:
+    values = variants()
+    specs = [
+        (index, tensor_spec(value))
+        for index, value in enumerate(values)
+        if isinstance(value, torch.Tensor)
+    ]
+    for index, spec in specs:
+        for other, value in enumerate(values):
+            assert holds(Row("tensor", local(), spec), value) == (index == other), (index, other)
+
+
+def test_a_tensor_changed_in_place_is_seen() -> None:
+    tensor = torch.zeros(4, 3)
+    row = Row("tensor", local(), tensor_spec(tensor))
+    assert holds(row, tensor)
+    tensor.requires_grad_()
+    assert not holds(row, tensor)
+    tensor.requires_grad_(False)
+    assert holds(row, tensor)
+    tensor.data = torch.zeros(5, 3)
+    assert not holds(row, tensor)
+    tensor.data = torch.zeros(4, 3)
+    assert holds(row, tensor)
+    tensor.t_()
+    assert not holds(row, tensor)
+
+
+def test_distinct_memory() -> None:
+    whole = torch.zeros(40)
+    row = Row("distinct", None, (local(), local("y")))
+    assert holds(row, whole[:20], whole[20:])
+    assert not holds(row, whole[:21], whole[20:])
+    assert not holds(row, whole, whole.view(8, 5))
+    assert holds(row, whole, whole.clone())
+    assert holds(row, whole, torch.zeros(0))
+    assert holds(row, whole, "not a tensor")
+    many = [whole[i : i + 1] for i in range(40)]
+    sources = tuple(Source("item", local(), i) for i in range(40))
+    assert holds(Row("distinct", None, sources), many)
+    many[7] = whole[30:32]
+    assert not holds(Row("distinct", None, sources), many)
+
+
+def test_interpreter_state() -> None:
+    row = Row("state", None, snapshot())
+    assert holds(row)
+    with torch.no_grad():
+        assert not holds(row)
+    with torch.autocast("cpu"):
+        assert not holds(row)
+    assert holds(row)
 
 
 def test_abc_token() -> None:
