@@ -22,6 +22,8 @@ _PARTIAL = (
 PARTIAL_WRITES = frozenset(_PARTIAL.split())
 
 
+# Operators that share memory with their first argument although their schema does not say so.
+SILENT_VIEWS = frozenset({"aten._unsafe_view.default"})
 DYNAMIC = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 
 
@@ -116,6 +118,8 @@ def plan_of(op: Any) -> Plan:
     tags = set(op.tags)
     key = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
     composite = name not in OPS and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+    if name in SILENT_VIEWS:
+        view_of = 0
     kind = "write" if writes else "view" if view_of is not None else "pure"
     types = [str(result.type) for result in schema.returns]
     return Plan(

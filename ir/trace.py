@@ -61,6 +61,11 @@ PLAIN = (
 )
 
 
+VIEW_TRACKING = torch._C.DispatchKey.ADInplaceOrView  # type: ignore[attr-defined]
+_exclude = torch._C._dispatch_tls_set_dispatch_key_excluded  # type: ignore[attr-defined]
+_exclude_asked = torch._C._dispatch_tls_is_dispatch_key_excluded  # type: ignore[attr-defined]
+
+
 class _Mode(TorchDispatchMode):
     """Hands every operator to the tracer."""
 
@@ -198,11 +203,18 @@ class Tracer:
             args = tuple([self._ghosts(arg) for arg in args])
             if kwargs:
                 kwargs = {name: self._ghosts(value) for name, value in kwargs.items()}
+            # Without gradients autograd need not know which ghost is a view of which; if it did, it
+            # would keep the bases alive, and nobody could tell memory that is seen only once.
+            untracked = not torch.is_grad_enabled() and not _exclude_asked(VIEW_TRACKING)
+            if untracked:
+                _exclude(VIEW_TRACKING, True)
             torch._C._push_on_torch_dispatch_stack(self._mode)
             try:
                 result = fn(*args, **kwargs)
             finally:
                 torch._C._pop_torch_dispatch_stack(None)
+                if untracked:
+                    _exclude(VIEW_TRACKING, False)
             results = self._numbered(result)
         except CannotTrace:
             self._undo(mark)

@@ -30,6 +30,10 @@ def flat(value: Any) -> list[Any]:
     return [value]
 
 
+def is_plain(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
+
+
 class RuleChecker(TorchDispatchMode):
     """Runs every operator for real; `mismatches` lists (operator, arguments, rule's answer, the truth)."""
 
@@ -95,6 +99,11 @@ class RuleChecker(TorchDispatchMode):
             a is not None and not same(a, b) for a, b in zip(given, truth, strict=True)
         ):
             self._note(plan, args, kwargs, said, truth)
+        if plan.kind == "pure":
+            sources = {t.untyped_storage()._cdata for t in flat((args,)) if is_plain(t)}
+            for item in flat(result):
+                if is_plain(item) and item.untyped_storage()._cdata in sources:
+                    self._note(plan, args, kwargs, said, "shares memory in silence")
         if plan.kind == "view":
             base = args[plan.view_of].untyped_storage()._cdata
             for item in flat(result):

@@ -454,3 +454,14 @@ def test_a_finished_trace_keeps_no_tensor_alive() -> None:
         assert alive() is None
     finally:
         gc.enable()
+
+
+def test_view_of_a_forgotten_base_is_a_value() -> None:
+    def f(run, x, w):
+        scores = run(torch.matmul, x, w)
+        scores = run(T.view, run(T.__itruediv__, scores, 8.0), 2, -1)
+        return run(T.relu_, scores)
+
+    with torch.no_grad():
+        graph = check(f, x2(2, 3, 4), x2(4, 4))
+    assert "aten.copy_.default" not in targets(graph)
