@@ -160,7 +160,8 @@ MUTATIONS = [
 TENSORS = [
     "torch.arange(6.0).reshape(2, 3) - 2.5", "torch.tensor([0.1, -0.7, 1.3])", "torch.tensor(0.6)",
     "torch.tensor([[1.0], [-2.0]])", "torch.linspace(-1, 1, 6).reshape(3, 2).t()", "torch.ones(2, 3, dtype=torch.float64)",
-    "torch.tensor([float('nan'), 1.0, -0.0])", "(torch.arange(12.0) / 7).reshape(2, 6)[:, ::2]",
+    "torch.tensor([float('nan'), 1.0, -0.0])", "torch.ones(2, 3, requires_grad=True)",
+    "(torch.arange(12.0) / 7).reshape(2, 6)[:, ::2]",
 ]  # fmt: skip
 
 

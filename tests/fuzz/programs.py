@@ -150,6 +150,18 @@ def difference(plain: Any, other: Any, path: str = "") -> str | None:
     return None if plain == other else f"{path}: {plain!r}, not {other!r}"
 
 
+def _outcomes(plain: Any, other: Any) -> str | None:
+    """What a reader wants first: one returned and the other raised, or they raised different things."""
+    (_kind, first), (_kind, second) = plain[1][0], other[1][0]
+    if first[0] == second[0] and (first == second or first[0] != ("str", "raised")):
+        return None
+    texts = []
+    for fields in (first, second):
+        text = " ".join(str(value).partition("\n")[0] for _kind, value in fields)
+        texts.append(text if fields[0] == ("str", "raised") else str(fields[0][1]))
+    return f"{texts[0]}, not {texts[1]}"
+
+
 def check(program: Program, transform: Transform) -> str | None:
     """Run plain and transformed here: what differs, or None. Errors of the transform itself count."""
     try:
@@ -161,9 +173,8 @@ def check(program: Program, transform: Transform) -> str | None:
     except Exception:
         return "the transform failed\n" + traceback.format_exc()
     for number, ((step, wanted), (_step_text, found)) in enumerate(zip(plain, other, strict=True)):
-        where = difference(wanted, found)
-        if where:
-            return f"step {number} ({step[:60]}): plain{where}"
+        if where := _outcomes(wanted, found) or difference(wanted, found):
+            return f"step {number} {step[:60]}: plain {where}"
     return None
 
 
