@@ -268,7 +268,17 @@ class Assembler:
 
     def original(self, index: int) -> Label:
         """The label of the original's instruction `index`, which (with all it leads to) is appended at the end."""
-        return self._originals.setdefault(index, Label())
+        return self._originals.setdefault(self._threaded(index), Label())
+
+    def _threaded(self, index: int) -> int:
+        """Where control really goes from `index`: past jumps, unless something stands in for them."""
+        instrs = decode(self.code).instrs
+        for _ in instrs:  # a loop of jumps alone is followed no longer than once around
+            target = instrs[index].target
+            if instrs[index].op != "JUMP" or target is None or index in self.patches:
+                break
+            index = target
+        return index
 
     def cover_of(self, instr: Instr) -> Cover | None:
         """The original's exception handler for an instruction of it."""
@@ -296,7 +306,7 @@ class Assembler:
         return reached
 
     def _append_original(self, index: int, falls_into: bool) -> None:
-        self.place(self.original(index))
+        self.place(self._originals.setdefault(index, Label()))
         if index in self.patches:
             self.patches[index]()
             return

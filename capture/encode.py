@@ -29,6 +29,14 @@ REAL_NAMES: dict[str, str] = {
 TESTS_GO_BACK = VERSION < (3, 12)
 """Whether POP_JUMP_IF exists in both directions; later versions test forward only."""
 
+LOOKS_BEFORE = frozenset(
+    {"CALL", "CALL_KW", "CALL_FUNCTION_EX", "BINARY_SUBSCR", "LOAD_ATTR", "FOR_ITER", "SEND"}
+    if VERSION >= (3, 13)
+    else ()
+)
+"""Instructions that may push a Python frame without leaving the interpreter loop. When such a frame raises,
+3.13 looks the caller's handler up by the code unit *before* the instruction, so that has to be covered alike."""
+
 FINAL = frozenset({"JUMP", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
 KEPT_FLAGS = 0x10 | 0x1FE0000
 """CO_NESTED and the `from __future__` bits. CO_OPTIMIZED and CO_NEWLOCALS (0x03) are always set."""
@@ -109,6 +117,7 @@ class _Encoder:
 
     def run(self) -> types.CodeType:
         self.drop_unreachable()
+        self.pad()
         self.add_stubs()
         self.number_slots()
         numbers = [self.number(item.raw) for item in self.items]
@@ -155,6 +164,19 @@ class _Encoder:
         moved = {old: new for new, old in enumerate(sorted(seen))}
         self.items = [self.items[index] for index in moved]
         self.places = {label: moved[at] for label, at in self.places.items() if at in moved}
+
+    def pad(self) -> None:
+        """A NOP under the same handler before instructions whose handler is looked up one unit too early."""
+        moved: list[int] = []
+        padded: list[Item] = []
+        for item in self.items:
+            moved.append(len(padded))
+            before = padded[-1].cover if padded else None
+            if item.raw.op in LOOKS_BEFORE and not _same(item.cover, before):
+                padded.append(Item(Raw("NOP"), None, item.where, item.cover))
+            padded.append(item)
+        self.items = padded
+        self.places = {label: moved[at] for label, at in self.places.items()}
 
     def add_stubs(self) -> None:
         """Loop exits for FOR_ITER, and jumps by way of the end where a test cannot go backward."""
@@ -252,7 +274,7 @@ class _Encoder:
             cover, stop = item.cover, starts[index + 1] - 1
             if cover is None:
                 pass
-            elif last is not None and _same(cover, last):
+            elif _same(cover, last):
                 entries[-1].stop_offset = stop
             else:
                 target = starts[self.places[cover.target]]
@@ -287,5 +309,7 @@ class _Encoder:
         return deepest
 
 
-def _same(one: Cover, other: Cover) -> bool:
+def _same(one: Cover | None, other: Cover | None) -> bool:
+    if one is None or other is None:
+        return one is other
     return one.target is other.target and (one.depth, one.lasti) == (other.depth, other.lasti)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .assemble import Assembler
-from .bytecodes import Decoded, Instr, decode
+from .bytecodes import Instr, decode
 from .encode import Label
 from .optable import FINAL, NULL_FIRST
 from .stackshape import Shape, stack_shapes
@@ -47,24 +47,9 @@ def can_resume(code: types.CodeType, index: int) -> str | None:
         return "control never comes here"
     if CANNOT_CARRY & set(shape):
         return "an exception is being handled here"
-    return _between_cells(decoded, index)
-
-
-def _between_cells(decoded: Decoded, index: int) -> str | None:
-    # An inlined comprehension (3.12) takes a cell out of its slot and makes a new one a few instructions later.
-    for start in range(index):
-        instr = decoded.instrs[start]
-        if instr.op == "LOAD_FAST_CLEAR" and instr.arg in decoded.cells:
-            made = next(
-                (
-                    i.index
-                    for i in decoded.instrs[start:]
-                    if i.op == "MAKE_CELL" and i.arg == instr.arg
-                ),
-                start,
-            )
-            if start < index <= made:
-                return "a comprehension's cell is being replaced here"
+    if decoded.instrs[index].op == "MAKE_CELL":
+        # An inlined comprehension (3.12) has just taken the cell of that name out of its slot.
+        return "a comprehension's cell is being replaced here"
     return None
 
 

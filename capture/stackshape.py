@@ -8,9 +8,10 @@ exception on its way), "lasti". Read by `capture.resume`; a plain forward datafl
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Callable
 
-from .bytecodes import Instr, decode, stack_effect
+from .bytecodes import Decoded, Instr, decode, stack_effect
 from .optable import FINAL, NULL_FIRST
 
 Shape = tuple[str, ...]
@@ -56,9 +57,19 @@ def after(stack: Shape, instr: Instr, jump: bool = False) -> Shape:
     return stack[: len(stack) - popped] + ("value",) * pushed
 
 
+_known: weakref.WeakKeyDictionary[Decoded, tuple[Shape | None, ...]] = weakref.WeakKeyDictionary()
+
+
 def stack_shapes(code: types.CodeType) -> tuple[Shape | None, ...]:
     """The stack before each instruction; None where control never comes."""
-    instrs = decode(code).instrs
+    decoded = decode(code)
+    found = _known.get(decoded)
+    if found is None:
+        found = _known[decoded] = _flow(decoded.instrs)
+    return found
+
+
+def _flow(instrs: tuple[Instr, ...]) -> tuple[Shape | None, ...]:
     shapes: list[Shape | None] = [None] * len(instrs)
     todo: list[tuple[int, Shape]] = [(0, ())]
     while todo:
