@@ -336,7 +336,7 @@ struct TensorRecord {
     PyObject *dtype, *device, *shape, *stride, *requires_grad; // borrowed from spec
     uint64_t keys;
     int32_t dtype_code, device_type, device_index;
-    bool wants_grad, check_index;
+    bool wants_grad, native;
     int64_t dim;
     std::vector<int64_t> sizes, strides;
 };
@@ -370,9 +370,10 @@ TensorRecord *tensor_record_new(PyObject *spec) {
     }
     if (good && torch_api.native_guard) {
         record->dtype_code = dtype_code(record->dtype);
-        good = !PyErr_Occurred() &&
-               device_code(record->device, &record->device_type, &record->device_index) == 0;
-        record->check_index = good && attr_is(record->device, "type", Py_None) == false;
+        record->native = !PyErr_Occurred() &&
+                         device_code(record->device, &record->device_type, &record->device_index) == 0;
+        if (attr_is(record->device, "index", Py_None)) record->device_index = -1;
+        PyErr_Clear();  // a dtype or device that the shim has no number for: compared by attributes
     }
     if (!good) {
         tensor_record_free(record);
@@ -396,7 +397,7 @@ static bool matches_by_attributes(const TensorRecord *record, PyObject *value) {
 
 bool tensor_record_matches(const TensorRecord *record, PyObject *value) {
     if (Py_TYPE(value) != record->type) return false;
-    if (!torch_api.native_guard) return matches_by_attributes(record, value);
+    if (!record->native || !torch_api.native_guard) return matches_by_attributes(record, value);
     Handle handle = handle_of(value);
     void *impl = impl_of(handle);
     if (*(uint64_t *)((char *)impl + torch_api.keys_offset) != record->keys) return false;
