@@ -374,6 +374,8 @@ TensorRecord *tensor_record_new(PyObject *spec) {
                          device_code(record->device, &record->device_type, &record->device_index) == 0;
         if (attr_is(record->device, "index", Py_None)) record->device_index = -1;
         PyErr_Clear();  // a dtype or device that the shim has no number for: compared by attributes
+        // A layout without strides (its spec has none) is told by its keys.
+        record->native = record->native && record->strides.size() == record->sizes.size();
     }
     if (!good) {
         tensor_record_free(record);
@@ -392,7 +394,8 @@ static bool matches_by_attributes(const TensorRecord *record, PyObject *value) {
     // The layout first: what has no strides raises when asked for them.
     return keys_are(value, record->keys) && attr_is(value, "dtype", record->dtype) &&
            attr_is(value, "device", record->device) && attr_is(value, "requires_grad", record->requires_grad) &&
-           attr_is(value, "shape", record->shape) && call_is(value, "stride", record->stride);
+           attr_is(value, "shape", record->shape) &&
+           (record->strides.size() != record->sizes.size() || call_is(value, "stride", record->stride));
 }
 
 bool tensor_record_matches(const TensorRecord *record, PyObject *value) {
