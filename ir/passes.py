@@ -40,7 +40,7 @@ class PassRecord:
 
 def fold_constants(graph: Graph) -> Graph:
     """Operators on constants that only the graph knows are run now."""
-    return Rewriter(graph).walk(fold_rule)
+    return Rewriter(graph).walk(lambda node: (fold_rule,) if node.op == "call" else ())
 
 
 def _key_of(value: Any) -> Any:
@@ -66,7 +66,7 @@ def merge_equal(graph: Graph) -> Graph:
         plan = plan_of(node.target) if node.op == "call" else None
         if plan is not None and (plan.kind == "write" or plan.random or plan.row is None):
             return None
-        if plan is not None and plan.row.mutates is not None and writes(node):
+        if writes(node):
             return None
         if plan is not None and plan.kind == "view":
             steady = True  # a view is where it is, whoever writes there
@@ -91,7 +91,7 @@ def merge_equal(graph: Graph) -> Graph:
         def _allowed(self, node: Node, carried: Node, instead: Node, mark: int) -> bool:
             return instead.meta == node.meta
 
-    return Merger(graph).walk(replace)
+    return Merger(graph).walk(lambda node: () if node.op == "constant" else (replace,))
 
 
 def drop_dead(graph: Graph) -> Graph:

@@ -111,13 +111,20 @@ def graph_text(graph: Graph) -> str:
 
 
 def target_text(target: Any) -> str:
-    """The name of a torch function."""
-    module = getattr(target, "__module__", None)
+    """The name of a torch function as a program writes it."""
+    name = str(getattr(target, "__name__", repr(target)))
     owner = getattr(target, "__objclass__", None)
-    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", repr(target))
     if owner is not None:
-        return f"Tensor.{target.__name__}"
-    return f"{module}.{name}" if module and not name.startswith("_VariableFunctions") else name
+        return f"Tensor.{name}"
+    if isinstance(getattr(target, "__self__", None), torch.Tensor):
+        return f"Tensor.{name}"
+    qualified = str(getattr(target, "__qualname__", name))
+    module = str(getattr(target, "__module__", None) or "")
+    if qualified.startswith("_VariableFunctions"):
+        return f"torch.{name}"
+    if module == "torch._C._nn":
+        return f"torch.nn.functional.{name}"
+    return f"{module}.{qualified}" if module else qualified
 
 
 def call_text(call: Call) -> str:

@@ -10,12 +10,12 @@ no rule turns back, so one walk in order is enough and ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from .effects import Facts, facts_of, root
+from .effects import Facts, facts_of, operands, root
 from .graph import Graph, Meta, Node
 from .infer import infer
 from .record import meta_args
@@ -68,20 +68,23 @@ class Rewriter:
             return node
         return Node(node.op, node.target, args, kwargs, node.meta, node.name, node.where, alias)
 
-    def walk(self, replace: Callable[[Rewriter, Node], Node | None]) -> Graph:
-        """The graph with `replace` applied to every node in order."""
+    def walk(self, rules: Callable[[Node], Sequence[Rule]]) -> Graph:
+        """The graph with the rules for each node tried in order; the first answer that is allowed counts."""
         for node in self.old.nodes:
             self.origin = node
             carried = self.carry(node)
-            mark = len(self.nodes)
-            instead = replace(self, carried) if carried.op != "constant" else None
-            if instead is not None and self._allowed(node, carried, instead, mark):
-                self.now[node] = instead
-                continue
-            del self.nodes[mark:]
-            self.nodes.append(carried)
-            self.now[node] = carried
+            self.now[node] = self._replacement(node, carried, rules(node))
         return with_nodes(self.old, self.nodes, [self.now[node] for node in self.old.outputs])
+
+    def _replacement(self, node: Node, carried: Node, rules: Sequence[Rule]) -> Node:
+        mark = len(self.nodes)
+        for rule in rules:
+            instead = rule(self, carried)
+            if instead is not None and self._allowed(node, carried, instead, mark):
+                return instead
+            del self.nodes[mark:]
+        self.nodes.append(carried)
+        return carried
 
     def _allowed(self, node: Node, carried: Node, instead: Node, mark: int) -> bool:
         if instead.meta != node.meta:
@@ -122,18 +125,12 @@ def with_nodes(graph: Graph, nodes: list[Node], outputs: list[Node]) -> Graph:
 
 
 def apply_table(table: Table) -> Callable[[Graph], Graph]:
-    """A pass that tries the rules of a table at each node; the first answer counts."""
+    """A pass that tries the rules of a table at each call."""
 
-    def replace(rewriter: Rewriter, node: Node) -> Node | None:
-        if node.op != "call":
-            return None
-        for rule in table.get(node.target, ()):
-            instead = rule(rewriter, node)
-            if instead is not None:
-                return instead
-        return None
+    def rules(node: Node) -> Sequence[Rule]:
+        return table.get(node.target, ()) if node.op == "call" else ()
 
-    return lambda graph: Rewriter(graph).walk(replace)
+    return lambda graph: Rewriter(graph).walk(rules)
 
 
 # -- algebra
@@ -299,11 +296,12 @@ def fold_rule(rewriter: Rewriter, node: Node) -> Node | None:
         or plan.row.kind in ("create", "random")
     ):
         return None
-    sources = [*_leaves(node.args), *_leaves(node.kwargs)]
+    sources = [*operands(node.args), *operands(node.kwargs)]
     if not sources or any(one.op != "constant" or one.args != ("own",) for one in sources):
         return None
     if any(one.target.numel() > FOLD_LIMIT for one in sources) or _size(node.meta) > FOLD_LIMIT:
         return None
+    assert rewriter.origin is not None
     if not rewriter.facts.private(rewriter.origin) and plan.kind != "view":
         return None
     args = substitute(node.args, lambda one: one.target, Node)
@@ -313,12 +311,6 @@ def fold_rule(rewriter: Rewriter, node: Node) -> Node | None:
 
 
 FOLD_LIMIT = 1024
-
-
-def _leaves(value: Any) -> list[Node]:
-    found: list[Node] = []
-    substitute(value, lambda node: found.append(node) or node, Node)
-    return found
 
 
 def _size(meta: Meta) -> int:

@@ -296,7 +296,7 @@ def _flash_cpu(
         raise NoRule
     sums = ((batch, heads, length), (length * heads, 1, heads))
     float_type = torch.float64 if query.dtype is torch.float64 else torch.float32
-    stride = (length * heads * size, size, heads * size, 1)
+    stride: Sizes = (length * heads * size, size, heads * size, 1)
     if _keeps_query_layout():
         stride = like_strides(query.shape, query.stride)
     out = Meta(query.shape, stride, query.dtype, query.device)

@@ -56,6 +56,8 @@ def same_tensor(one: torch.Tensor, other: torch.Tensor) -> None:
     assert one.dtype == other.dtype
     assert one.storage_offset() == other.storage_offset()
     torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+    if one.is_floating_point():
+        assert torch.equal(torch.signbit(one[one == 0]), torch.signbit(other[other == 0]))
 
 
 def sharing(tensors: list[torch.Tensor]) -> list[list[bool]]:
