@@ -71,7 +71,7 @@ def _repeat(at: Rewriter, node: Node) -> Node | None:
     x, counts = node.args
     lead = len(counts) - len(x.meta.shape)
     shape = (1,) * lead + x.meta.shape
-    if 0 in node.meta.shape:
+    if 0 in node.meta.shape or not counts:
         return None
     pairs: list[int] = []
     for count, size in zip(counts, shape, strict=True):
@@ -79,8 +79,6 @@ def _repeat(at: Rewriter, node: Node) -> Node | None:
     split: list[int] = []
     for size in shape:
         split += [1, size]
-    if not x.meta.shape:
-        split = split or [1]
     try:
         spread = at.call(aten.view.default, x, tuple(split))
     except RuntimeError:
