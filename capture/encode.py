@@ -246,9 +246,9 @@ class _Encoder:
                 starts.append(starts[-1] + width + cached)
             for index in jumps:
                 target = self.places[self.items[index].target]  # type: ignore[index]
-                numbers[index] = abs(starts[target] - starts[index + 1])
-                if _width(numbers[index]) > widths[index]:
-                    widths[index], grown = _width(numbers[index]), True
+                numbers[index] = distance = abs(starts[target] - starts[index + 1])
+                if _width(distance) > widths[index]:
+                    widths[index], grown = _width(distance), True
         instrs: list[ConcreteInstr] = []
         for item, name, number, width, cached in zip(
             self.items, names, numbers, widths, caches, strict=True
