@@ -27,9 +27,11 @@ def infer(
         slow_ops.append(plan.name)
     if not plan.random and can_sample(plan.op, args, kwargs):
         try:
-            return run_sample(plan.op, args, kwargs)
+            return run_sample(plan.op, args, kwargs, plan.kind == "pure")
         except torch._C._LinAlgError:  # type: ignore[attr-defined]
             pass  # zeros are singular; the metadata is asked for below
+        except NotImplementedError as error:
+            raise Unsupported("no-rule", f"{plan.name}: {error}") from error
     try:
         return run_meta(plan.op, args, kwargs)
     except NotImplementedError as error:

@@ -110,15 +110,30 @@ def _outcome(result: Any, device: torch.device | None) -> Any:
     return result
 
 
-def run_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Metas of what the operator gives on zeros."""
-    make = _sample(torch.device("cpu"))
+def run_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: bool) -> Any:
+    """Metas of what the operator gives on zeros. `pure`: by its schema it shares no memory, so it must not."""
+    memory: set[int] = set()
+    sample = _sample(torch.device("cpu"))
+
+    def make(meta: Meta) -> torch.Tensor:
+        tensor = sample(meta)
+        memory.add(tensor.untyped_storage()._cdata)
+        return tensor
+
     with torch._C._AutoDispatchBelowAutograd():
         result = op(
             *(map_metas(arg, make) for arg in args),
             **{name: map_metas(value, make) for name, value in kwargs.items()},
         )
+    if pure and any(tensor.untyped_storage()._cdata in memory for tensor in _tensors(result)):
+        raise NotImplementedError("a result that shares memory in silence")
     return _outcome(result, None)
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
+    if isinstance(result, (list, tuple)):
+        return [tensor for item in result for tensor in _tensors(item)]
+    return [result] if isinstance(result, torch.Tensor) else []
 
 
 def run_meta(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

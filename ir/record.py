@@ -93,6 +93,8 @@ class Recorder:
         if plan.dynamic:
             raise DataDependent(plan.name, f"{plan.name} depends on tensor data")
         if plan.metadata:
+            if plan.name in RESHAPED:
+                return self._reshape_in_place(plan, args, kwargs)
             raise Unsupported("metadata", f"{plan.name} changes a tensor's sizes in place")
         operands = tuple([self.operand(arg) for arg in args])
         named = {name: self.operand(value) for name, value in kwargs.items()} if kwargs else {}
@@ -367,6 +369,20 @@ class Recorder:
             self._note_write(target)
         return target
 
+    def _reshape_in_place(self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`x.squeeze_()`: the same tensor, from now on a view of itself. Its metadata changes for good."""
+        target = args[0]
+        if target._node.op not in ("call", "get"):
+            raise Unsupported("metadata", f"{plan.name} changes an input's sizes in place")
+        functional = RESHAPED[plan.name]
+        operands = tuple([self.operand(arg) for arg in args])
+        node = self.value(functional, operands, dict(kwargs), target._node)
+        with torch._C._DisableTorchDispatch():
+            plan.op(*args, **kwargs)
+        self._log.append((target, target._node, target._store))
+        target._node = node
+        return target
+
     def _item(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise DataDependent(str(op), "a Python value from tensor data")
 
@@ -375,6 +391,14 @@ ROUTES: dict[str, Callable[..., Any]] = {
     "pure": Recorder._pure,
     "view": Recorder._view,
     "write": Recorder._write,
+}
+RESHAPED: dict[str, Any] = {
+    "aten.squeeze_.default": aten.squeeze.default,
+    "aten.squeeze_.dim": aten.squeeze.dim,
+    "aten.squeeze_.dims": aten.squeeze.dims,
+    "aten.unsqueeze_.default": aten.unsqueeze.default,
+    "aten.transpose_.default": aten.transpose.int,
+    "aten.t_.default": aten.t.default,
 }
 VALUE_KINDS = frozenset({"pointwise", "copy", "create", "scan", "matmul"})
 SPECIAL: dict[str, Callable[[Recorder, Any, Any, Any], Any]] = {

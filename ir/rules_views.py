@@ -252,7 +252,7 @@ def _unbind(op: Any, self: Meta, dim: int = 0) -> tuple[Meta, ...]:
     return tuple(select_meta(self, dim, index) for index in range(self.shape[dim]))
 
 
-@rule("view", "split.Tensor")
+@rule("view", "split.Tensor unsafe_split.Tensor")
 def _split(op: Any, self: Meta, split_size: int, dim: int = 0) -> tuple[Meta, ...]:
     if not self.shape:
         raise RuntimeError("split of a zero-dimensional tensor")
@@ -268,7 +268,7 @@ def _split(op: Any, self: Meta, split_size: int, dim: int = 0) -> tuple[Meta, ..
     )
 
 
-@rule("view", "split_with_sizes")
+@rule("view", "split_with_sizes unsafe_split_with_sizes")
 def _split_with_sizes(op: Any, self: Meta, split_sizes: Sizes, dim: int = 0) -> tuple[Meta, ...]:
     if not self.shape:
         raise RuntimeError("split of a zero-dimensional tensor")

@@ -23,7 +23,13 @@ PARTIAL_WRITES = frozenset(_PARTIAL.split())
 
 
 # Operators that share memory with their first argument although their schema does not say so.
-SILENT_VIEWS = frozenset({"aten._unsafe_view.default"})
+SILENT_VIEWS = frozenset(
+    {
+        "aten._unsafe_view.default",
+        "aten.unsafe_split.Tensor",
+        "aten.unsafe_split_with_sizes.default",
+    }
+)
 DYNAMIC = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 
 

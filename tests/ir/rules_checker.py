@@ -57,6 +57,11 @@ class RuleChecker(TorchDispatchMode):
             if said is not None and not isinstance(said, Exception):
                 self._note(plan, args, kwargs, said, f"raises {type(error).__name__}: {error}")
             raise
+        if plan.kind == "pure":
+            sources = {t.untyped_storage()._cdata for t in flat((args,)) if is_plain(t)}
+            for item in flat(result):
+                if is_plain(item) and item.untyped_storage()._cdata in sources:
+                    self._note(plan, args, kwargs, said, "shares memory in silence")
         if said is not None:
             self._compare(plan, args, kwargs, said, result)
         return result
@@ -99,11 +104,6 @@ class RuleChecker(TorchDispatchMode):
             a is not None and not same(a, b) for a, b in zip(given, truth, strict=True)
         ):
             self._note(plan, args, kwargs, said, truth)
-        if plan.kind == "pure":
-            sources = {t.untyped_storage()._cdata for t in flat((args,)) if is_plain(t)}
-            for item in flat(result):
-                if is_plain(item) and item.untyped_storage()._cdata in sources:
-                    self._note(plan, args, kwargs, said, "shares memory in silence")
         if plan.kind == "view":
             base = args[plan.view_of].untyped_storage()._cdata
             for item in flat(result):

@@ -268,7 +268,7 @@ def test_unsupported_tensors() -> None:
     with pytest.raises(Unsupported):
         tracer.run(torch.sin, (x,))
     y = tracer.input(x2(3))
-    for fn, args in ((T.resize_, (y, 5)), (T.unsqueeze_, (y, 0)), (T.set_, (y,))):
+    for fn, args in ((T.resize_, (y, 5)), (T.unsqueeze_, (y, 0)), (T.set_, (y,))):  # an input: no
         with pytest.raises(Unsupported):
             tracer.run(fn, args)
 
@@ -465,3 +465,18 @@ def test_view_of_a_forgotten_base_is_a_value() -> None:
     with torch.no_grad():
         graph = check(f, x2(2, 3, 4), x2(4, 4))
     assert "aten.copy_.default" not in targets(graph)
+
+
+def test_sizes_changed_in_place_on_own_tensors() -> None:
+    def f(run, x, v):
+        y = run(torch.matmul, x, v)  # squeezes a product of its own in place
+        z = run(torch.sin, x)
+        view = run(T.__getitem__, z, 0)
+        assert run(T.unsqueeze_, z, 0) is z
+        run(T.transpose_, z, 1, 3)
+        run(T.add_, z, 1)
+        return y, z, view
+
+    with torch.no_grad():
+        graph = check(f, x2(2, 3, 4), x2(4))
+    assert graph.nodes
