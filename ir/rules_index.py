@@ -98,9 +98,14 @@ def _scatter_reduce(
     return _scatter(op, self, dim, index, src)
 
 
-@rule("index", "index_add")
-def _index_add(op: Any, self: Meta, dim: int, index: Meta, source: Meta, *, alpha: Any = 1) -> Meta:
-    raise NoRule
+@rule("index", "index_fill.int_Scalar")
+def _index_fill(op: Any, self: Meta, dim: int, index: Meta, value: Any) -> Meta:
+    wrap_dim(dim, len(self.shape))
+    if index.dtype is not torch.int64 or len(index.shape) > 1 or self.dtype.is_complex:
+        raise NoRule
+    if isinstance(value, complex):
+        raise RuntimeError("index_fill: a complex value")
+    return Meta(self.shape, like_strides(self.shape, self.stride), self.dtype, self.device)
 
 
 @rule("index", "index.Tensor _unsafe_index.Tensor")
@@ -135,11 +140,6 @@ def _index_put(
     if values.dtype is not self.dtype:
         raise RuntimeError("index_put: values of another dtype")
     return Meta(self.shape, like_strides(self.shape, self.stride), self.dtype, self.device)
-
-
-@rule("index", "slice_scatter select_scatter diagonal_scatter")
-def _view_scatter(op: Any, self: Meta, *args: Any, **kwargs: Any) -> Meta:
-    raise NoRule
 
 
 @rule("join", "cat")

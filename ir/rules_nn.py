@@ -269,9 +269,15 @@ def _adaptive_max(op: Any, self: Meta, output_size: Sizes) -> tuple[Meta, Meta]:
     return _with_indices(_adaptive_avg(op, self, output_size))
 
 
-@rule("window", "upsample_nearest2d upsample_bilinear2d upsample_bicubic2d")
+@rule(
+    "window",
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d"
+    " upsample_trilinear3d upsample_bicubic2d _upsample_nearest_exact1d _upsample_nearest_exact2d",
+)
 def _upsample(op: Any, self: Meta, output_size: Sizes, *args: Any) -> Meta:
-    if len(self.shape) != 4 or 0 in self.shape or any(size <= 0 for size in output_size):
+    if len(self.shape) != len(output_size) + 2 or not self.dtype.is_floating_point:
+        raise NoRule
+    if 0 in self.shape or any(size <= 0 for size in output_size):
         raise NoRule
     return _window_meta(self, (*self.shape[:2], *output_size))
 
@@ -358,6 +364,30 @@ def _elementwise_loss(
     return Meta(shape, strides, dtype, self.device)
 
 
-@rule("loss", "binary_cross_entropy_with_logits binary_cross_entropy")
-def _bce(op: Any, self: Meta, target: Meta, *args: Any, **options: Any) -> Meta:
-    raise NoRule
+@rule("loss", "binary_cross_entropy_with_logits")
+def _bce_logits(
+    op: Any,
+    self: Meta,
+    target: Meta,
+    weight: Meta | None = None,
+    pos_weight: Meta | None = None,
+    reduction: int = 1,
+) -> Meta:
+    return _reduced_bce(op, reduction, self, target, weight, pos_weight)
+
+
+@rule("loss", "binary_cross_entropy")
+def _bce(op: Any, self: Meta, target: Meta, weight: Meta | None = None, reduction: int = 1) -> Meta:
+    return _reduced_bce(op, reduction, self, target, weight)
+
+
+def _reduced_bce(op: Any, reduction: int, *given: Meta | None) -> Meta:
+    metas = [meta for meta in given if meta is not None]
+    self, target = metas[:2]
+    if reduction == 0 or any(meta.dtype is not self.dtype for meta in metas):
+        raise NoRule
+    if self.shape != target.shape or not self.dtype.is_floating_point:
+        raise NoRule
+    if broadcast(*(meta.shape for meta in metas)) != self.shape:
+        raise NoRule
+    return plain((), self.dtype, self.device)

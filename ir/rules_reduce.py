@@ -210,11 +210,6 @@ def _cumsum(op: Any, self: Meta, dim: int, *, dtype: Any = None) -> Meta:
     return plain(self.shape, _summed(self, dtype), self.device)
 
 
-@rule("scan", "logcumsumexp")
-def _logcumsumexp(op: Any, self: Meta, dim: int) -> Meta:
-    raise NoRule
-
-
 @rule("scan", "cummax cummin")
 def _cummax(op: Any, self: Meta, dim: int) -> tuple[Meta, Meta]:
     wrap_dim(dim, len(self.shape))
@@ -232,6 +227,14 @@ def _softmax(op: Any, self: Meta, dim: int, half_to_float: bool) -> Meta:
     if half_to_float:
         raise NoRule
     return plain(self.shape, self.dtype, self.device)
+
+
+@rule("normalize", "_safe_softmax")
+def _safe_softmax(op: Any, self: Meta, dim: int, dtype: Any = None) -> Meta:
+    """softmax whose rows of nothing but -inf are zeros."""
+    if dtype not in (None, self.dtype):
+        raise NoRule
+    return _softmax(op, self, dim, False)
 
 
 def _stat_dtype(input: Meta, *parameters: Meta | None) -> torch.dtype:
