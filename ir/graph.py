@@ -91,7 +91,8 @@ class Graph:
     random         a random operator is inside
     sources        where each input came from, as given to `Tracer.input`
     overlaps       groups of input positions whose tensors share memory
-    written        positions of the inputs whose memory the graph writes (their overlaps included)
+    written        positions of the inputs whose memory the graph writes (their overlaps included); eager would
+                   have raised their version counters
     slow_ops       operators without a result rule of ours
     """
 

@@ -58,6 +58,8 @@ PLAIN = (
     torch.layout,
     torch.memory_format,
     type(...),
+    torch.finfo,
+    torch.iinfo,
 )
 
 
@@ -298,10 +300,11 @@ class Tracer:
     def _numbered(self, value: Any) -> Any:
         """Refs for the ghosts of a result; new ones get a number."""
         if type(value) is Ghost:
-            if value._ref < 0:
+            made = value._ref < 0
+            if made:
                 self._number(value)
-            # Without grad mode only an argument that comes back as it is can require a gradient.
-            if value.requires_grad and torch.is_grad_enabled():
+            # Without grad mode an argument that comes back as it is has no new history.
+            if value.requires_grad and (made or torch.is_grad_enabled()):
                 self._needs_grad = True
             return Ref(value._ref)
         if isinstance(value, PLAIN):

@@ -480,3 +480,12 @@ def test_sizes_changed_in_place_on_own_tensors() -> None:
     with torch.no_grad():
         graph = check(f, x2(2, 3, 4), x2(4))
     assert graph.nodes
+
+
+def test_a_step_on_parameters_without_grad_mode_is_compiled() -> None:
+    def f(run, p, g):
+        return run(T.add_, p, g, alpha=-0.1)
+
+    with torch.no_grad():
+        graph, _ = trace(f, torch.nn.Parameter(x2(3)), x2(3))
+    assert graph.written == [0] and not graph.needs_grad
