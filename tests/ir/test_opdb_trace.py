@@ -21,7 +21,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from torch.testing._internal.common_methods_invocations import op_db
 
-SAMPLES = 3
+SAMPLES = 2
 SHARDS = 6
 FOREIGN = ("jiterator", "torch.ops", "ops.aten")
 # What an operator leaves uninitialised cannot be compared.

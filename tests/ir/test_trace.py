@@ -249,6 +249,7 @@ def test_errors_of_the_program(fn, args, error) -> None:
     assert len(graph.calls) == 1
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_unsupported_tensors() -> None:
     class Sub(torch.Tensor):
         pass
