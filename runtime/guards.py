@@ -47,13 +47,15 @@ ROW_KINDS: dict[str, str] = {
     "equals": "same exact type and same value: None, bool, int, float (by bits), complex (by bits), str, bytes,"
     " Ellipsis, slices, torch dtypes/devices/layouts/memory formats/Size and tuples/frozensets of those",
     "len": "len(value) == expected, read from the builtin list/tuple/dict/set/frozenset/deque/str part",
-    "keys": "the keys of a dict, in order, are expected (a tuple): each identical or 'equals'",
+    "keys": "the keys of a dict or the elements of a set, in order, are expected (a tuple): each identical or"
+    " 'equals'",
     "set": "a set or frozenset whose elements are the constants in expected (a frozenset)",
     "no_attr": "the instance dict of value lacks the name in expected (true if there is no instance dict)",
     "no_item": "the dict at source lacks the key in expected (exact str keys)",
     "no_global": "f_globals lacks the name in expected (source is None)",
     "no_class_attr": "no class along type(value).__mro__ has the name in expected in its dict",
     "no_mro_attr": "value is a class: no class along its __mro__ has the name in expected in its dict",
+    "mro": "value is a class whose __mro__ is expected (the tuple itself: rebinding __bases__ makes another)",
     "tensor": "value is a tensor and meets expected (a TensorSpec)",
     "same": "value is the very object at the source in expected",
     "distinct": "the values at the sources in expected (a tuple) are pairwise different objects, and no two of"

@@ -31,6 +31,7 @@ from .safe import (
     is_a,
     item,
     length_of,
+    mro_of,
     same_constant,
     show,
     show_tensor,
@@ -167,8 +168,16 @@ class Reader:
 # --- rows --------------------------------------------------------------------------------------------
 
 
+def _ordered(value: Any) -> Any:
+    """An iterator over a dict's keys or a set's elements in their order, or MISSING."""
+    for part in (set, frozenset):
+        if is_a(value, part):
+            return part.__iter__(value)
+    return dict_keys(value)
+
+
 def _equal_keys(value: Any, expected: tuple[Any, ...]) -> bool:
-    keys = dict_keys(value)
+    keys = _ordered(value)
     if keys is MISSING or length_of(value) != len(expected):
         return False
     return all(same_constant(key, other) for key, other in zip(keys, expected, strict=True))
@@ -261,6 +270,7 @@ _CHECKS: dict[str, Check] = {
     "no_mro_attr": lambda value, expected, _read: (
         is_a(value, type) and in_classes(value, expected) is MISSING
     ),
+    "mro": lambda value, expected, _read: is_a(value, type) and mro_of(value) is expected,
     "tensor": lambda value, expected, _read: _meets(value, expected),
     "same": lambda value, expected, read: value is read(expected),
     "distinct": lambda _value, expected, read: _distinct(read, expected),
@@ -322,6 +332,7 @@ _FORMS: dict[str, str] = {
     "no_global": "no global {expected}",
     "no_class_attr": "no class of {source} has {expected}",
     "no_mro_attr": "{source} and its bases have no {expected}",
+    "mro": "the bases of {source} are unchanged",
     "tensor": "{source}: {expected}",
     "same": "{source} is {expected}",
     "distinct": "{expected} are different and share no memory",
@@ -333,7 +344,7 @@ _FORMS: dict[str, str] = {
 RECOMPILE_CODES: dict[str, str] = {
     "type": "RC401", "tensor": "RC402", "equals": "RC403", "is": "RC404", "len": "RC405", "keys": "RC405",
     "set": "RC405", "no_attr": "RC406", "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406",
-    "no_mro_attr": "RC406", "state": "RC407", "abc": "RC407", "same": "RC408", "distinct": "RC408",
+    "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "same": "RC408", "distinct": "RC408",
     "unbound_cell": "RC406",
 }  # fmt: skip
 
@@ -423,7 +434,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     "type": lambda value, _row, _read: show(type(value)).removeprefix("class "),
     "len": lambda value, _row, _read: show(length_of(value)),
     "keys": lambda value, _row, _read: (
-        show(value) if dict_keys(value) is MISSING else _show_keys(dict_keys(value))
+        show(value) if _ordered(value) is MISSING else _show_keys(_ordered(value))
     ),
     "tensor": _tensor_now,
     "no_attr": lambda value, row, _read: show(_attr(value, row.expected)),
@@ -438,12 +449,13 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     "state": lambda _value, row, _read: _state_change(row.expected, _state()),
     "unbound_cell": lambda value, _row, _read: show(_contents(value, None)),
     "abc": lambda _value, _row, _read: "registered",
+    "mro": lambda _value, _row, _read: "other bases",
 }
 
 _BEFORE: dict[str, str] = {
     "no_attr": "absent", "no_item": "absent", "no_global": "absent", "no_class_attr": "absent",
     "no_mro_attr": "absent", "state": "as captured", "distinct": "distinct", "unbound_cell": "empty",
-    "abc": "not registered",
+    "abc": "not registered", "mro": "as captured",
 }  # fmt: skip
 
 

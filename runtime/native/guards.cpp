@@ -146,7 +146,21 @@ PyObject *load(Run &run, const Instruction &at) {
     }
 }
 
+// The elements of a set in the order in which it gives them.
+bool set_order_holds(PySetObject *set, PyObject *expected) {
+    Py_ssize_t i = 0, n = PyTuple_GET_SIZE(expected);
+    if (set->used != n) return false;
+    for (Py_ssize_t at = 0; at <= set->mask; at++) {
+        setentry *element = &set->table[at];
+        if (element->key == nullptr || element->hash == -1) continue;
+        if (i >= n || !same_constant(element->key, PyTuple_GET_ITEM(expected, i))) return false;
+        i++;
+    }
+    return i == n;
+}
+
 bool keys_hold(PyObject *value, PyObject *expected) {
+    if (PyAnySet_Check(value)) return set_order_holds((PySetObject *)value, expected);
     PyObject *dict = dict_part(value), *key;
     Py_ssize_t position = 0, i = 0, n = PyTuple_GET_SIZE(expected);
     if (dict == nullptr || ((PyDictObject *)dict)->ma_used != n) return false;
@@ -226,6 +240,7 @@ bool holds(Run &run, const Instruction &at) {
         case NO_GLOBAL: return dict_find(run.view.globals, at.key, at.hash) == nullptr;
         case NO_CLASS_ATTR: return _PyType_Lookup(Py_TYPE(value), at.key) == nullptr;
         case NO_MRO_ATTR: return PyType_Check(value) && _PyType_Lookup((PyTypeObject *)value, at.key) == nullptr;
+        case MRO: return PyType_Check(value) && ((PyTypeObject *)value)->tp_mro == at.key;
         case TENSOR: return tensor_record_matches((const TensorRecord *)at.record, value);
         case SAME: return value == run.registers[at.other];
         case DISTINCT: return all_distinct(run.registers, *at.registers);

@@ -49,6 +49,7 @@ const OpLaw LAWS[] = {
     {"check no_global", NO_GLOBAL, Needs::name, false},
     {"check no_class_attr", NO_CLASS_ATTR, Needs::name, false},
     {"check no_mro_attr", NO_MRO_ATTR, Needs::name, false},
+    {"check mro", MRO, Needs::object, false},
     {"check tensor", TENSOR, Needs::tensor, false},
     {"check same", SAME, Needs::reg, false},
     {"check distinct", DISTINCT, Needs::regs, false},

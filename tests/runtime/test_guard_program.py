@@ -688,3 +688,28 @@ def test_native_and_mirror_agree_on_random_rows(seed: int) -> None:
         rows = [random_row(rng) for _ in range(rng.randrange(1, 4))]
         outcomes.add(verdict(rows, x, y, scope=scope))
     assert -1 in outcomes and 0 in outcomes
+
+
+def test_order_of_a_set() -> None:
+    one, other = {0, 8}, {8, 0}
+    assert one == other and list(one) != list(other)
+    row = Row("keys", local(), tuple(one))
+    assert holds(row, one) and not holds(row, other)
+    assert not holds(row, {0}) and not holds(row, {0, 9}) and not holds(row, list(one))
+    assert holds(Row("keys", local(), tuple(other)), frozenset(other))
+
+
+def test_bases_of_a_class() -> None:
+    class Base:
+        pass
+
+    class Other:
+        pass
+
+    class Cls(Base):
+        pass
+
+    row = Row("mro", local(), Cls.__mro__)
+    assert holds(row, Cls) and not holds(row, Base) and not holds(row, 1)
+    Cls.__bases__ = (Other,)
+    assert not holds(row, Cls)
