@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..runtime.sources import Source
-from . import containers, torchcalls
+from . import containers, methods, torchcalls
 from .breaks import Break
-from .machine import SetAttr
 from .values import (
     BuiltinMethod,
     Cell,
@@ -42,8 +41,10 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 MISSING = object()
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class whose attributes and bases can change
 _MRO = type.__dict__["__mro__"].__get__
 
+_MODULE_LOOKUP = types.ModuleType.__dict__["__getattribute__"]
 MODULE_GETATTR = torch.nn.Module.__getattr__
 MODULE_SETATTR = torch.nn.Module.__setattr__
 MODULE_DELATTR = torch.nn.Module.__delattr__
@@ -105,13 +106,17 @@ def real_class(value: Value) -> type | None:
 
 
 def class_source(value: Value, name: str) -> Source:
-    """Where a class attribute of a value's type is found by guards."""
-    if value.source is not None:
-        return Source("class_attr", value.source, name)
-    cls = value.cls if isinstance(value, Instance) else None
-    if cls is not None and cls.source is not None:
-        return Source("mro_attr", cls.source, name)
+    """Where a class attribute of a value's type is found by guards: the type itself is guarded already, so
+    that all objects of one class share these guards."""
     return Source("mro_attr", Source("const", None, real_class(value)), name)
+
+
+def bases(m: Machine, cls: type) -> tuple[type, ...]:
+    """cls.__mro__, guarded if `__bases__` can be rebound."""
+    found = _MRO(cls)
+    if cls.__flags__ & _HEAP_TYPE:
+        m.guard("mro", Source("const", None, cls), found)
+    return found
 
 
 def class_attribute(m: Machine, value: Value, name: str) -> Any:
@@ -119,19 +124,13 @@ def class_attribute(m: Machine, value: Value, name: str) -> Any:
     cls = real_class(value)
     assert cls is not None
     raw = mro_lookup(cls, name)
-    source = class_source(value, name)
-    assert source.base is not None
-    if raw is MISSING:
-        kind = "no_class_attr" if source.kind == "class_attr" else "no_mro_attr"
-        m.guard(kind, source.base, name)
-    elif not _builtin_slot(cls, raw):
-        m.wrap(raw, source)
+    if cls.__flags__ & _HEAP_TYPE:
+        source = class_source(value, name)
+        if raw is MISSING:
+            m.guard("no_mro_attr", source.base, name)
+        else:
+            m.wrap(raw, source)
     return raw
-
-
-def _builtin_slot(cls: type, raw: Any) -> bool:
-    """A C-level slot of object cannot change; anything else is guarded."""
-    return raw is getattr(object, getattr(raw, "__name__", ""), MISSING)
 
 
 def special(m: Machine, value: Value, name: str) -> Value | None:
@@ -178,10 +177,10 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         return m.wrap(raw, source)
     if hasattr(raw, "__wrapped__") and type(raw).__module__.startswith("graftjit"):
         return Method(m.wrap(raw, source), value)
-    getter = mro_lookup(type(raw), "__get__")
-    if isinstance(getter, types.FunctionType):
-        owner = type_of(m, value)
-        return m.call(Method(Obj(getter), m.wrap(raw, source)), [value, owner], {})
+    if isinstance(mro_lookup(type(raw), "__get__"), types.FunctionType):
+        getter = special(m, m.wrap(raw, source), "__get__")
+        assert getter is not None
+        return m.call(getter, [value, type_of(m, value)], {})
     raise Break("GB112", f"descriptor {type(raw).__name__} of attribute {name!r}")
 
 
@@ -196,8 +195,8 @@ def _slot(m: Machine, value: Obj, name: str, raw: Any) -> Value:
         raise Break("GB112", f"slot {name!r} of an object without a place")
     try:
         found = raw.__get__(value.value)
-    except AttributeError:
-        raise NoAttribute(name, type(value.value).__name__) from None
+    except AttributeError:  # no guard says that a slot is empty
+        raise Break("GB112", f"empty slot {name!r}") from None
     return m.wrap(found, Source("slot", value.source, name))
 
 
@@ -239,10 +238,10 @@ def _object(m: Machine, value: Any, name: str) -> Value:
     assert cls is not None
     if isinstance(real, torch.Tensor):
         raise Break("GB113", f"attribute {name!r} of tensor subclass {cls.__name__}")
-    own = mro_lookup(cls, "__getattribute__")
+    own = class_attribute(m, value, "__getattribute__")
     if own is not object.__getattribute__:
         if isinstance(own, types.FunctionType):
-            return m.call(Method(Obj(own), value), [Const(name)], {})
+            return m.call(bind_raw(m, value, "__getattribute__", own), [Const(name)], {})
         raise Break("GB112", f"attribute {name!r} of {cls.__name__}, which looks up its own way")
     return generic_attr(m, value, name, cls)
 
@@ -255,17 +254,18 @@ def generic_attr(m: Machine, value: Any, name: str, cls: type, hook: bool = True
         return _dict_of(m, value)
     raw = class_attribute(m, value, name)
     if raw is not MISSING and is_data(raw):
-        return bind_raw(m, value, name, raw)
+        return _bound_or_missing(m, value, name, raw, cls, hook)
     stored = m.overlay.get(value, {}).get(name, MISSING)
     if stored is not MISSING and stored is not None:
         return stored
-    written = next((d for owner, d in m.dict_views if owner is value and d.changed), None)
-    if written is not None:
+    own = instance_dict(value.value) if isinstance(value, Obj) else None
+    written = m.known.get(id(own))
+    if isinstance(written, Dict) and written.changed:
         in_dict = containers.dict_get(m, written, freeze(Const(name)))
         if in_dict is not None:
             return in_dict
     elif stored is MISSING and isinstance(value, Obj):
-        found = (instance_dict(value.value) or {}).get(name, MISSING)
+        found = (own or {}).get(name, MISSING)
         if value.source is None:
             if found is not MISSING:
                 raise Break("GB112", f"attribute {name!r} of an object without a place")
@@ -274,8 +274,18 @@ def generic_attr(m: Machine, value: Any, name: str, cls: type, hook: bool = True
         else:
             m.guard("no_attr", value.source, name)
     if raw is not MISSING:
-        return bind_raw(m, value, name, raw)
+        return _bound_or_missing(m, value, name, raw, cls, hook)
     return _missing(m, value, name, cls) if hook else _absent(value, name)
+
+
+def _bound_or_missing(m: Machine, value: Any, name: str, raw: Any, cls: type, hook: bool) -> Value:
+    """A descriptor that raises AttributeError leaves the name to `__getattr__`."""
+    try:
+        return bind_raw(m, value, name, raw)
+    except NoAttribute:
+        if not hook or mro_lookup(cls, "__getattr__") is MISSING:
+            raise
+        return _missing(m, value, name, cls)
 
 
 def _absent(value: Value, name: str) -> Value:
@@ -314,23 +324,30 @@ def _dict_of(m: Machine, value: Any) -> Value:
     if isinstance(value, Obj) and value.source is not None and not m.overlay.get(value):
         real = instance_dict(value.value)
         if real is not None:
-            made = m.wrap(real, Source("dict", value.source, None))
-            m.dict_views.append((value, made))
-            return made
+            return m.wrap(real, Source("dict", value.source, None))
     raise Break("GB112", "__dict__ of an object changed or made in this frame")
 
 
 def _module(m: Machine, value: Obj, name: str) -> Value:
-    stored = m.overlay.get(value, {}).get(name, MISSING)
+    if (
+        mro_lookup(type(value.value), "__getattribute__") is not _MODULE_LOOKUP
+        or value.source is None
+    ):
+        raise Break("GB112", f"attribute {name!r} of a {type(value.value).__name__}")
+    names = types.ModuleType.__dict__["__dict__"].__get__(value.value)
+    stored = m.globals.get((id(names), name), MISSING)
+    if stored is None:
+        raise NoAttribute(name, "module")
     if stored is not MISSING:
-        if stored is None:
-            raise NoAttribute(name, "module")
         return stored
-    names = value.value.__dict__
-    if name in names and value.source is not None:
+    if class_attribute(m, value, name) is not MISSING:
+        raise Break("GB112", f"attribute {name!r} of a module")
+    if name in names:
         return m.wrap(names[name], Source("attr", value.source, name))
     if "__getattr__" in names:
         raise Break("GB112", f"attribute {name!r} of a module with __getattr__")
+    m.guard("no_attr", value.source, name)
+    m.guard("no_attr", value.source, "__getattr__")
     raise NoAttribute(name, "module")
 
 
@@ -433,7 +450,7 @@ def _container(m: Machine, value: Any, name: str) -> Value:
         return type_of(m, value)
     if isinstance(value, Sequence) and value.cls not in (list, tuple):
         return _record(m, value, name)
-    if containers.find_method(value, name) is not None or hasattr(value.cls, name):
+    if methods.find_method(value, name) is not None or hasattr(value.cls, name):
         return BuiltinMethod(value, name)
     raise NoAttribute(name, value.cls.__name__)
 
@@ -451,7 +468,7 @@ def _record(m: Machine, value: Sequence, name: str) -> Value:
         return Const(fields)
     if isinstance(raw, (types.FunctionType, property, classmethod, staticmethod)):
         return bind_raw(m, value, name, raw)
-    if name in containers.TUPLE_METHODS:
+    if name in methods.TUPLE_METHODS:
         return BuiltinMethod(value, name)
     raise Break("GB122", f"attribute {name!r} of {cls.__name__}")
 
@@ -479,28 +496,41 @@ def _super(m: Machine, value: Super, name: str) -> Value:
     is_class = isinstance(receiver, Obj) and isinstance(receiver.value, type)
     cls = receiver.value if is_class else real_class(receiver)  # type: ignore[union-attr]
     assert cls is not None
-    chain = _MRO(cls)
+    chain = bases(m, cls)
+    if value.cls not in chain:
+        raise containers.raises("TypeError: super(type, obj): obj must be an instance of type")
     for base in chain[chain.index(value.cls) + 1 :]:
         raw = base.__dict__.get(name, MISSING)
+        place = Source("const", None, base)
         if raw is MISSING:
+            if base.__flags__ & _HEAP_TYPE:
+                m.guard("no_attr", place, name)
             continue
-        source = Source("item", Source("dict", Source("const", None, base), None), name)
-        if raw is object.__dict__.get(name, MISSING):
-            return BuiltinMethod(value, name)
-        if isinstance(raw, types.FunctionType):
-            made = m.wrap(raw, Source("mro_attr", Source("const", None, base), name))
-            return made if is_class and name == "__new__" else Method(made, receiver)
-        if isinstance(raw, staticmethod):
-            return m.wrap(raw.__func__, Source("const", None, raw.__func__))
-        if isinstance(raw, classmethod):
-            owner = receiver if is_class else type_of(m, receiver)
-            return Method(m.wrap(raw.__func__, Source("const", None, raw.__func__)), owner)
-        if isinstance(raw, property):
-            return m.call(m.wrap(raw.fget, Source("const", None, raw.fget)), [receiver], {})
-        if isinstance(receiver, (Sequence, Dict)):
-            return BuiltinMethod(receiver, name)
-        raise Break("GB112", f"super().{name} ({source})")
+        if base.__flags__ & _HEAP_TYPE:
+            m.wrap(raw, Source("attr", place, name))
+        return _super_bound(m, value, name, raw, Source("attr", place, name))
     raise NoAttribute(name, "super")
+
+
+def _super_bound(m: Machine, value: Super, name: str, raw: Any, source: Source) -> Value:
+    """What `super().name` gives for the raw attribute that was found."""
+    receiver = value.receiver
+    is_class = isinstance(receiver, Obj) and isinstance(receiver.value, type)
+    if raw is object.__dict__.get(name, MISSING):
+        return BuiltinMethod(value, name)
+    if isinstance(raw, types.FunctionType):
+        made = m.wrap(raw, source)
+        return made if is_class else Method(made, receiver)
+    if isinstance(raw, staticmethod):
+        return m.wrap(raw.__func__, Source("member", source, "__func__"))
+    if isinstance(raw, classmethod):
+        owner = receiver if is_class else type_of(m, receiver)
+        return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), owner)
+    if isinstance(raw, property) and not is_class and raw.fget is not None:
+        return m.call(m.wrap(raw.fget, Source("member", source, "fget")), [receiver], {})
+    if isinstance(receiver, (Sequence, Dict)):
+        return BuiltinMethod(receiver, name)
+    raise Break("GB112", f"super().{name}")
 
 
 def _partial(m: Machine, value: Partial, name: str) -> Value:
@@ -549,98 +579,3 @@ def has_attr(m: Machine, value: Value, name: str) -> bool:
     except NoAttribute:
         return False
     return True
-
-
-# -- writing ---------------------------------------------------------------------------------------------
-def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
-    """value.name = item; None deletes."""
-    if isinstance(value, Function) and item is not None:
-        value.attributes[name] = item
-        return
-    if isinstance(value, Cell) and name == "cell_contents":
-        m.store_cell(value, item)
-        return
-    if not isinstance(value, (Obj, Instance)):
-        raise Break("GB115", f"attribute {name!r} of this value is set")
-    real = value.value if isinstance(value, Obj) else None
-    if isinstance(real, types.ModuleType):
-        set_in_overlay(m, value, name, item)
-        return
-    if isinstance(real, (type, types.FunctionType, torch.Tensor)):
-        raise Break("GB115", f"attribute {name!r} of a {type(real).__name__} is set")
-    slot = "__setattr__" if item is not None else "__delattr__"
-    raw = class_attribute(m, value, slot)
-    if raw is object.__dict__[slot]:
-        plain_store(m, value, name, item)
-    elif raw in (MODULE_SETATTR, MODULE_DELATTR):
-        _module_store(m, value, name, item)
-    elif isinstance(raw, types.FunctionType):
-        args = [Const(name)] + ([item] if item is not None else [])
-        m.call(bind_raw(m, value, slot, raw), args, {})
-    else:
-        raise Break("GB112", f"{slot} of {real_class(value)}")
-
-
-def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool = False) -> None:
-    """object.__setattr__ / object.__delattr__."""
-    if name in ("__class__", "__dict__"):
-        raise Break("GB115", f"{name} is set")
-    found = class_attribute(m, value, name)
-    if found is not MISSING and is_data(found):
-        if isinstance(found, property):
-            setter = found.fset if item is not None else found.fdel
-            if setter is None:
-                raise containers.raises(f"AttributeError: can't set {name!r}")
-            which = "fset" if item is not None else "fdel"
-            source = Source("member", class_source(value, name), which)
-            if which == "fdel":
-                raise Break("GB128", f"property {name!r} is deleted")
-            m.call(m.wrap(setter, source), [value, item] if item is not None else [value], {})
-            return
-        if not isinstance(found, types.MemberDescriptorType):
-            raise Break("GB112", f"descriptor {type(found).__name__} is set")
-    elif isinstance(value, Obj) and instance_dict(value.value) is None:
-        raise containers.raises(f"AttributeError: no attribute {name!r}")
-    if item is None:
-        load_attr(m, value, name)  # deleting what is not there raises
-    set_in_overlay(m, value, name, item, raw)
-
-
-def set_in_overlay(
-    m: Machine, value: Any, name: str, item: Value | None, raw: bool = False
-) -> None:
-    if any(owner is value for owner, _ in m.dict_views):
-        raise Break("GB112", "an attribute is set while its __dict__ is in use")
-    m.activity += 1
-    m.overlay.setdefault(value, {})[name] = item
-    if isinstance(value, Obj):
-        m.effects.append(SetAttr(value, name, item, raw))
-
-
-def _module_store(m: Machine, value: Any, name: str, item: Value | None) -> None:
-    """torch.nn.Module.__setattr__: plain for what is neither parameter, module nor buffer."""
-    cls = real_class(value)
-    assert cls is not None
-    tables = {}
-    for table in MODULE_TABLES:
-        try:
-            tables[table] = generic_attr(m, value, table, cls, hook=False)
-        except NoAttribute:
-            raise containers.raises("AttributeError: before Module.__init__() call") from None
-    special_value = (isinstance(item, Tensor) and item.cls is not torch.Tensor) or (
-        isinstance(item, (Obj, Instance))
-        and issubclass(real_class(item) or object, torch.nn.Module)
-    )
-    for table, content in tables.items():
-        assert isinstance(content, Dict)
-        held = containers.contains(m, content, Const(name))
-        if held and table == "_buffers" and isinstance(item, Tensor) and not special_value:
-            content.items[freeze(Const(name))] = (Const(name), item)
-            m.activity += 1
-            m.effects.append(SetAttr(value, name, item))
-            return
-        if held:
-            raise Break("GB115", f"{table[1:]} {name!r} of a module is replaced")
-    if special_value:
-        raise Break("GB115", f"a parameter or submodule {name!r} is set on a module")
-    plain_store(m, value, name, item)

@@ -30,5 +30,9 @@ class PlainFrame(Exception):
         self.where = where
 
 
+class GeneratorLeaves(Exception):
+    """A generator made inside the frame is alive where the frame ends: it must be a real one."""
+
+
 class Restart(Exception):
     """Capture begins again, now knowing one more instruction of the root frame that breaks."""

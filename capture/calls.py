@@ -14,10 +14,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..runtime.sources import Source
-from . import attributes, builtins, containers, contexts, torchcalls
-from .breaks import Break
+from . import (
+    attributes,
+    containers,
+    contexts,
+    iteration,
+    methods,
+    stores,
+    tables,
+    torchcalls,
+)
+from .breaks import Break, PlainFrame
 from .containers import NotConstant, as_constant, raises
-from .machine import Scope, make_frame
+from .generators import closing_is_seen, make_generator
+from .machine import Frame, Scope, make_frame
 from .values import (
     BuiltinMethod,
     Cell,
@@ -45,7 +55,7 @@ if TYPE_CHECKING:
 Args = list[Value]
 Kwargs = dict[str, Value]
 
-_SUSPENDING = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 # Modules whose Python functions act on the world, or look at frames: never inlined.
 _NOT_INLINED: dict[str, str] = {
@@ -117,18 +127,27 @@ def bind(
 
 
 def _made(m: Machine, fn: Function, args: Args, kwargs: Kwargs) -> Value:
-    if fn.code.co_flags & _SUSPENDING:
-        raise Break("GB107", f"generator or coroutine {fn.name}")
     local = bind(m, fn.code, fn.defaults, fn.kwdefaults, args, kwargs)
-    return m.run(make_frame(fn.code, fn.globals, local, fn.closure))
+    return _enter(m, make_frame(fn.code, fn.globals, local, fn.closure))
+
+
+def _enter(m: Machine, frame: Frame) -> Value:
+    """Walk the frame of a function; of a generator function, make the generator."""
+    if frame.code.co_flags & _ASYNC:
+        raise Break("GB130", f"coroutine {frame.code.co_qualname}")
+    if frame.code.co_flags & inspect.CO_GENERATOR:
+        if not m.walks_generators:
+            if closing_is_seen(frame):
+                raise PlainFrame("PL203", "a generator is closed when nobody holds it", m.where)
+            raise Break("GB107", f"generator {frame.code.co_qualname}, which outlives a break")
+        return make_generator(m, frame)
+    return m.run(frame)
 
 
 def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     """Inline a pre-existing Python function, under guards on what it is made of."""
     real: types.FunctionType = fn.value
     code = real.__code__
-    if code.co_flags & _SUSPENDING:
-        raise Break("GB107", f"generator or coroutine {real.__qualname__}")
     source = fn.source or Source("const", None, real)
 
     def member(name: str, value: Any) -> Value:
@@ -151,7 +170,7 @@ def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         closure = tuple(
             m.real_cell(cell, Source("item", base, i)) for i, cell in enumerate(real.__closure__)
         )
-    return m.run(make_frame(code, scope_of(m, real), local, closure))
+    return _enter(m, make_frame(code, scope_of(m, real), local, closure))
 
 
 def scope_of(m: Machine, real: types.FunctionType) -> Scope:
@@ -178,7 +197,7 @@ def _refused(real: Any) -> str | None:
 def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     real = fn.value
     try:
-        model = builtins.BUILTINS.get(real)
+        model = tables.BUILTINS.get(real)
     except TypeError:  # not hashable
         model = None
     if model is not None:
@@ -244,7 +263,7 @@ def _builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     ):
         if real.__name__ == "fromkeys" and owner is dict:
             made = Dict({})
-            for key in containers.drain(m, args[0]):
+            for key in iteration.drain(m, args[0]):
                 containers.dict_set(m, made, key, args[1] if len(args) > 1 else Const(None))
             return made
         plain = [as_constant(m, a) for a in args]
@@ -261,10 +280,10 @@ def _descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         raise raises(f"TypeError: {real.__name__}() needs an argument")
     receiver, rest = args[0], args[1:]
     if real is object.__setattr__ and isinstance(receiver, (Obj, Instance)):
-        attributes.plain_store(m, receiver, _name(rest[0]), rest[1], raw=True)
+        stores.plain_store(m, receiver, _name(rest[0]), rest[1], raw=True)
         return Const(None)
     if real is object.__delattr__ and isinstance(receiver, (Obj, Instance)):
-        attributes.plain_store(m, receiver, _name(rest[0]), None, raw=True)
+        stores.plain_store(m, receiver, _name(rest[0]), None, raw=True)
         return Const(None)
     if real is object.__getattribute__ and isinstance(receiver, (Obj, Instance)):
         cls = attributes.real_class(receiver)
@@ -313,16 +332,16 @@ def call_builtin_method(
     if isinstance(receiver, Context):
         return contexts.method(m, receiver, name, args)
     if isinstance(receiver, Iterator) and name in ("__iter__", "__next__"):
-        return builtins.BUILTINS[next](m, [receiver], {}) if name == "__next__" else receiver
-    method = containers.find_method(receiver, name)
+        return tables.BUILTINS[next](m, [receiver], {}) if name == "__next__" else receiver
+    method = methods.find_method(receiver, name)
     if method is not None:
         try:
             return method(m, receiver, args, kwargs)
         except IndexError:
             raise raises(f"TypeError: {name}() with these arguments") from None
-    operator_name = builtins.DUNDERS.get(name)
+    operator_name = tables.DUNDERS.get(name)
     if operator_name is not None:
-        return builtins.BUILTINS[operator_name](m, [receiver, *args], kwargs)
+        return tables.BUILTINS[operator_name](m, [receiver, *args], kwargs)
     if isinstance(receiver, (Set, DictView, Sequence)):
         try:
             real = as_constant(m, receiver)
@@ -353,7 +372,7 @@ def _constant_method(m: Machine, receiver: Const, name: str, args: Args, kwargs:
         named = {k: as_constant(m, v) for k, v in kwargs.items()}
     except NotConstant:
         if name == "join" and isinstance(receiver.value, str) and len(args) == 1:
-            plain, named = [[as_constant(m, i) for i in containers.drain(m, args[0])]], {}
+            plain, named = [[as_constant(m, i) for i in iteration.drain(m, args[0])]], {}
         else:
             raise Break(
                 "GB122", f"{type(receiver.value).__name__}.{name}() of non-constants"
@@ -368,7 +387,7 @@ def _object_method(m: Machine, receiver: Super, name: str, args: Args) -> Value:
         return Const(None)
     if name in ("__setattr__", "__delattr__") and isinstance(target, (Obj, Instance)):
         item = args[1] if name == "__setattr__" else None
-        attributes.plain_store(m, target, _name(args[0]), item, raw=True)
+        stores.plain_store(m, target, _name(args[0]), item, raw=True)
         return Const(None)
     if name == "__getattribute__" and isinstance(target, (Obj, Instance)):
         cls = attributes.real_class(target)

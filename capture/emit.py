@@ -16,9 +16,10 @@ import torch
 
 from . import rebuild
 from .assemble import Assembler
-from .breaks import Break
+from .breaks import Break, GeneratorLeaves
 from .encode import Cover
 from .machine import Effect, Frame, Machine, SetAttr, SetGlobal, Written
+from .sets import is_exact
 from .values import (
     UNREAD,
     BuiltinMethod,
@@ -224,12 +225,39 @@ def _write_pairs(e: Emitter, value: Dict, helper: Any) -> None:
 
 
 def _set(e: Emitter, value: Set) -> None:
-    e.push_all(list(value.items.values()))
-    e.asm.build_set(len(value.items))
+    if not is_exact(value):
+        raise Break("GB125", "a set whose order is not known")
     if value.cls is frozenset:
-        name = e.asm.fresh("set")
-        e.asm.store_fast(name)
-        e.asm.call_const(frozenset, lambda: e.asm.load_fast(name))
+        steps = value.history
+        if all(step == "add" for step, _ in steps):
+            e.asm.call_const(frozenset, lambda: _tuple_of(e, [item for _, item in steps]))
+        else:
+            e.asm.call_const(frozenset, lambda: e.push(steps[0][1]))
+        return
+    e.asm.build_set(0)
+    e._remember(value)
+    if value.history:
+        _set_steps(e, value)
+
+
+def _tuple_of(e: Emitter, items: list[Value]) -> None:
+    e.push_all(items)
+    e.asm.build_tuple(len(items))
+
+
+def _set_steps(e: Emitter, value: Set) -> None:
+    """Do to the real set what was done to this one."""
+    _tuple_of(e, [item for _, item in value.history])
+    name = e.asm.fresh("items")
+    e.asm.store_fast(name)
+    steps = tuple(step for step, _ in value.history)
+    e.asm.call_const(
+        rebuild.replay_set,
+        lambda: e.push(value),
+        lambda: e.asm.load_const(steps),
+        lambda: e.asm.load_fast(name),
+    )
+    e.asm.pop_top()
 
 
 def _slice(e: Emitter, value: Slice) -> None:
@@ -340,6 +368,8 @@ def _context_exit(e: Emitter, value: ContextExit) -> None:
 
 
 def _iterator(e: Emitter, value: Iterator) -> None:
+    if value.kind not in _ITERATORS:
+        raise GeneratorLeaves
     _ITERATORS[value.kind](e, *value.parts)
 
 
@@ -355,6 +385,17 @@ def _items_iterator(e: Emitter, items: list[Value], index: int) -> None:
         e.asm.build_tuple(len(rest))
 
     e.asm.call_const(iter, emit)
+
+
+def _dict_iterator(e: Emitter, of: Dict, kind: str, index: int, size: int) -> None:
+    if len(of.items) != size:
+        raise Break("GB125", "an iterator over a dict that has changed its size")
+    e.asm.call_const(
+        rebuild.dict_iterator,
+        lambda: e.push(of),
+        lambda: e.asm.load_const(kind),
+        lambda: e.asm.load_const(index),
+    )
 
 
 def _enumerate(e: Emitter, inner: Iterator, start: int) -> None:
@@ -380,6 +421,7 @@ def _filter(e: Emitter, func: Value, inner: Iterator) -> None:
 _ITERATORS: dict[str, Callable[..., None]] = {
     "sequence": _sequence_iterator,
     "items": _items_iterator,
+    "dict": _dict_iterator,
     "enumerate": _enumerate,
     "zip": _zip,
     "map": _map,
@@ -456,14 +498,17 @@ def _written(e: Emitter, effect: Written) -> None:
             e.asm.store_attr("cell_contents")
     elif isinstance(target, Dict):
         _write_pairs(e, target, rebuild.rewrite_dict)
+    elif isinstance(target, Set):
+        if not is_exact(target):
+            raise Break("GB125", "a set whose order is not known")
+        _set_steps(e, target)
     else:
-        items = list(target.items.values() if isinstance(target, Set) else target.items)  # type: ignore[attr-defined]
-        e.push_all(items)
-        e.asm.build_tuple(len(items))
+        _tuple_of(e, list(target.items))  # type: ignore[attr-defined]
         name = e.asm.fresh("items")
         e.asm.store_fast(name)
-        helper = rebuild.rewrite_set if isinstance(target, Set) else rebuild.rewrite_list
-        e.asm.call_const(helper, lambda: e.push(target), lambda: e.asm.load_fast(name))
+        e.asm.call_const(
+            rebuild.rewrite_list, lambda: e.push(target), lambda: e.asm.load_fast(name)
+        )
         e.asm.pop_top()
 
 

@@ -21,10 +21,12 @@ from ..ir.trace import Tracer
 from ..runtime.guards import Row
 from ..runtime.sources import Source
 from ..runtime.state import snapshot
-from . import handlers as _handlers  # noqa: F401 (fills the table of handlers)
+from . import builtins as _builtins  # noqa: F401 (these three fill the tables of models and handlers)
+from . import handlers as _handlers  # noqa: F401
+from . import questions as _questions  # noqa: F401
 from . import rebuild
 from .assemble import Assembler
-from .breaks import Break, PlainFrame, Restart
+from .breaks import Break, GeneratorLeaves, PlainFrame, Restart
 from .bytecodes import Instr, argument_names, decode
 from .containers import NotConstant
 from .emit import Emitter
@@ -35,6 +37,10 @@ from .stackshape import after
 from .values import UNREAD, Const, Dict, Null, Obj, Sequence, Tensor, Value
 
 MAX_RESTARTS = 200
+
+# A frame that asks for its own locals or frame object is left as it is written.
+_BUILTIN_LOOKERS = frozenset({"locals", "eval", "exec", "breakpoint"})
+_LOOKERS = _BUILTIN_LOOKERS | {"_getframe", "currentframe", "set_trace"}
 
 Backend = Callable[[Graph], Any]
 # (code, target, stack shape, bound names) -> the resume callable
@@ -97,16 +103,22 @@ def capture(
     Exceptions other than those of `strict` and `backend` are faults of graftjit.
     """
     forced: dict[int, Break] = {}
+    walks_generators = True
     for _ in range(MAX_RESTARTS):
         attempt = _Attempt(frame, backend, make_resume, extent, strict, forced)
+        attempt.machine.walks_generators = walks_generators
         try:
             return attempt.run()
         except Restart:
             continue
-        except PlainFrame as stop:
+        except GeneratorLeaves:
+            walks_generators = False
+        except (PlainFrame, Break) as stop:  # a Break here: something alive cannot be rebuilt
             record = BreakRecord(stop.code, stop.reason, stop.where)
             strict(record)
             return Capture("plain", attempt.rows(), plain=record)
+        finally:
+            attempt.release()
     record = BreakRecord("PL202", "capture began again too often", None)
     return Capture("plain", [], plain=record)
 
@@ -157,6 +169,13 @@ class _Attempt:
     def rows(self) -> list[Row]:
         return list(self.machine.rows.values())
 
+    def release(self) -> None:
+        """Let go of the user's objects, which exceptions and closures of ours would hold in cycles."""
+        self.machine.release()
+        self.root.locals, self.root.cells, self.root.stack = {}, {}, []
+        for stop in self.forced.values():
+            stop.__cause__ = stop.__context__ = stop.__traceback__ = None
+
     def run(self) -> Capture:
         m, before = self.machine, snapshot()
         m.frames.append(self.root)
@@ -176,6 +195,9 @@ class _Attempt:
     def _walk(self) -> Value | int:
         """The returned Value, or the index of the instruction to break at."""
         m, f = self.machine, self.root
+        for name in _LOOKERS.intersection(f.code.co_names):
+            if self.input.globals.get(name, _LOOKERS) is _LOOKERS or name not in _BUILTIN_LOOKERS:
+                raise PlainFrame("GB132", f"the frame looks at itself by {name}", m.where)
         instrs = f.decoded.instrs
         while f.result is None:
             instr = instrs[f.pc]
@@ -361,7 +383,7 @@ class _Arguments(dict[str, Value]):
         return self._read(name, super().__getitem__(name))
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default
+        return self[name] if name in self else default  # noqa: SIM401 (dict.get does not read)
 
     def pop(self, name: str, default: Any = None) -> Any:
         if name not in self:

@@ -10,7 +10,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import attributes, builtins, containers, contexts
+from ..runtime.sources import Source
+from . import attributes, containers, contexts, iteration, methods, operators, sets, stores
 from .breaks import Break
 from .bytecodes import Instr
 from .containers import raises
@@ -59,17 +60,26 @@ def _swap(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("LOAD_CONST")
 def _load_const(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(_constant(i.arg))
+    f.push(_constant(m, i.arg))
 
 
-def _constant(value: Any) -> Value:
+def _constant(m: Machine, value: Any) -> Value:
     if isinstance(value, types.CodeType):
         return Obj(value)
-    if type(value) is tuple:
-        return Sequence([_constant(item) for item in value], tuple)
-    if type(value) is frozenset:
-        return containers.from_constant(value)
-    return Const(value)
+    if type(value) not in (tuple, frozenset):
+        return Const(value)
+    known = m.known.get(id(value))  # one constant is one object, however often it is loaded
+    if known is None:
+        known = containers.from_constant(value) if type(value) is frozenset else _tuple(m, value)
+        known.source = Source("const", None, value)
+        known.origin = value  # type: ignore[attr-defined]
+        m.known[id(value)] = known
+        m.keep.append(value)
+    return known
+
+
+def _tuple(m: Machine, value: tuple[Any, ...]) -> Sequence:
+    return Sequence([_constant(m, item) for item in value], tuple)
 
 
 @handles("LOAD_ASSERTION_ERROR")
@@ -176,30 +186,30 @@ def _load_super_attr(m: Machine, f: Frame, i: Instr) -> None:
 @handles("STORE_ATTR")
 def _store_attr(m: Machine, f: Frame, i: Instr) -> None:
     owner = f.pop()
-    attributes.store_attr(m, owner, i.arg, f.pop())
+    stores.store_attr(m, owner, i.arg, f.pop())
 
 
 @handles("DELETE_ATTR")
 def _delete_attr(m: Machine, f: Frame, i: Instr) -> None:
-    attributes.store_attr(m, f.pop(), i.arg, None)
+    stores.store_attr(m, f.pop(), i.arg, None)
 
 
 # -- operators -------------------------------------------------------------------------------------------
 @handles("UNARY")
 def _unary(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(builtins.unary(m, i.arg, f.pop()))
+    f.push(operators.unary(m, i.arg, f.pop()))
 
 
 @handles("BINARY")
 def _binary(m: Machine, f: Frame, i: Instr) -> None:
     right, left = f.pop(), f.pop()
-    f.push(builtins.binary(m, i.arg, left, right))
+    f.push(operators.binary(m, i.arg, left, right))
 
 
 @handles("COMPARE")
 def _compare(m: Machine, f: Frame, i: Instr) -> None:
     right, left = f.pop(), f.pop()
-    f.push(builtins.compare(m, i.arg, left, right))
+    f.push(operators.compare(m, i.arg, left, right))
 
 
 @handles("TO_BOOL")
@@ -216,37 +226,37 @@ def _is(m: Machine, f: Frame, i: Instr) -> None:
 @handles("CONTAINS")
 def _contains(m: Machine, f: Frame, i: Instr) -> None:
     container, item = f.pop(), f.pop()
-    f.push(Const(builtins.contains(m, container, item) != bool(i.arg)))
+    f.push(Const(operators.contains(m, container, item) != bool(i.arg)))
 
 
 @handles("BINARY_SUBSCR")
 def _binary_subscr(m: Machine, f: Frame, i: Instr) -> None:
     index, owner = f.pop(), f.pop()
-    f.push(builtins.get_item(m, owner, index))
+    f.push(operators.get_item(m, owner, index))
 
 
 @handles("STORE_SUBSCR")
 def _store_subscr(m: Machine, f: Frame, i: Instr) -> None:
     index, owner, item = f.pop(), f.pop(), f.pop()
-    builtins.set_item(m, owner, index, item)
+    operators.set_item(m, owner, index, item)
 
 
 @handles("DELETE_SUBSCR")
 def _delete_subscr(m: Machine, f: Frame, i: Instr) -> None:
     index, owner = f.pop(), f.pop()
-    builtins.delete_item(m, owner, index)
+    operators.delete_item(m, owner, index)
 
 
 @handles("BINARY_SLICE")
 def _binary_slice(m: Machine, f: Frame, i: Instr) -> None:
     stop, start, owner = f.pop(), f.pop(), f.pop()
-    f.push(builtins.get_item(m, owner, Slice(start, stop, Const(None))))
+    f.push(operators.get_item(m, owner, Slice(start, stop, Const(None))))
 
 
 @handles("STORE_SLICE")
 def _store_slice(m: Machine, f: Frame, i: Instr) -> None:
     stop, start, owner, item = f.pop(), f.pop(), f.pop(), f.pop()
-    builtins.set_item(m, owner, Slice(start, stop, Const(None)), item)
+    operators.set_item(m, owner, Slice(start, stop, Const(None)), item)
 
 
 # -- building containers ---------------------------------------------------------------------------------
@@ -262,7 +272,7 @@ def _build_list(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("BUILD_SET")
 def _build_set(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(containers.make_set(m, f.popn(i.arg)))
+    f.push(sets.make(m, f.popn(i.arg)))
 
 
 @handles("BUILD_MAP")
@@ -275,7 +285,7 @@ def _build_map(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("BUILD_CONST_KEY_MAP")
 def _build_const_key_map(m: Machine, f: Frame, i: Instr) -> None:
-    keys = containers.drain(m, f.pop())
+    keys = iteration.drain(m, f.pop())
     made = Dict({})
     for key, item in zip(keys, f.popn(i.arg), strict=True):
         containers.dict_set(m, made, key, item)
@@ -310,7 +320,7 @@ def _list_append(m: Machine, f: Frame, i: Instr) -> None:
 @handles("SET_ADD")
 def _set_add(m: Machine, f: Frame, i: Instr) -> None:
     item = f.pop()
-    containers._set_add(m, f.stack[-i.arg], item)  # type: ignore[arg-type]
+    sets.add(m, f.stack[-i.arg], item)  # type: ignore[arg-type]
 
 
 @handles("MAP_ADD")
@@ -321,7 +331,7 @@ def _map_add(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("LIST_EXTEND")
 def _list_extend(m: Machine, f: Frame, i: Instr) -> None:
-    items = containers.drain(m, f.pop())
+    items = iteration.drain(m, f.pop())
     target = f.stack[-i.arg]
     assert isinstance(target, Sequence)
     target.items.extend(items)
@@ -329,14 +339,14 @@ def _list_extend(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("SET_UPDATE")
 def _set_update(m: Machine, f: Frame, i: Instr) -> None:
-    for item in containers.drain(m, f.pop()):
-        containers._set_add(m, f.stack[-i.arg], item)  # type: ignore[arg-type]
+    other = f.pop()
+    sets.update(m, f.stack[-i.arg], other)  # type: ignore[arg-type]
 
 
 @handles("DICT_UPDATE")
 def _dict_update(m: Machine, f: Frame, i: Instr) -> None:
     other = f.pop()
-    containers.update_dict(m, f.stack[-i.arg], other)  # type: ignore[arg-type]
+    methods.update_dict(m, f.stack[-i.arg], other)  # type: ignore[arg-type]
 
 
 @handles("DICT_MERGE")
@@ -346,14 +356,14 @@ def _dict_merge(m: Machine, f: Frame, i: Instr) -> None:
     if not isinstance(other, Dict):
         raise Break("GB121", "** of a value that is not a dict")
     for key, item in containers.dict_items(m, other):
-        if containers.contains(m, target, key):
+        if methods.contains(m, target, key):
             raise raises("TypeError: multiple values for a keyword argument")
         containers.dict_set(m, target, key, item)
 
 
 @handles("LIST_TO_TUPLE")
 def _list_to_tuple(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(Sequence(containers.drain(m, f.pop()), tuple))
+    f.push(Sequence(iteration.drain(m, f.pop()), tuple))
 
 
 @handles("UNPACK_SEQUENCE")
@@ -361,7 +371,7 @@ def _unpack_sequence(m: Machine, f: Frame, i: Instr) -> None:
     value = f.pop()
     if isinstance(value, Tensor) and value.ghost.dim() and value.ghost.shape[0] != i.arg:
         raise raises("ValueError: unpacking a tensor of another length")
-    items = containers.drain(m, value)
+    items = iteration.drain(m, value)
     if len(items) != i.arg:
         raise raises("ValueError: wrong number of values to unpack")
     f.stack.extend(reversed(items))
@@ -370,7 +380,7 @@ def _unpack_sequence(m: Machine, f: Frame, i: Instr) -> None:
 @handles("UNPACK_EX")
 def _unpack_ex(m: Machine, f: Frame, i: Instr) -> None:
     before, after = i.arg
-    items = containers.drain(m, f.pop())
+    items = iteration.drain(m, f.pop())
     if len(items) < before + after:
         raise raises("ValueError: not enough values to unpack")
     end = len(items) - after
@@ -426,7 +436,7 @@ def _jump_if_or_pop(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("GET_ITER")
 def _get_iter(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(containers.iterate(m, f.pop()))
+    f.push(iteration.iterate(m, f.pop()))
 
 
 @handles("FOR_ITER")
@@ -466,7 +476,7 @@ def _call(m: Machine, f: Frame, i: Instr) -> None:
 @handles("CALL_FUNCTION_EX")
 def _call_function_ex(m: Machine, f: Frame, i: Instr) -> None:
     named = f.pop() if i.arg else None
-    args = containers.drain(m, f.pop())
+    args = iteration.drain(m, f.pop())
     kwargs: dict[str, Value] = {}
     if named is not None:
         if not isinstance(named, Dict):
@@ -498,12 +508,12 @@ def _set_function_attribute(m: Machine, f: Frame, i: Instr) -> None:
 
 def _function_part(m: Machine, fn: Function, name: str, value: Value) -> None:
     if name == "defaults":
-        fn.defaults = tuple(containers.drain(m, value))
+        fn.defaults = tuple(iteration.drain(m, value))
     elif name == "kwdefaults":
         assert isinstance(value, Dict)
         fn.kwdefaults = {k.value: v for k, v in containers.dict_items(m, value)}  # type: ignore[attr-defined]
     elif name == "closure":
-        cells = containers.drain(m, value)
+        cells = iteration.drain(m, value)
         fn.closure = tuple(cell for cell in cells if isinstance(cell, Cell))
     else:
         fn.annotations = value
@@ -569,9 +579,9 @@ def _match_mapping(m: Machine, f: Frame, i: Instr) -> None:
 def _match_keys(m: Machine, f: Frame, i: Instr) -> None:
     keys, subject = f.stack[-1], f.stack[-2]
     found: list[Value] = []
-    for key in containers.drain(m, keys):
-        if not containers.contains(m, subject, key):
+    for key in iteration.drain(m, keys):
+        if not methods.contains(m, subject, key):
             f.push(Const(None))
             return
-        found.append(builtins.get_item(m, subject, key))
+        found.append(operators.get_item(m, subject, key))
     f.push(Sequence(found, tuple))

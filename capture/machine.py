@@ -19,7 +19,7 @@ from ..runtime.sources import Source
 from . import wrapping
 from .breaks import Break, PlainFrame
 from .bytecodes import Decoded, Instr, decode
-from .values import Cell, Tensor, Value
+from .values import Cell, Const, Tensor, Value
 
 MAX_INSTRUCTIONS = 400_000
 MAX_DEPTH = 64
@@ -60,7 +60,7 @@ class Frame:
     stack: list[Value] = field(default_factory=list)
     pc: int = 0
     result: Value | None = None
-    closure_source: Any = None
+    yielded: Value | None = None
 
     def push(self, value: Value) -> None:
         self.stack.append(value)
@@ -116,12 +116,12 @@ class Machine:
         self.globals: dict[tuple[int, str], Value | None] = {}
         self.effects: list[Effect] = []
         self.contexts: list[Any] = []
-        self.dict_views: list[tuple[Value, Any]] = []
         self.inputs: list[Tensor] = []
         self.frames: list[Frame] = []
         self.where: Location | None = None
         self.count = 0
         self.activity = 0
+        self.walks_generators = True
 
     # -- guards ------------------------------------------------------------------------------------------
     def guard(self, kind: str, source: Source | None, expected: Any) -> None:
@@ -215,14 +215,39 @@ class Machine:
         return identical(self, left, right)
 
     def same_or_equal(self, left: Value, right: Value) -> bool:
-        from .builtins import compare
+        from .operators import compare
         from .protocols import identical
 
-        return identical(self, left, right) or self.truth(compare(self, "==", left, right))
+        if left is right:
+            return True
+        constants = isinstance(left, Const) and isinstance(right, Const)
+        if not constants and identical(self, left, right):
+            return True
+        return self.truth(compare(self, "==", left, right))
+
+    def release(self) -> None:
+        """Let go of the user's objects: capture must not make them live longer than plain Python does."""
+        for value in self.known.values():
+            for name in ("value", "origin", "ghost", "parts", "step", "content"):
+                if hasattr(value, name):
+                    setattr(value, name, None)
+        for store in (self.known, self.keep, self.overlay, self.globals, self.effects, self.inputs):
+            store.clear()
 
     # -- walking -----------------------------------------------------------------------------------------
     def run(self, frame: Frame) -> Value:
-        """Walk a frame to its return; raises Break with the state of the root as it was."""
+        """Walk a frame to its return; a Break that leaves it knows the calls that led there."""
+        self._walk(frame)
+        assert frame.result is not None
+        return frame.result
+
+    def run_to_yield(self, frame: Frame) -> Value | None:
+        """Walk a generator's frame to its next yield; None at its return."""
+        frame.yielded = None
+        self._walk(frame)
+        return frame.yielded
+
+    def _walk(self, frame: Frame) -> None:
         if len(self.frames) >= MAX_DEPTH:
             raise Break("GB117", "calls are nested too deeply to be inlined")
         self.frames.append(frame)
@@ -230,12 +255,11 @@ class Machine:
         caller = self.where
         try:
             instrs = frame.decoded.instrs
-            while frame.result is None:
+            while frame.result is None and frame.yielded is None:
                 instr = instrs[frame.pc]
                 frame.pc += 1
                 self.where = instr.where
                 self.step(frame, instr)
-            return frame.result
         except Break as stop:
             if stop.where is None:
                 stop.where = self.where

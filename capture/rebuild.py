@@ -64,15 +64,27 @@ def rewrite_list(target: list[Any], items: tuple[Any, ...]) -> None:
     list.__setitem__(target, slice(None), items)
 
 
-def rewrite_set(target: set[Any], items: tuple[Any, ...]) -> None:
-    set.clear(target)
-    set.update(target, items)
+def replay_set(target: set[Any], steps: tuple[str, ...], items: tuple[Any, ...]) -> None:
+    """What was done to a set, done again: its order is a matter of its history."""
+    for step, item in zip(steps, items, strict=True):
+        if step == "clear":
+            set.clear(target)
+        else:
+            getattr(set, step)(target, item)
 
 
 def sequence_iterator(of: Any, index: int) -> Iterator[Any]:
     """iter(of) as it is after `index` steps."""
     made: Any = iter(of)
     made.__setstate__(index)
+    return made
+
+
+def dict_iterator(of: dict[Any, Any], kind: str, index: int) -> Iterator[Any]:
+    """An iterator over a dict as it is after `index` steps."""
+    made: Iterator[Any] = iter(getattr(dict, kind)(of))
+    for _ in range(index):
+        next(made)
     return made
 
 

@@ -90,12 +90,15 @@ class DictView(Value):
 
 @dataclass(eq=False, slots=True)
 class Set(Value):
-    """A set or frozenset of constants."""
+    """A set or frozenset. `history` holds the steps made in the frame (see `sets`); not `exact` when they do
+    not tell the order."""
 
     items: dict[Any, Value]
     cls: type = set
     origin: Any = None
     changed: bool = False
+    history: list[tuple[str, Value]] = field(default_factory=list)
+    exact: bool = True
 
 
 @dataclass(eq=False, slots=True)

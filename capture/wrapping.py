@@ -148,6 +148,13 @@ def _sequence(m: Machine, value: Any, source: Source) -> Value:
 
 def _dict(m: Machine, value: Any, source: Source) -> Value:
     m.guard("type", source, type(value))
+    from .attributes import instance_dict
+
+    for owner, written in m.overlay.items():
+        if written and isinstance(owner, Obj) and instance_dict(owner.value) is value:
+            raise Break(
+                "GB112", "the __dict__ of an object whose attributes were set in this frame"
+            )
     return Dict({}, type(value), value, opened=False, source=source)
 
 
@@ -209,7 +216,10 @@ def freeze(value: Value) -> Any:
         return ("tuple", tuple(freeze(item) for item in value.items))
     if isinstance(value, Obj):
         kind = type(value.value)
-        if kind.__hash__ is object.__hash__ or isinstance(value.value, IDENTITY_TYPES):
+        by_value = isinstance(value.value, (int, float, complex, str, bytes, tuple, frozenset))
+        if kind.__hash__ is object.__hash__ or (
+            isinstance(value.value, IDENTITY_TYPES) and not by_value
+        ):
             return ("object", id(value.value))
     if isinstance(value, Tensor):
         return ("object", id(value.ghost))

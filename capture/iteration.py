@@ -1,0 +1,196 @@
+"""Iteration: `iter`, `next` and the iterators of builtins, over Values.
+
+In: an iterable Value. Out: an Iterator whose `step` gives the next Value, or None at the end; it follows later
+changes of what it walks over, as Python's own iterators do, and says by `kind` and `parts` how to rebuild it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .breaks import Break
+from .containers import (
+    dict_get,
+    from_constant,
+    open_dict,
+    raises,
+    sequence_item,
+    sequence_items,
+)
+from .values import Const, Dict, DictView, Iterator, Sequence, Set, Tensor, Value
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+
+def iterate(m: Machine, value: Value) -> Iterator:
+    """iter(value) for modelled types."""
+    if isinstance(value, Iterator):
+        return value
+    if isinstance(value, Sequence):
+        return _index_iterator(m, value)
+    if isinstance(value, Const):
+        if isinstance(value.value, (str, bytes, tuple, range)):
+            return list_iterator([from_constant(item) for item in value.value])
+        raise raises(f"TypeError: {type(value.value).__name__!r} object is not iterable")
+    if isinstance(value, Dict):
+        return _dict_iterator(m, open_dict(m, value), "keys")
+    if isinstance(value, DictView):
+        return _dict_iterator(m, value.of, value.kind)
+    if isinstance(value, Set):
+        from .sets import ordered
+
+        return list_iterator(ordered(m, value))
+    if isinstance(value, Tensor):
+        from .torchcalls import call_torch
+
+        if not value.ghost.dim():
+            raise raises("TypeError: iteration over a 0-d tensor")
+        parts = call_torch(m, _unbind, [value], {})
+        assert isinstance(parts, Sequence)
+        return list_iterator(list(parts.items))
+    from .attributes import call_special
+
+    made = call_special(m, value, "__iter__", [])
+    if made is None:
+        raise Break("GB120", "iteration over an object that is not modelled")
+    return iterate(m, made) if isinstance(made, Iterator) else _protocol_iterator(m, made)
+
+
+def _unbind(tensor: Any) -> Any:
+    return tensor.unbind(0)
+
+
+def _protocol_iterator(m: Machine, value: Value) -> Iterator:
+    raise Break("GB120", "an iterator of a user's class")
+
+
+def _index_iterator(m: Machine, value: Sequence) -> Iterator:
+    made = Iterator("sequence", [value, 0], lambda: None)
+
+    def step() -> Value | None:
+        index = made.parts[1]
+        if index >= len(value.items):
+            return None
+        made.parts[1] = index + 1
+        return sequence_item(m, value, index)
+
+    made.step = step
+    return made
+
+
+def list_iterator(items: list[Value]) -> Iterator:
+    made = Iterator("items", [items, 0], lambda: None)
+
+    def step() -> Value | None:
+        index = made.parts[1]
+        if index >= len(items):
+            return None
+        made.parts[1] = index + 1
+        return items[index]
+
+    made.step = step
+    return made
+
+
+def enumerate_iterator(m: Machine, value: Value, start: int) -> Iterator:
+    inner = iterate(m, value)
+    made = Iterator("enumerate", [inner, start], lambda: None)
+
+    def step() -> Value | None:
+        item = inner.step()
+        if item is None:
+            return None
+        made.parts[1] += 1
+        return Sequence([Const(made.parts[1] - 1), item], tuple)
+
+    made.step = step
+    return made
+
+
+def zip_iterator(m: Machine, values: list[Value], strict: bool) -> Iterator:
+    inner = [iterate(m, value) for value in values]
+    made = Iterator("zip", [inner, strict], lambda: None)
+
+    def step() -> Value | None:
+        items = []
+        for position, one in enumerate(inner):
+            item = one.step()
+            if item is None:
+                if strict and (position or any(other.step() for other in inner[1:])):
+                    raise raises("ValueError: zip() arguments have different lengths")
+                return None
+            items.append(item)
+        return Sequence(items, tuple) if items else None
+
+    made.step = step
+    return made
+
+
+def map_iterator(m: Machine, func: Value, values: list[Value]) -> Iterator:
+    inner = [iterate(m, value) for value in values]
+    made = Iterator("map", [func, inner], lambda: None)
+
+    def step() -> Value | None:
+        items = []
+        for one in inner:
+            item = one.step()
+            if item is None:
+                return None
+            items.append(item)
+        return m.call(func, items, {})  # type: ignore[attr-defined]
+
+    made.step = step
+    return made
+
+
+def filter_iterator(m: Machine, func: Value, value: Value) -> Iterator:
+    inner = iterate(m, value)
+    made = Iterator("filter", [func, inner], lambda: None)
+
+    def step() -> Value | None:
+        while (item := inner.step()) is not None:
+            keep = item if isinstance(func, Const) else m.call(func, [item], {})  # type: ignore[attr-defined]
+            if m.truth(keep):  # type: ignore[attr-defined]
+                return item
+        return None
+
+    made.step = step
+    return made
+
+
+def drain(m: Machine, value: Value) -> list[Value]:
+    """All items of an iterable."""
+    if isinstance(value, Sequence):
+        return list(sequence_items(m, value))
+    iterator = iterate(m, value)
+    items: list[Value] = []
+    while (item := iterator.step()) is not None:
+        items.append(item)
+        if len(items) > 100_000:
+            raise Break("GB116", "an iteration over 100,000 items")
+    return items
+
+
+def _dict_iterator(m: Machine, of: Dict, kind: str) -> Iterator:
+    keys = list(of.items)
+    made = Iterator("dict", [of, kind, 0, len(keys)], lambda: None)
+
+    def step() -> Value | None:
+        index = made.parts[2]
+        if len(of.items) != len(keys):
+            raise raises("RuntimeError: dictionary changed size during iteration")
+        if index >= len(keys):
+            return None
+        if keys[index] not in of.items:
+            raise Break("GB120", "a dict whose keys change while it is iterated over")
+        made.parts[2] = index + 1
+        key = of.items[keys[index]][0]
+        if kind == "keys":
+            return key
+        item = dict_get(m, of, keys[index])
+        assert item is not None
+        return item if kind == "values" else Sequence([key, item], tuple)
+
+    made.step = step
+    return made

@@ -1,0 +1,284 @@
+"""Items and methods of containers: `a[i] = v`, `del a[i]`, `v in a`, and the tables of list and dict methods.
+
+In: container Values and arguments. Out: Values, with the changes made. Called by `operators` and `calls`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from . import sets
+from .breaks import Break
+from .containers import (
+    NotConstant,
+    as_constant,
+    dict_delete,
+    dict_get,
+    dict_items,
+    dict_set,
+    fold,
+    open_dict,
+    raises,
+    read_key,
+    real_index,
+    sequence_items,
+    writable,
+)
+from .iteration import drain
+from .values import Const, Dict, DictView, Iterator, Sequence, Set, Value
+from .wrapping import freeze
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+
+def set_item(m: Machine, value: Value, index: Value, item: Value) -> bool:
+    if isinstance(value, Dict) and value.cls is dict:
+        dict_set(m, value, index, item)
+        return True
+    if isinstance(value, Sequence) and value.cls is list:
+        try:
+            at = real_index(index)
+        except NotConstant:
+            raise Break("GB121", "a list indexed by something that is not a constant") from None
+        writable(m, value)
+        items: Any = drain(m, item) if isinstance(at, slice) else item
+        try:
+            value.items[at] = items
+        except (IndexError, ValueError, TypeError) as error:
+            raise raises(f"{type(error).__name__}: {error}") from error
+        return True
+    return False
+
+
+def delete_item(m: Machine, value: Value, index: Value) -> bool:
+    if isinstance(value, Dict) and value.cls is dict:
+        dict_delete(m, value, index)
+        return True
+    if isinstance(value, Sequence) and value.cls is list:
+        writable(m, value)
+        try:
+            del value.items[real_index(index)]
+        except (IndexError, TypeError, NotConstant) as error:
+            raise raises(f"{type(error).__name__}: {error}") from error
+        return True
+    return False
+
+
+def contains(m: Machine, value: Value, item: Value) -> bool | None:
+    """item in value, for modelled containers."""
+    if isinstance(value, Dict):
+        frozen = freeze(read_key(m, item))
+        if not value.opened and frozen[0] == "const" and frozen not in value.items:
+            key = frozen[1]
+            if isinstance(key, str) and not dict.__contains__(value.origin, key):
+                m.guard("no_item", value.source, key)
+                return False
+        return dict_get(m, value, frozen) is not None
+    if isinstance(value, Set):
+        return freeze(read_key(m, item)) in value.items
+    if isinstance(value, Const):
+        try:
+            at = as_constant(m, item)
+        except NotConstant:
+            if isinstance(value.value, str):
+                raise Break("GB121", "'in' of a string and a non-constant") from None
+            return False
+        result = fold(lambda: at in value.value)
+        assert isinstance(result, Const)
+        return bool(result.value)
+    if isinstance(value, DictView) and value.kind == "keys":
+        return contains(m, value.of, item)
+    if isinstance(value, (Sequence, Iterator, DictView)):
+        return any(m.same_or_equal(one, item) for one in drain(m, value))  # type: ignore[attr-defined]
+    return None
+
+
+Method = Callable[["Machine", Any, list[Value], dict[str, Value]], Value]
+
+
+NONE = Const(None)
+
+
+def _constant_int(m: Machine, value: Value) -> int:
+    if isinstance(value, Const) and isinstance(value.value, int):
+        return value.value
+    raise Break("GB121", "an index that is not a constant")
+
+
+def _pop(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    writable(m, value)
+    at = _constant_int(m, args[0]) if args else -1
+    if not -len(value.items) <= at < len(value.items):
+        raise raises("IndexError: pop index out of range")
+    return value.items.pop(at)
+
+
+def _index(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if len(args) != 1:
+        raise Break("GB122", "index with bounds")
+    for position, item in enumerate(sequence_items(m, value)):
+        if m.same_or_equal(item, args[0]):  # type: ignore[attr-defined]
+            return Const(position)
+    raise raises("ValueError: not in list")
+
+
+def _count(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return Const(sum(m.same_or_equal(i, args[0]) for i in sequence_items(m, value)))  # type: ignore[attr-defined]
+
+
+def _remove(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    at = _index(m, value, args, kwargs)
+    assert isinstance(at, Const)
+    del writable(m, value).items[at.value]
+    return NONE
+
+
+def sort_items(m: Machine, items: Iterable[Value], kwargs: dict[str, Value]) -> list[Value]:
+    """sorted(): by constant keys only (a tensor's order is data)."""
+    pairs = []
+    key = kwargs.get("key", NONE)
+    for item in items:
+        by = item if isinstance(key, Const) else m.call(key, [item], {})  # type: ignore[attr-defined]
+        try:
+            pairs.append((as_constant(m, by), item))
+        except NotConstant:
+            raise Break("GB121", "sorted() by keys that are not constants") from None
+    reverse = kwargs.get("reverse", Const(False))
+    flag = m.truth(reverse)  # type: ignore[attr-defined]
+    try:
+        pairs.sort(key=lambda pair: pair[0], reverse=flag)
+    except TypeError as error:
+        raise raises(f"TypeError: {error}") from error
+    return [item for _, item in pairs]
+
+
+def _sort(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    items = sort_items(m, sequence_items(m, value), kwargs)
+    writable(m, value).items[:] = items
+    return NONE
+
+
+def _then_none(change: Callable[[Any, Any, list[Value]], Any]) -> Method:
+    def method(m: Machine, value: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if kwargs:
+            raise Break("GB122", "keywords")
+        change(m, writable(m, value), args)
+        return NONE
+
+    return method
+
+
+LIST_METHODS: dict[str, Method] = {
+    "append": _then_none(lambda m, v, a: v.items.append(a[0])),
+    "extend": _then_none(lambda m, v, a: v.items.extend(drain(m, a[0]))),
+    "insert": _then_none(lambda m, v, a: v.items.insert(_constant_int(m, a[0]), a[1])),
+    "clear": _then_none(lambda m, v, a: v.items.clear()),
+    "reverse": _then_none(lambda m, v, a: v.items.reverse()),
+    "pop": _pop,
+    "remove": _remove,
+    "sort": _sort,
+    "index": _index,
+    "count": _count,
+    "copy": lambda m, v, a, k: Sequence(list(sequence_items(m, v)), list),
+}
+
+
+TUPLE_METHODS: dict[str, Method] = {"index": _index, "count": _count}
+
+
+def _dict_get(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    found = dict_get(m, value, freeze(read_key(m, args[0])))
+    if found is not None:
+        return found
+    return args[1] if len(args) > 1 else kwargs.get("default", NONE)
+
+
+def _dict_pop(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    open_dict(m, value)
+    if freeze(read_key(m, args[0])) not in value.items and len(args) > 1:
+        return args[1]
+    return dict_delete(m, value, args[0])
+
+
+def _setdefault(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    found = dict_get(m, value, freeze(read_key(m, args[0])))
+    if found is None:
+        found = args[1] if len(args) > 1 else NONE
+        dict_set(m, value, args[0], found)
+    return found
+
+
+def _popitem(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    pairs = dict_items(m, value)
+    if not pairs:
+        raise raises("KeyError: popitem(): dictionary is empty")
+    m.changed(value)
+    value.items.popitem()
+    return Sequence(list(pairs[-1]), tuple)
+
+
+def update_dict(m: Machine, value: Dict, other: Value) -> None:
+    if isinstance(other, Dict):
+        pairs = dict_items(m, other)
+    else:
+        pairs = []
+        for entry in drain(m, other):
+            both = drain(m, entry)
+            if len(both) != 2:
+                raise raises("ValueError: dictionary update sequence element")
+            pairs.append((both[0], both[1]))
+    for key, item in pairs:
+        dict_set(m, value, key, item)
+
+
+def _update(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    for other in args:
+        update_dict(m, value, other)
+    for name, item in kwargs.items():
+        dict_set(m, value, Const(name), item)
+    return NONE
+
+
+def _dict_clear(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    open_dict(m, value)
+    m.changed(value)
+    value.items.clear()
+    return NONE
+
+
+def copy_dict(m: Machine, value: Dict) -> Dict:
+    dict_items(m, value)
+    return Dict(dict(value.items), value.cls)
+
+
+DICT_METHODS: dict[str, Method] = {
+    "get": _dict_get,
+    "pop": _dict_pop,
+    "setdefault": _setdefault,
+    "popitem": _popitem,
+    "update": _update,
+    "clear": _dict_clear,
+    "copy": lambda m, v, a, k: copy_dict(m, v),
+    "keys": lambda m, v, a, k: DictView(open_dict(m, v), "keys"),
+    "values": lambda m, v, a, k: DictView(open_dict(m, v), "values"),
+    "items": lambda m, v, a, k: DictView(open_dict(m, v), "items"),
+}
+
+
+DICT_READERS = frozenset({"get", "keys", "values", "items"})
+
+
+def find_method(value: Value, name: str) -> Method | None:
+    """The model of a method of a container Value."""
+    if isinstance(value, Sequence):
+        return (LIST_METHODS if value.cls is list else TUPLE_METHODS).get(name)
+    if isinstance(value, Dict):
+        if value.cls is dict or name in DICT_READERS:
+            return DICT_METHODS.get(name)
+        return None
+    if isinstance(value, Set):
+        method = sets.METHODS.get(name)
+        return None if value.cls is frozenset and name != "copy" else method
+    return None

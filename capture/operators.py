@@ -1,0 +1,341 @@
+"""Operators over Values: arithmetic, comparison, items, `in`; with the protocols of users' classes.
+
+In: operands as Values. Out: a Value, with the meaning that plain Python gives. `operator.add` and the
+instruction are one thing, so the functions of the `operator` module are filled in here.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+from . import attributes, containers, iteration, methods, torchcalls
+from .breaks import Break
+from .containers import NotConstant, as_constant, fold, raises
+from .tables import BUILTINS, DUNDERS, NONE
+from .values import Cell, Const, Dict, Function, Instance, Method, Obj, Sequence, Set, Tensor, Value
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+_BINARY: dict[str, tuple[Any, str, str]] = {
+    "+": (operator.add, "__add__", "__radd__"),
+    "-": (operator.sub, "__sub__", "__rsub__"),
+    "*": (operator.mul, "__mul__", "__rmul__"),
+    "/": (operator.truediv, "__truediv__", "__rtruediv__"),
+    "//": (operator.floordiv, "__floordiv__", "__rfloordiv__"),
+    "%": (operator.mod, "__mod__", "__rmod__"),
+    "**": (operator.pow, "__pow__", "__rpow__"),
+    "@": (operator.matmul, "__matmul__", "__rmatmul__"),
+    "&": (operator.and_, "__and__", "__rand__"),
+    "|": (operator.or_, "__or__", "__ror__"),
+    "^": (operator.xor, "__xor__", "__rxor__"),
+    "<<": (operator.lshift, "__lshift__", "__rlshift__"),
+    ">>": (operator.rshift, "__rshift__", "__rrshift__"),
+}
+_INPLACE: dict[str, tuple[Any, str]] = {
+    f"{symbol}=": (getattr(operator, f"i{name.strip('_')}"), f"__i{name.strip('_')}__")
+    for symbol, (_, name, _) in _BINARY.items()
+}
+_COMPARE: dict[str, tuple[Any, str, str]] = {
+    "<": (operator.lt, "__lt__", "__gt__"),
+    "<=": (operator.le, "__le__", "__ge__"),
+    "==": (operator.eq, "__eq__", "__eq__"),
+    "!=": (operator.ne, "__ne__", "__ne__"),
+    ">": (operator.gt, "__gt__", "__lt__"),
+    ">=": (operator.ge, "__ge__", "__le__"),
+}
+_UNARY: dict[str, tuple[Any, str]] = {
+    "-": (operator.neg, "__neg__"),
+    "+": (operator.pos, "__pos__"),
+    "~": (operator.invert, "__invert__"),
+}
+
+
+def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
+    """left <symbol> right, in-place forms included."""
+    if symbol in _INPLACE:
+        fn, name = _INPLACE[symbol]
+        if isinstance(left, Tensor):
+            return torchcalls.call_operator(m, fn, [left, right])
+        done = _inplace(m, symbol, name, left, right)
+        return done if done is not None else binary(m, symbol[:-1], left, right)
+    fn, name, reflected = _BINARY[symbol]
+    objects = any(isinstance(v, (Obj, Instance)) for v in (left, right))
+    if not objects and (isinstance(left, Tensor) or isinstance(right, Tensor)):
+        return torchcalls.call_operator(m, fn, [left, right])
+    done = _containers(m, symbol, left, right)
+    if done is not None:
+        return done
+    if objects:
+        return _dunder(m, symbol, left, right, name, reflected)
+    try:
+        a, b = as_constant(m, left), as_constant(m, right)
+    except NotConstant:
+        raise Break("GB121", f"operator {symbol} of these values") from None
+    if symbol in ("**", "<<", "*") and _huge(symbol, a, b):
+        raise Break("GB121", "a very large number")
+    return fold(lambda: fn(a, b))
+
+
+def _huge(symbol: str, a: Any, b: Any) -> bool:
+    if type(a) is not int or type(b) is not int:
+        return (
+            isinstance(a, (str, bytes, list, tuple)) and isinstance(b, int) and len(a) * b > 10**6
+        )
+    return symbol != "*" and b > 4096
+
+
+def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
+    if isinstance(left, Sequence) and left.cls in (list, tuple):
+        if symbol == "+" and isinstance(right, Sequence) and right.cls in (list, tuple):
+            if right.cls is not left.cls:
+                raise raises("TypeError: can only concatenate sequences of one type")
+            both = containers.sequence_items(m, left) + containers.sequence_items(m, right)
+            return Sequence(both, left.cls)
+        if symbol == "+" and isinstance(right, Const) and type(right.value) is left.cls:
+            return Sequence(
+                containers.sequence_items(m, left) + iteration.drain(m, right), left.cls
+            )
+    if symbol == "*":
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, Sequence) and isinstance(other, Const) and type(other.value) is int:
+                if len(one.items) * other.value > 10**5:
+                    raise Break("GB116", "a very long list")
+                return Sequence(containers.sequence_items(m, one) * other.value, one.cls)
+    if symbol == "|" and isinstance(left, Dict) and isinstance(right, Dict):
+        made = methods.copy_dict(m, left)
+        methods.update_dict(m, made, right)
+        return made
+    return None
+
+
+def _inplace(m: Machine, symbol: str, name: str, left: Value, right: Value) -> Value | None:
+    """left <symbol>= right where left changes in place; None if it has no such form."""
+    if isinstance(left, Sequence) and left.cls is list and symbol in ("+=", "*="):
+        containers.writable(m, left)
+        if symbol == "+=":
+            left.items.extend(iteration.drain(m, right))
+        else:
+            left.items *= as_constant(m, right)
+        return left
+    if isinstance(left, Dict) and left.cls is dict and symbol == "|=":
+        methods.update_dict(m, left, right)
+        return left
+    if isinstance(left, Set) and left.cls is set:
+        raise Break("GB122", f"operator {symbol} of a set")
+    if isinstance(left, (Obj, Instance)):
+        method = attributes.special(m, left, name)
+        if method is not None:
+            result = m.call(method, [right], {})
+            return None if _not_implemented(result) else result
+    return None
+
+
+def _not_implemented(value: Value) -> bool:
+    return isinstance(value, Const) and value.value is NotImplemented
+
+
+def _dunder(m: Machine, symbol: str, left: Value, right: Value, name: str, reflected: str) -> Value:
+    """The protocol of binary operators over users' classes."""
+    left_cls, right_cls = attributes.real_class(left), attributes.real_class(right)
+    tries = [(left, name, right), (right, reflected, left)]
+    if (
+        left_cls is not None
+        and right_cls is not None
+        and right_cls is not left_cls
+        and issubclass(right_cls, left_cls)
+    ):
+        tries.reverse()
+    for owner, method_name, other in tries:
+        if not isinstance(owner, (Obj, Instance)):
+            continue
+        method = attributes.special(m, owner, method_name)
+        if method is None:
+            continue
+        result = m.call(method, [other], {})
+        if not _not_implemented(result):
+            return result
+    if any(isinstance(v, Tensor) for v in (left, right)):
+        raise Break("GB112", f"operator {symbol} of a tensor and an object")
+    raise raises(f"TypeError: unsupported operand types for {symbol}")
+
+
+def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
+    """left <symbol> right"""
+    fn, name, reflected = _COMPARE[symbol]
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        other = right if isinstance(left, Tensor) else left
+        if isinstance(other, (Const, Tensor)):
+            number = isinstance(other, Tensor) or isinstance(other.value, (int, float, complex))
+            if not number and symbol in ("==", "!="):
+                return Const(symbol == "!=")
+            return torchcalls.call_operator(m, fn, [left, right])
+        raise Break("GB121", f"a tensor {symbol} this value")
+    if isinstance(left, (Obj, Instance)) or isinstance(right, (Obj, Instance)):
+        return _compare_objects(m, symbol, left, right, name, reflected)
+    if isinstance(left, (Method, Function, Cell)) and symbol in ("==", "!="):
+        if isinstance(left, Method):
+            raise Break("GB137", "comparison of bound methods")
+        return Const((left is right) == (symbol == "=="))
+    try:
+        a, b = as_constant(m, left), as_constant(m, right)
+    except NotConstant:
+        return _compare_items(m, symbol, left, right)
+    return fold(lambda: fn(a, b))
+
+
+def _compare_items(m: Machine, symbol: str, left: Value, right: Value) -> Value:
+    if symbol in ("==", "!=") and isinstance(left, Sequence) and isinstance(right, Sequence):
+        same = (
+            left.cls is right.cls
+            and len(left.items) == len(right.items)
+            and all(
+                m.same_or_equal(a, b)
+                for a, b in zip(
+                    containers.sequence_items(m, left),
+                    containers.sequence_items(m, right),
+                    strict=True,
+                )
+            )
+        )
+        return Const(same == (symbol == "=="))
+    raise Break("GB121", f"operator {symbol} of these values")
+
+
+_PLAIN_EQ = (object.__eq__, type.__eq__)
+
+
+def _compare_objects(
+    m: Machine, symbol: str, left: Value, right: Value, name: str, reflected: str
+) -> Value:
+    for owner, method_name, other in ((left, name, right), (right, reflected, left)):
+        if not isinstance(owner, (Obj, Instance)):
+            continue
+        cls = attributes.real_class(owner)
+        assert cls is not None
+        raw = attributes.mro_lookup(cls, method_name)
+        if method_name == "__ne__" and raw is object.__dict__["__ne__"]:
+            equal = compare(m, "==", left, right)
+            return Const(not m.truth(equal))
+        if isinstance(raw, types.FunctionType):
+            result = m.call(attributes.special(m, owner, method_name), [other], {})
+            if not _not_implemented(result):
+                return result
+        elif raw is not object.__dict__.get(method_name) and not _c_identity(owner, cls):
+            raise Break("GB137", f"{method_name} of {cls.__name__}")
+    if symbol in ("==", "!="):
+        return Const(m.identical(left, right) == (symbol == "=="))
+    raise raises(f"TypeError: {symbol!r} not supported")
+
+
+def _c_identity(owner: Value, cls: type) -> bool:
+    """C types whose equality is identity (or, for code and methods, follows from it)."""
+    return isinstance(owner, Obj) and (
+        isinstance(owner.value, (type, types.ModuleType, types.FunctionType, types.CodeType))
+        or cls.__eq__ is object.__eq__
+        or isinstance(owner.value, types.BuiltinFunctionType)
+    )
+
+
+def unary(m: Machine, symbol: str, value: Value) -> Value:
+    if symbol == "not":
+        return Const(not m.truth(value))
+    fn, name = _UNARY[symbol]
+    if isinstance(value, Tensor):
+        return torchcalls.call_operator(m, fn, [value])
+    if isinstance(value, (Obj, Instance)):
+        result = attributes.call_special(m, value, name, [])
+        if result is None:
+            raise raises(f"TypeError: bad operand type for unary {symbol}")
+        return result
+    try:
+        real = as_constant(m, value)
+    except NotConstant:
+        raise Break("GB121", f"unary {symbol} of this value") from None
+    return fold(lambda: fn(real))
+
+
+def get_item(m: Machine, value: Value, index: Value) -> Value:
+    if isinstance(value, Tensor):
+        return torchcalls.call_operator(m, operator.getitem, [value, index])
+    found = containers.get_item(m, value, index)
+    if found is not None:
+        return found
+    if isinstance(value, Obj) and isinstance(value.value, type):
+        return _class_item(m, value, index)
+    result = attributes.call_special(m, value, "__getitem__", [index])
+    if result is None:
+        raise Break("GB121", "an item of this value")
+    return result
+
+
+def _class_item(m: Machine, value: Obj, index: Value) -> Value:
+    raise Break("GB112", f"{value.value.__name__}[...]")
+
+
+def set_item(m: Machine, value: Value, index: Value, item: Value) -> None:
+    if isinstance(value, Tensor):
+        torchcalls.set_tensor_item(m, value, index, item)
+    elif not methods.set_item(m, value, index, item):
+        method = _own_method(m, value, "__setitem__")
+        if method is None:
+            raise Break("GB115", "an item of this value is set")
+        m.call(method, [index, item], {})
+
+
+def _own_method(m: Machine, value: Value, name: str) -> Value | None:
+    """A special method of a user's object; None for what the machine models itself."""
+    return attributes.special(m, value, name) if isinstance(value, (Obj, Instance)) else None
+
+
+def delete_item(m: Machine, value: Value, index: Value) -> None:
+    if not methods.delete_item(m, value, index):
+        method = _own_method(m, value, "__delitem__")
+        if method is None:
+            raise Break("GB128", "an item of this value is deleted")
+        m.call(method, [index], {})
+
+
+def contains(m: Machine, value: Value, item: Value) -> bool:
+    found = methods.contains(m, value, item)
+    if found is not None:
+        return found
+    if isinstance(value, Tensor):
+        raise Break("GB104", "'in' on a tensor")
+    result = attributes.call_special(m, value, "__contains__", [item])
+    if result is None:
+        raise Break("GB120", "'in' on this value")
+    return m.truth(result)
+
+
+def _operator_models() -> None:
+    for symbol, (fn, name, _) in _BINARY.items():
+        BUILTINS[fn] = lambda m, a, k, s=symbol: binary(m, s, a[0], a[1])
+        DUNDERS[name] = fn
+    for symbol, (fn, name) in _INPLACE.items():
+        BUILTINS[fn] = lambda m, a, k, s=symbol: binary(m, s, a[0], a[1])
+        DUNDERS[name] = fn
+    for symbol, (fn, name, _) in _COMPARE.items():
+        BUILTINS[fn] = lambda m, a, k, s=symbol: compare(m, s, a[0], a[1])
+        DUNDERS[name] = fn
+    for symbol, (fn, _) in _UNARY.items():
+        BUILTINS[fn] = lambda m, a, k, s=symbol: unary(m, s, a[0])
+    BUILTINS[operator.not_] = lambda m, a, k: unary(m, "not", a[0])
+    BUILTINS[operator.truth] = lambda m, a, k: Const(m.truth(a[0]))
+    BUILTINS[operator.getitem] = lambda m, a, k: get_item(m, a[0], a[1])
+    BUILTINS[operator.setitem] = lambda m, a, k: (set_item(m, *a), NONE)[1]
+    BUILTINS[operator.delitem] = lambda m, a, k: (delete_item(m, *a), NONE)[1]
+    BUILTINS[operator.contains] = lambda m, a, k: Const(contains(m, a[0], a[1]))
+    BUILTINS[operator.is_] = lambda m, a, k: Const(m.identical(a[0], a[1]))
+    BUILTINS[operator.is_not] = lambda m, a, k: Const(not m.identical(a[0], a[1]))
+    DUNDERS["__getitem__"] = operator.getitem
+    DUNDERS["__setitem__"] = operator.setitem
+    DUNDERS["__delitem__"] = operator.delitem
+    DUNDERS["__contains__"] = operator.contains
+    DUNDERS["__len__"] = len
+    DUNDERS["__iter__"] = iter
+
+
+_operator_models()

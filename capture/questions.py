@@ -1,0 +1,78 @@
+"""torch's questions about itself, answered at capture: the answers are part of the guarded interpreter state.
+
+In: `torch.is_grad_enabled()` and its like. Out: constants; `_set_grad_enabled` switches the tracer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import containers
+from .breaks import Break
+from .containers import as_constant
+from .tables import BUILTINS, NONE, Args, Kwargs, Model, models
+from .values import Const, Obj, Sequence, Tensor, Value
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+
+@models(torch.is_grad_enabled)
+def _is_grad_enabled(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    return Const(torch.is_grad_enabled())
+
+
+@models(torch.is_tensor)
+def _is_tensor(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], Obj) and isinstance(args[0].value, torch.Tensor):
+        return Const(True)
+    return Const(isinstance(args[0], Tensor))
+
+
+def _answers(fn: Any) -> Model:
+    """A question whose answer is part of the guarded interpreter state."""
+    return lambda m, args, kwargs: containers.from_constant(fn(*[as_constant(m, a) for a in args]))
+
+
+_STATE_QUESTIONS = (
+    torch.is_inference_mode_enabled, torch.get_default_dtype, torch.is_autocast_enabled,
+    torch._C._get_tracing_state, torch.jit.is_scripting, torch.jit.is_tracing,
+    torch.compiler.is_compiling, torch.get_autocast_dtype, torch.is_autocast_cache_enabled,
+    torch.are_deterministic_algorithms_enabled, torch.cuda.is_available,
+    torch.compiler.is_dynamo_compiling, torch.compiler.is_exporting, torch._C._get_cudnn_enabled,
+)  # fmt: skip
+for _question in _STATE_QUESTIONS:
+    BUILTINS[_question] = _answers(_question)
+
+
+def _no_modes(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    return Const(0)  # a frame is captured only when none is active, and the state guard holds that
+
+
+BUILTINS[torch._C._len_torch_dispatch_stack] = _no_modes
+BUILTINS[torch._C._len_torch_function_stack] = _no_modes
+
+
+def _no_torch_function(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    for value in args:
+        items = value.items if isinstance(value, Sequence) else [value]
+        if any(isinstance(i, Obj) and hasattr(i.value, "__torch_function__") for i in items):
+            raise Break("GB113", "an operand with __torch_function__")
+    return Const(False)
+
+
+for _name in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
+    BUILTINS[getattr(torch.overrides, _name)] = _no_torch_function
+
+
+def _set_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if not isinstance(args[0], Const):
+        raise Break("GB118", "grad mode set from a value that is not a constant")
+    m.activity += 1
+    m.tracer.grad_mode(bool(args[0].value))
+    return NONE
+
+
+BUILTINS[torch._C._set_grad_enabled] = _set_grad

@@ -1,0 +1,145 @@
+"""Writing attributes: `setattr` and `delattr` as the language defines them, over Values.
+
+In: a Value, a name and a Value to store (None deletes). Out: an entry in the machine's overlay, which later reads
+see, and for objects that existed before the frame an effect, replayed in order after the graph.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..runtime.sources import Source
+from . import containers, methods
+from .attributes import (
+    MISSING,
+    MODULE_DELATTR,
+    MODULE_SETATTR,
+    MODULE_TABLES,
+    NoAttribute,
+    bind_raw,
+    class_attribute,
+    class_source,
+    generic_attr,
+    instance_dict,
+    is_data,
+    load_attr,
+    real_class,
+)
+from .breaks import Break
+from .machine import Scope, SetAttr
+from .values import Cell, Const, Dict, Function, Instance, Obj, Tensor, Value
+from .wrapping import freeze
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+
+def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
+    """value.name = item; None deletes."""
+    if isinstance(value, Function) and item is not None:
+        value.attributes[name] = item
+        return
+    if isinstance(value, Cell) and name == "cell_contents":
+        m.store_cell(value, item)
+        return
+    if not isinstance(value, (Obj, Instance)):
+        raise Break("GB115", f"attribute {name!r} of this value is set")
+    real = value.value if isinstance(value, Obj) else None
+    if isinstance(real, types.ModuleType):
+        _store_in_module(m, value, name, item)
+        return
+    if isinstance(real, (type, types.FunctionType, torch.Tensor)):
+        raise Break("GB115", f"attribute {name!r} of a {type(real).__name__} is set")
+    slot = "__setattr__" if item is not None else "__delattr__"
+    raw = class_attribute(m, value, slot)
+    if raw is object.__dict__[slot]:
+        plain_store(m, value, name, item)
+    elif raw in (MODULE_SETATTR, MODULE_DELATTR):
+        _module_store(m, value, name, item)
+    elif isinstance(raw, types.FunctionType):
+        args = [Const(name)] + ([item] if item is not None else [])
+        m.call(bind_raw(m, value, slot, raw), args, {})
+    else:
+        raise Break("GB112", f"{slot} of {real_class(value)}")
+
+
+def _store_in_module(m: Machine, value: Obj, name: str, item: Value | None) -> None:
+    """A module's attributes are the globals of its functions: one place, written in one way."""
+    if type(value.value) is not types.ModuleType or value.source is None:
+        raise Break("GB115", f"attribute {name!r} of a {type(value.value).__name__} is set")
+    if hasattr(types.ModuleType, name):
+        raise Break("GB115", f"attribute {name!r} of a module is set")
+    if item is None:
+        load_attr(m, value, name)  # deleting what is not there raises
+    names = value.value.__dict__
+    root = m.root_scope
+    own = root if names is root.dict else Scope(names, {}, Source("dict", value.source, None))
+    m.store_global(own, name, item)
+
+
+def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool = False) -> None:
+    """object.__setattr__ / object.__delattr__."""
+    if name in ("__class__", "__dict__"):
+        raise Break("GB115", f"{name} is set")
+    found = class_attribute(m, value, name)
+    if found is not MISSING and is_data(found):
+        if isinstance(found, property):
+            setter = found.fset if item is not None else found.fdel
+            if setter is None:
+                raise containers.raises(f"AttributeError: can't set {name!r}")
+            which = "fset" if item is not None else "fdel"
+            source = Source("member", class_source(value, name), which)
+            if which == "fdel":
+                raise Break("GB128", f"property {name!r} is deleted")
+            m.call(m.wrap(setter, source), [value, item] if item is not None else [value], {})
+            return
+        if not isinstance(found, types.MemberDescriptorType):
+            raise Break("GB112", f"descriptor {type(found).__name__} is set")
+    elif isinstance(value, Obj) and instance_dict(value.value) is None:
+        raise containers.raises(f"AttributeError: no attribute {name!r}")
+    if item is None:
+        load_attr(m, value, name)  # deleting what is not there raises
+    set_in_overlay(m, value, name, item, raw)
+
+
+def set_in_overlay(
+    m: Machine, value: Any, name: str, item: Value | None, raw: bool = False
+) -> None:
+    if isinstance(value, Obj) and id(instance_dict(value.value)) in m.known:
+        raise Break("GB112", "an attribute is set while its __dict__ is in use")
+    m.activity += 1
+    m.overlay.setdefault(value, {})[name] = item
+    if isinstance(value, Obj):
+        m.effects.append(SetAttr(value, name, item, raw))
+
+
+def _module_store(m: Machine, value: Any, name: str, item: Value | None) -> None:
+    """torch.nn.Module.__setattr__: plain for what is neither parameter, module nor buffer."""
+    cls = real_class(value)
+    assert cls is not None
+    tables = {}
+    for table in MODULE_TABLES:
+        try:
+            tables[table] = generic_attr(m, value, table, cls, hook=False)
+        except NoAttribute:
+            raise containers.raises("AttributeError: before Module.__init__() call") from None
+    special_value = (isinstance(item, Tensor) and item.cls is not torch.Tensor) or (
+        isinstance(item, (Obj, Instance))
+        and issubclass(real_class(item) or object, torch.nn.Module)
+    )
+    for table, content in tables.items():
+        assert isinstance(content, Dict)
+        held = methods.contains(m, content, Const(name))
+        if held and table == "_buffers" and isinstance(item, Tensor) and not special_value:
+            content.items[freeze(Const(name))] = (Const(name), item)
+            m.activity += 1
+            m.effects.append(SetAttr(value, name, item))
+            return
+        if held:
+            raise Break("GB115", f"{table[1:]} {name!r} of a module is replaced")
+    if special_value:
+        raise Break("GB115", f"a parameter or submodule {name!r} is set on a module")
+    plain_store(m, value, name, item)

@@ -1,0 +1,260 @@
+"""Programs as tests: one world run in plain Python, the same world run through `jit`, and everything compared.
+
+In: a world, a function without arguments that builds what a program needs and returns `(fn, args)` or
+`(fn, args, steps)`. `@agrees(...)` turns it into a test: the world is built twice, each time over globals of its
+own; `fn` is called, the first step runs, `fn` is called again, and so on. After each call these must be equal:
+result or exception, printed text, arguments, the closure and the globals of `fn`, with identities (which result
+is which argument) and aliasing (which tensors share memory). Level O0 runs torch's own operators: values are
+compared bit by bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from graftjit import JitConfig, jit
+
+PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
+TOLERANCE = {"O0": 0.0, "O1": 1e-5}
+Outcome = tuple[Any, ...]
+
+
+def agrees(
+    *,
+    calls: int = 3,
+    graphs: int | None = None,
+    breaks: int | None = None,
+    codes: tuple[str, ...] | None = None,
+    recompiles: int | None = None,
+    level: str = "O0",
+    grad: bool = True,
+    backward: bool = False,
+) -> Callable[[Callable[[], tuple]], Callable[[], None]]:
+    """A test that the world's program does the same in plain Python and jitted.
+
+    calls       how often it is called, if there are no steps (else once more than there are steps)
+    graphs, breaks, recompiles, codes   what the report must count; codes are those of breaks and plain frames
+    backward    the sum of the results goes backward after each call, and gradients are compared
+    """
+
+    def decorate(world: Callable[[], tuple]) -> Callable[[], None]:
+        def test() -> None:
+            before = torch.is_grad_enabled()
+            torch.set_grad_enabled(grad)
+            try:
+                plain, _ = play(world, None, calls, backward)
+                found, report = play(world, level, calls, backward)
+            finally:
+                torch.set_grad_enabled(before)
+            for number, (wanted, got) in enumerate(zip(plain, found, strict=True)):
+                where = difference(wanted, got, TOLERANCE[level])
+                assert where is None, f"call {number}: plain {where}\n{report}"
+            kinds = tuple(row.code for row in [*report.breaks, *report.notes])
+            assert "PL205" not in kinds, f"an internal fault\n{report}"
+            for wanted, got in (
+                (graphs, report.graph_count),
+                (breaks, report.break_count),
+                (recompiles, report.recompile_count),
+                (codes, kinds),
+            ):
+                assert wanted is None or wanted == got, f"{got}, not {wanted}\n{report}"
+
+        test.__name__, test.__qualname__ = world.__name__, world.__qualname__
+        test.__doc__, test.__module__ = world.__doc__, world.__module__
+        test.world = world  # type: ignore[attr-defined]
+        return test
+
+    return decorate
+
+
+def play(world: Callable[[], tuple], level: str | None, calls: int, backward: bool) -> Any:
+    """The description of each call in one fresh world, and the report (None in plain Python)."""
+    assert isinstance(world, types.FunctionType) and world.__closure__ is None
+    scope = dict(world.__globals__)
+    made = types.FunctionType(world.__code__, scope)()
+    fn, args, *rest = made
+    steps: list[Callable[[], Any] | None] = list(rest[0]) if rest else [None] * (calls - 1)
+    run = fn if level is None else jit(fn, config=JitConfig(jit_level=level))
+    torch.manual_seed(0)
+    described = []
+    for step in [None, *steps]:
+        if step is not None:
+            changed = step()
+            if isinstance(changed, tuple):
+                args = changed
+        described.append(_call(run, fn, args, backward))
+    return described, None if level is None else run.report()
+
+
+def _call(run: Any, fn: Any, args: tuple, backward: bool) -> Outcome:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        try:
+            outcome: Outcome = ("returned", run(*args))
+            if backward:
+                _backward(outcome[1])
+        except Exception as error:
+            outcome = ("raised", type(error).__name__, str(error), _lines(error, fn))
+    state = {"args": args, "watched": _watched(fn), "grad": torch.is_grad_enabled()}
+    return Describer().describe((outcome, printed.getvalue(), state))
+
+
+def _lines(error: BaseException, fn: Any) -> list[tuple[str, int]]:
+    """The user's lines of a traceback."""
+    inner = getattr(fn, "__func__", fn)
+    file = inner.__code__.co_filename if hasattr(inner, "__code__") else ""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    return [(f.name, f.lineno or 0) for f in frames][-1:]
+
+
+def _backward(result: Any) -> None:
+    total = torch.zeros(())
+    for leaf in _leaves(result):
+        if leaf.requires_grad:
+            total = total + leaf.double().sum()
+    if total.requires_grad:
+        total.backward()
+
+
+def _leaves(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return []
+
+
+def _watched(fn: Any) -> Any:
+    """The closure and the globals that a function can reach by name."""
+    inner = getattr(fn, "__func__", fn)
+    if not isinstance(inner, types.FunctionType):
+        return None
+    hidden = (types.FunctionType, types.ModuleType, types.BuiltinFunctionType, type)
+    names = {
+        name: inner.__globals__[name]
+        for name in inner.__code__.co_names
+        if name in inner.__globals__ and not isinstance(inner.__globals__[name], hidden)
+    }
+    return [inner, names]
+
+
+# -- describing ------------------------------------------------------------------------------------------
+class Describer:
+    """Plain data for any value; an object or a storage met again is named by its first meeting."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, int] = {}
+        self.storages: dict[int, int] = {}
+        self.kept: list[Any] = []
+
+    def describe(self, value: Any) -> Any:
+        if isinstance(value, PLAIN) and type(value) in PLAIN:
+            return (type(value).__name__, value)
+        if isinstance(value, (torch.dtype, torch.device, torch.Size, range, slice)):
+            return (type(value).__name__, str(value))
+        if id(value) in self.seen:
+            return ("same as", self.seen[id(value)])
+        self.seen[id(value)] = len(self.seen)
+        self.kept.append(value)  # an id is only good while its object lives
+        for kinds, describe in _DESCRIBERS:
+            if isinstance(value, kinds):
+                return (type(value).__name__, describe(self, value))
+        return (type(value).__name__, self._object(value))
+
+    def _object(self, value: Any) -> Any:
+        kind = type(value)
+        parts: list[Any] = []
+        for base in (list, tuple):
+            if isinstance(value, base):
+                parts.append([self.describe(item) for item in base.__iter__(value)])
+        if isinstance(value, dict):
+            parts.append([(self.describe(k), self.describe(v)) for k, v in dict.items(value)])
+        for base in kind.__mro__:
+            for name in base.__dict__.get("__slots__", ()):
+                if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                    parts.append((name, self.describe(getattr(value, name))))
+        own = getattr(value, "__dict__", None)
+        if isinstance(own, dict) and not kind.__module__.startswith(("torch._C", "builtins")):
+            parts.append(self._names(own))
+        return parts
+
+    def _names(self, names: Any) -> Any:
+        return [
+            (n, self.describe(v))
+            for n, v in names.items()
+            if not n.startswith("__") and n != "_abc_impl"
+        ]
+
+    def _tensor(self, value: torch.Tensor) -> Any:
+        storage = value.untyped_storage().data_ptr()
+        group = self.storages.setdefault(storage, len(self.storages)) if storage else None
+        facts = (
+            str(value.dtype), tuple(value.shape), value.stride(), value.storage_offset(),
+            value.requires_grad, value.is_leaf, group,
+        )  # fmt: skip
+        grad = self.describe(value.grad) if value.is_leaf and value.requires_grad else None
+        return (facts, value.detach().flatten().tolist(), grad)
+
+    def _function(self, value: types.FunctionType) -> Any:
+        cells = [c.cell_contents if _filled(c) else "empty" for c in value.__closure__ or ()]
+        parts = (cells, value.__defaults__, value.__kwdefaults__, value.__dict__)
+        return (value.__name__, value.__qualname__, [self.describe(part) for part in parts])
+
+    def _class(self, value: type) -> Any:
+        module = value.__module__
+        mine = module.startswith(("tests", "test_", "capture"))
+        return (value.__qualname__, self._names(vars(value)) if mine else None)
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+_DESCRIBERS: tuple[tuple[Any, Callable[[Describer, Any], Any]], ...] = (
+    (torch.Tensor, Describer._tensor),
+    (types.FunctionType, Describer._function),
+    (type, Describer._class),
+    (types.ModuleType, lambda d, v: v.__name__),
+    (types.MethodType, lambda d, v: [d.describe(v.__func__), d.describe(v.__self__)]),
+    (types.BuiltinFunctionType, lambda d, v: [v.__name__, d.describe(v.__self__)]),
+    ((staticmethod, classmethod), lambda d, v: d.describe(v.__func__)),
+    (property, lambda d, v: [d.describe(v.fget), d.describe(v.fset)]),
+    ((set, frozenset), lambda d, v: sorted(map(repr, v))),
+    (BaseException, lambda d, v: [d.describe(list(v.args))]),
+    ((type({}.keys()), type({}.values()), type({}.items())), lambda d, v: d.describe(list(v))),
+    (types.CodeType, lambda d, v: v.co_qualname),
+)
+
+
+# -- comparing -------------------------------------------------------------------------------------------
+def difference(plain: Any, other: Any, tolerance: float, path: str = "") -> str | None:
+    """The first place where two descriptions part, or None."""
+    if isinstance(plain, float) and isinstance(other, float):
+        same = plain == other and math.copysign(1, plain) == math.copysign(1, other)
+        close = tolerance and math.isclose(plain, other, rel_tol=tolerance, abs_tol=tolerance)
+        if same or close or plain != plain and other != other:
+            return None
+    elif type(plain) is not type(other):
+        pass
+    elif isinstance(plain, (list, tuple)):
+        if len(plain) == len(other):
+            pairs = enumerate(zip(plain, other, strict=True))
+            found = (difference(p, o, tolerance, f"{path}.{n}") for n, (p, o) in pairs)
+            return next((one for one in found if one), None)
+    elif plain == other:
+        return None
+    return f"at {path}: {plain!r}, jitted {other!r}"
