@@ -67,5 +67,12 @@ def identical(m: Machine, left: Value, right: Value) -> bool:
         return False
     # Two different Values are two objects now; when both came from outside they may be one next time.
     if left.source is not None and right.source is not None:
+        if isinstance(left, Tensor) and isinstance(right, Tensor) and _share(left, right):
+            raise Break("GB121", "'is' of two tensors that share memory")
         m.guard("distinct", None, (left.source, right.source))
     return False
+
+
+def _share(left: Tensor, right: Tensor) -> bool:
+    """Whether a "distinct" guard could not hold: it is also about memory."""
+    return left.origin.untyped_storage().data_ptr() == right.origin.untyped_storage().data_ptr()

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional
 
 from ..ir.trace import DataDependent, TraceError, Unsupported
+from ..runtime.sources import Source
 from . import containers
 from .breaks import Break
 from .containers import NotConstant, as_constant, from_constant
@@ -71,6 +72,13 @@ _REFUSED: dict[str, str] = {
                      "as_subclass", "_make_subclass", "set_data"), "GB115"),
 }  # fmt: skip
 
+# Functions of torch._C that act on the thread's or the library's state.
+_STATE_PREFIXES = (
+    "set_", "_set_", "autocast_", "_autocast", "clear_", "_clear_", "_push_", "_pop_", "_add_", "_remove_",
+    "_enter_", "_exit_", "_enable", "_disable", "_save_", "_jit_", "_init", "init_num", "_autograd",
+    "_unset_", "_enter", "_exit", "_activate", "_start", "_stop", "_record", "fork", "wait",
+)  # fmt: skip
+
 # Tensor attributes that are facts under the tensor's guard.
 _FACTS = frozenset(
     {
@@ -115,6 +123,8 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
     name = getattr(fn, "__name__", str(fn))
     if name in _REFUSED:
         raise Break(_REFUSED[name], f"{name}()")
+    if isinstance(fn, types.BuiltinFunctionType) and name.startswith(_STATE_PREFIXES):
+        raise Break(_STATE, f"{name}()")
     fn_args = tuple(to_argument(m, value) for value in args)
     fn_kwargs = {key: to_argument(m, value) for key, value in kwargs.items()}
     m.activity += 1
@@ -198,12 +208,23 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
         return call_torch(m, torch.Tensor.detach, [value], {}) if _no_grad(value) else _refuse(name)
     known = getattr(torch.Tensor, name, None)
     if known is None:
-        from .attributes import NoAttribute
-
-        raise NoAttribute(name, "Tensor")
+        return _own_attr(m, value, name)
     if callable(known):
         return BuiltinMethod(value, name)
     return _refuse(name)
+
+
+def _own_attr(m: Machine, value: Tensor, name: str) -> Value:
+    """An attribute that the user has put on the tensor itself."""
+    from .attributes import NoAttribute, class_attribute, instance_dict
+
+    class_attribute(m, value, name)
+    if value.source is not None:
+        own = instance_dict(value.origin) or {}
+        if name in own:
+            return m.wrap(own[name], Source("attr", value.source, name))
+        m.guard("no_attr", value.source, name)
+    raise NoAttribute(name, value.cls.__name__)
 
 
 def _no_grad(value: Tensor) -> bool:
@@ -232,10 +253,15 @@ def call_tensor_method(
     """tensor.name(*args, **kwargs)"""
     if name in _REFUSED:
         raise Break(_REFUSED[name], f"Tensor.{name}()")
+    if name == "is_inference" and (value.source is not None or torch.is_inference_mode_enabled()):
+        raise Break("GB112", "Tensor.is_inference() of an input, or in inference mode")
     if name in _FACT_METHODS:
         real = [as_constant(m, a) for a in args]
         named = {k: as_constant(m, a) for k, a in kwargs.items()}
         return containers.fold(lambda: getattr(value.ghost, name)(*real, **named))
+    from .attributes import class_attribute
+
+    class_attribute(m, value, name)  # somebody may patch torch.Tensor
     method = getattr(torch.Tensor, name)
     if isinstance(method, types.FunctionType) and method.__module__ not in _TORCH_MODULES:
         raise Break("GB102", f"Tensor.{name}()")

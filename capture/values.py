@@ -39,10 +39,11 @@ class Const(Value):
 
 @dataclass(eq=False, slots=True)
 class Tensor(Value):
-    """A tensor of the graph. `cls` is the type that the program sees."""
+    """A tensor of the graph. `cls` is the type that the program sees, `origin` the pre-existing tensor."""
 
     ghost: Any
     cls: type
+    origin: Any = None
 
 
 @dataclass(eq=False, slots=True)

@@ -118,7 +118,7 @@ def _tensor(m: Machine, value: Any, source: Source) -> Value:
         ghost = m.tracer.input(value, source)
     except Unsupported as error:
         raise Break("FB304", str(error)) from error
-    made = Tensor(ghost, type(value), source=source)
+    made = Tensor(ghost, type(value), value, source=source)
     m.inputs.append(made)
     m.known[id(ghost)] = made
     m.keep.append(ghost)

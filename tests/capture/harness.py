@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from graftjit import JitConfig, jit
+from graftjit.jit import JitFunction
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 TOLERANCE = {"O0": 0.0, "O1": 1e-5}
@@ -51,6 +52,7 @@ def agrees(
             torch.set_grad_enabled(grad)
             try:
                 plain, _ = play(world, None, calls, backward)
+                torch.set_grad_enabled(grad)
                 found, report = play(world, level, calls, backward)
             finally:
                 torch.set_grad_enabled(before)
@@ -196,6 +198,8 @@ class Describer:
         ]
 
     def _tensor(self, value: torch.Tensor) -> Any:
+        if value.layout is not torch.strided:
+            return (str(value.layout), self.describe(value.to_dense()))
         storage = value.untyped_storage().data_ptr()
         group = self.storages.setdefault(storage, len(self.storages)) if storage else None
         facts = (
@@ -225,6 +229,7 @@ def _filled(cell: types.CellType) -> bool:
 
 
 _DESCRIBERS: tuple[tuple[Any, Callable[[Describer, Any], Any]], ...] = (
+    (JitFunction, lambda d, v: d.describe(v.__wrapped__)),
     (torch.Tensor, Describer._tensor),
     (types.FunctionType, Describer._function),
     (type, Describer._class),
