@@ -19,6 +19,8 @@ typedef unsigned long long u64 __attribute__((vector_size(W * 8)));
 typedef float f32 __attribute__((vector_size(W * 4)));
 typedef double f64 __attribute__((vector_size(W * 8)));
 typedef i32 mask;
+typedef int int64B __attribute__((vector_size(64)));        // one whole register of AVX-512
+typedef long long long64B __attribute__((vector_size(64)));
 template <class T> struct vec;
 template <> struct vec<float> { typedef f32 type; };
 template <> struct vec<double> { typedef f64 type; };
@@ -101,12 +103,26 @@ inline f32 round_f16(f32 v) { return from_f16(to_f16(v)); }
 // ld: W neighbours; lds: with a stride; one: the same element in all lanes. n: `full` or the number of lanes.
 template <class V, class T> inline V raw(const T *p, full) { V v; __builtin_memcpy(&v, p, sizeof v); return v; }
 template <class V, class T> inline V raw(const T *p, int n) {
+#if defined(__AVX512F__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 64 && sizeof(T) == 4)
+    return (V)__builtin_ia32_loaddqusi512_mask((const int *)p, int64B{}, (u16_t)((1u << n) - 1));
+  if constexpr (sizeof(V) == 64 && sizeof(T) == 8)
+    return (V)__builtin_ia32_loaddqudi512_mask((const long long *)p, long64B{}, (u8_t)((1u << n) - 1));
+#endif
   V v = V{};
   __builtin_memcpy(&v, p, n * sizeof(T));
   return v;
 }
 template <class T, class V> inline void put(T *p, V v, full) { __builtin_memcpy(p, &v, sizeof v); }
-template <class T, class V> inline void put(T *p, V v, int n) { __builtin_memcpy(p, &v, n * sizeof(T)); }
+template <class T, class V> inline void put(T *p, V v, int n) {
+#if defined(__AVX512F__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 64 && sizeof(T) == 4)
+    return __builtin_ia32_storedqusi512_mask((int *)p, (int64B)v, (u16_t)((1u << n) - 1));
+  if constexpr (sizeof(V) == 64 && sizeof(T) == 8)
+    return __builtin_ia32_storedqudi512_mask((long long *)p, (long64B)v, (u8_t)((1u << n) - 1));
+#endif
+  __builtin_memcpy(p, &v, n * sizeof(T));
+}
 template <class V, class T> inline V raws(const T *p, i64_t s, full) {
   V v;
   for (int i = 0; i < W; ++i) v[i] = p[i * s];

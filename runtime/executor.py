@@ -71,7 +71,7 @@ def call_form(step: Aten) -> tuple[Callable[..., tuple[Any, ...]], tuple[int, ..
     arguments += [f"{name}={_written(value, names)}" for name, value in step.kwargs.items()]
     parameters = ", ".join(f"t{slot}" for slot in slots)
     text = f"lambda {parameters}: results(op({', '.join(arguments)}))"
-    return eval(text, names), slots  # noqa: S307 (the text holds names made here only)
+    return eval(text, names), slots
 
 
 def _written(value: Any, names: dict[str, Any]) -> str:

@@ -297,7 +297,12 @@ def _pass_optional_dtype(call: Call, value: Any) -> None:
 
 
 def _pass_no_memory_format(call: Call, value: Any) -> None:
-    codes = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
+    codes = (
+        torch.contiguous_format,
+        torch.preserve_format,
+        torch.channels_last,
+        torch.channels_last_3d,
+    )
     _need(value is None or value in codes, "a memory format of another kind")
     call.constant(0 if value is None else 0x100 | codes.index(value))
 
@@ -407,7 +412,7 @@ def _types(listing: str) -> tuple[str, ...]:
 
 def _type_name(part: str) -> str:
     """ "Tensor(a!) self" -> "Tensor(a!)", "SymInt[2] size=[1, 1]" -> "SymInt[]"."""
-    name = part.split(" ")[0]
+    name = part.split(" ", maxsplit=1)[0]
     name = re.sub(r"\([^)]*!\)", "(a!)", name)
     name = re.sub(r"\([^)!]*\)", "", name)
     return name if name.startswith("bool") else re.sub(r"\[\d+\]", "[]", name)

@@ -104,7 +104,9 @@ def _library(name: str) -> str:
 def _dtype_samples() -> dict[torch.dtype, torch.Tensor]:
     """An empty tensor of each dtype, from which the C shim's number for it is read."""
     known = (getattr(torch, name, None) for name in _DTYPES.split())
-    return {dtype: torch.empty(0, dtype=dtype, device="cpu") for dtype in known if dtype is not None}
+    return {
+        dtype: torch.empty(0, dtype=dtype, device="cpu") for dtype in known if dtype is not None
+    }
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 In: a world, a function without arguments that builds what a program needs and returns `(fn, args)` or
 `(fn, args, steps)`. `@agrees(...)` turns it into a test: the world is built twice, each time over globals of its
-own; `fn` is called, the first step runs, `fn` is called again, and so on. After each call these must be equal:
+own; `fn` is called, the first step runs (it may take the last result), `fn` is called again, and so on. After each call these must be equal:
 result or exception, printed text, arguments, the closure and the globals of `fn`, with identities (which result
 is which argument) and aliasing (which tensors share memory). Level O0 runs torch's own operators: values are
 compared bit by bit.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import os
 import traceback
 import types
 from collections.abc import Callable
@@ -45,6 +46,10 @@ def agrees(
     graphs, breaks, recompiles, codes   what the report must count; codes are those of breaks and plain frames
     backward    the sum of the results goes backward after each call, and gradients are compared
     """
+
+    level = os.environ.get(
+        "GRAFTJIT_TEST_LEVEL", level
+    )  # the whole suite at another level, by hand
 
     def decorate(world: Callable[[], tuple]) -> Callable[[], None]:
         def test() -> None:
@@ -86,27 +91,31 @@ def play(world: Callable[[], tuple], level: str | None, calls: int, backward: bo
     steps: list[Callable[[], Any] | None] = list(rest[0]) if rest else [None] * (calls - 1)
     run = fn if level is None else jit(fn, config=JitConfig(jit_level=level))
     torch.manual_seed(0)
-    described = []
+    described, result, held = [], None, []
     for step in [None, *steps]:
         if step is not None:
-            changed = step()
+            changed = step(result) if step.__code__.co_argcount else step()
             if isinstance(changed, tuple):
                 args = changed
-        described.append(_call(run, fn, args, backward))
+        outcome, text, result = _call(run, fn, args, backward)
+        held.append(result)
+        described.append(Describer().describe((outcome, text, held)))
     return described, None if level is None else run.report()
 
 
-def _call(run: Any, fn: Any, args: tuple, backward: bool) -> Outcome:
-    printed = io.StringIO()
+def _call(run: Any, fn: Any, args: tuple, backward: bool) -> tuple[Outcome, str, Any]:
+    """All that can be seen of one call; and its result, which is looked at again after later calls."""
+    printed, result = io.StringIO(), None
     with contextlib.redirect_stdout(printed):
         try:
-            outcome: Outcome = ("returned", run(*args))
+            result = run(*args)
             if backward:
-                _backward(outcome[1])
+                _backward(result)
+            outcome: Outcome = ("returned", result)
         except Exception as error:
             outcome = ("raised", type(error).__name__, str(error), _lines(error, fn))
     state = {"args": args, "watched": _watched(fn), "grad": torch.is_grad_enabled()}
-    return Describer().describe((outcome, printed.getvalue(), state))
+    return Describer().describe((outcome, state)), printed.getvalue(), result
 
 
 def _lines(error: BaseException, fn: Any) -> list[tuple[str, int]]:

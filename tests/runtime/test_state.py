@@ -8,8 +8,9 @@ import warnings
 
 import pytest
 import torch
-from graftjit.runtime import _native, state, tensors
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from graftjit.runtime import _native, state, tensors
 
 
 class Quiet(TorchDispatchMode):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from graftjit.runtime import _native, tensors
 from graftjit.runtime.guards import TensorSpec
 
