@@ -40,11 +40,12 @@ from .wrapping import CONST_TYPES, freeze
 if TYPE_CHECKING:
     from .machine import Machine
 
-MISSING = object()
+MISSING: Any = object()
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class whose attributes and bases can change
-_MRO = type.__dict__["__mro__"].__get__
+_MRO: Any = vars(type)["__mro__"].__get__
 
-_MODULE_LOOKUP = types.ModuleType.__dict__["__getattribute__"]
+_MODULE_LOOKUP = vars(types.ModuleType)["__getattribute__"]
+_MODULE_DICT: Any = vars(types.ModuleType)["__dict__"].__get__
 MODULE_GETATTR = torch.nn.Module.__getattr__
 MODULE_SETATTR = torch.nn.Module.__setattr__
 MODULE_DELATTR = torch.nn.Module.__delattr__
@@ -334,7 +335,7 @@ def _module(m: Machine, value: Obj, name: str) -> Value:
         or value.source is None
     ):
         raise Break("GB112", f"attribute {name!r} of a {type(value.value).__name__}")
-    names = types.ModuleType.__dict__["__dict__"].__get__(value.value)
+    names = _MODULE_DICT(value.value)
     stored = m.globals.get((id(names), name), MISSING)
     if stored is None:
         raise NoAttribute(name, "module")
@@ -493,8 +494,8 @@ def _const(m: Machine, value: Const, name: str) -> Value:
 
 def _super(m: Machine, value: Super, name: str) -> Value:
     receiver = value.receiver
-    is_class = isinstance(receiver, Obj) and isinstance(receiver.value, type)
-    cls = receiver.value if is_class else real_class(receiver)  # type: ignore[union-attr]
+    of_class = isinstance(receiver, Obj) and isinstance(receiver.value, type)
+    cls = receiver.value if isinstance(receiver, Obj) and of_class else real_class(receiver)
     assert cls is not None
     chain = bases(m, cls)
     if value.cls not in chain:

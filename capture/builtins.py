@@ -401,13 +401,12 @@ _NUMBER_DUNDERS = {
 }  # fmt: skip
 
 
-def _plain_class(value: Value) -> bool:
+def _plain_class(real: object) -> bool:
     """A class that prints itself as classes do."""
     return (
-        isinstance(value, Obj)
-        and isinstance(value.value, type)
-        and type(value.value).__repr__ is type.__repr__
-        and type(value.value).__str__ is object.__str__
+        isinstance(real, type)
+        and type(real).__repr__ is type.__repr__
+        and type(real).__str__ is object.__str__
     )
 
 
@@ -416,7 +415,7 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
     value = args[0]
     if fn is bool:
         return Const(m.truth(value))
-    if _plain_class(value) and fn in (str, repr):
+    if isinstance(value, Obj) and _plain_class(value.value) and fn in (str, repr):
         return fold(lambda: fn(value.value))
     cls = attributes.real_class(value)
     name = _NUMBER_DUNDERS.get(fn, "")

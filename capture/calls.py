@@ -176,7 +176,7 @@ def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
 def scope_of(m: Machine, real: types.FunctionType) -> Scope:
     """The globals of an inlined function. Its identity is guarded, and with it its globals dict."""
     root = m.root_scope
-    if real.__globals__ is root.dict:
+    if real.__globals__ is root.names:
         return root
     found = real.__globals__.get("__builtins__", root.builtins)
     names = found.__dict__ if isinstance(found, types.ModuleType) else found

@@ -220,7 +220,7 @@ def real_index(value: Value) -> Any:
 
 def get_item(m: Machine, value: Value, index: Value) -> Value | None:
     """value[index] for modelled containers; None if value is not one."""
-    if isinstance(value, Sequence) and value.cls.__getitem__ in (
+    if isinstance(value, Sequence) and getattr(value.cls, "__getitem__", None) in (
         list.__getitem__,
         tuple.__getitem__,
     ):

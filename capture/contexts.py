@@ -46,9 +46,13 @@ def make(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> 
         mode = bool((plain or tuple(named.values()))[0])
         made.args, made.kwargs = (mode,), {}
         before = torch.is_grad_enabled()
-        made.undo.append(lambda: m.tracer.grad_mode(before))
+        made.undo.append(lambda: _back(m, before))
         _switch(m, mode)
     return made
+
+
+def _back(m: Machine, enabled: bool) -> None:
+    m.tracer.grad_mode(enabled)
 
 
 def _switch(m: Machine, enabled: bool) -> None:
@@ -64,7 +68,7 @@ def enter(m: Machine, value: Value) -> tuple[Value, Value] | None:
     if value.cls in GRAD_MODES:
         if value.cls is not torch.set_grad_enabled:
             before = torch.is_grad_enabled()
-            value.undo.append(lambda: m.tracer.grad_mode(before))
+            value.undo.append(lambda: _back(m, before))
             _switch(m, GRAD_MODES[value.cls](value.args))
     else:
         real = value.cls(*value.args, **value.kwargs)

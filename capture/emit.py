@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -169,7 +170,7 @@ class Emitter:
             if context.cls is not torch.set_grad_enabled:
                 self.asm.load_attr("__enter__")
                 self.asm.store_fast(name := self.asm.fresh("enter"))
-                self.asm.begin_call(lambda n=name: self.asm.load_fast(n))
+                self.asm.begin_call(partial(self.asm.load_fast, name))
                 self.asm.end_call(0)
             self.asm.pop_top()
 
@@ -335,8 +336,8 @@ def _instance(e: Emitter, value: Instance) -> None:
         e.asm.call_const(
             object.__setattr__,
             lambda: e.push(value),
-            lambda n=name: e.asm.load_const(n),
-            lambda i=item: e.push(i),
+            partial(e.asm.load_const, name),
+            partial(e.push, item),
         )
         e.asm.pop_top()
 
@@ -478,7 +479,7 @@ def _set_global(e: Emitter, effect: SetGlobal) -> None:
         return
     if effect.value is not None:
         e.push(effect.value)
-    e.asm.load_const(effect.scope.dict)
+    e.asm.load_const(effect.scope.names)
     e.asm.load_const(effect.name)
     if effect.value is None:
         e.asm.delete_subscr()

@@ -43,7 +43,7 @@ def handles(*names: str) -> Callable[[Handler], Handler]:
 class Scope:
     """A globals dict. `source` is None for the root frame's own; `builtins` as that frame sees them."""
 
-    dict: dict[str, Any]
+    names: dict[str, Any]
     builtins: dict[str, Any]
     source: Source | None = None
 
@@ -136,18 +136,18 @@ class Machine:
 
     # -- globals -----------------------------------------------------------------------------------------
     def load_global(self, scope: Scope, name: str) -> Value:
-        key = (id(scope.dict), name)
+        key = (id(scope.names), name)
         if key in self.globals:
             stored = self.globals[key]
             if stored is not None:
                 return stored
-        elif name in scope.dict:
+        elif name in scope.names:
             source = (
                 Source("global", None, name)
                 if scope.source is None
                 else Source("item", scope.source, name)
             )
-            return self.wrap(scope.dict[name], source)
+            return self.wrap(scope.names[name], source)
         elif scope.source is None:
             self.guard("no_global", None, name)
         else:
@@ -157,8 +157,8 @@ class Machine:
         raise Break("GB108", f"NameError: name {name!r} is not defined")
 
     def store_global(self, scope: Scope, name: str, value: Value | None) -> None:
-        self.globals[id(scope.dict), name] = value
-        self.keep.append(scope.dict)
+        self.globals[id(scope.names), name] = value
+        self.keep.append(scope.names)
         self.effects.append(SetGlobal(scope, name, value))
 
     # -- cells -------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import attributes, containers, iteration, methods, torchcalls
@@ -204,6 +205,7 @@ def _compare_items(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     raise Break("GB121", f"operator {symbol} of these values")
 
 
+_SAME: Any = object.__eq__  # equality of objects that define none: identity
 _PLAIN_EQ = (object.__eq__, type.__eq__)
 
 
@@ -220,7 +222,9 @@ def _compare_objects(
             equal = compare(m, "==", left, right)
             return Const(not m.truth(equal))
         if isinstance(raw, types.FunctionType):
-            result = m.call(attributes.special(m, owner, method_name), [other], {})
+            method = attributes.special(m, owner, method_name)
+            assert method is not None
+            result = m.call(method, [other], {})
             if not _not_implemented(result):
                 return result
         elif raw is not object.__dict__.get(method_name) and not _c_identity(owner, cls):
@@ -234,7 +238,7 @@ def _c_identity(owner: Value, cls: type) -> bool:
     """C types whose equality is identity (or, for code and methods, follows from it)."""
     return isinstance(owner, Obj) and (
         isinstance(owner.value, (type, types.ModuleType, types.FunctionType, types.CodeType))
-        or cls.__eq__ is object.__eq__
+        or cls.__eq__ is _SAME
         or isinstance(owner.value, types.BuiltinFunctionType)
     )
 
@@ -310,23 +314,35 @@ def contains(m: Machine, value: Value, item: Value) -> bool:
     return m.truth(result)
 
 
+def _with_symbol(model: Callable[..., Value], symbol: str) -> Callable[..., Value]:
+    return lambda m, args, kwargs: model(m, symbol, *args)
+
+
+def _then_none(change: Callable[..., None]) -> Callable[..., Value]:
+    def model(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        change(m, *args)
+        return NONE
+
+    return model
+
+
 def _operator_models() -> None:
     for symbol, (fn, name, _) in _BINARY.items():
-        BUILTINS[fn] = lambda m, a, k, s=symbol: binary(m, s, a[0], a[1])
+        BUILTINS[fn] = _with_symbol(binary, symbol)
         DUNDERS[name] = fn
     for symbol, (fn, name) in _INPLACE.items():
-        BUILTINS[fn] = lambda m, a, k, s=symbol: binary(m, s, a[0], a[1])
+        BUILTINS[fn] = _with_symbol(binary, symbol)
         DUNDERS[name] = fn
     for symbol, (fn, name, _) in _COMPARE.items():
-        BUILTINS[fn] = lambda m, a, k, s=symbol: compare(m, s, a[0], a[1])
+        BUILTINS[fn] = _with_symbol(compare, symbol)
         DUNDERS[name] = fn
     for symbol, (fn, _) in _UNARY.items():
-        BUILTINS[fn] = lambda m, a, k, s=symbol: unary(m, s, a[0])
+        BUILTINS[fn] = _with_symbol(unary, symbol)
     BUILTINS[operator.not_] = lambda m, a, k: unary(m, "not", a[0])
     BUILTINS[operator.truth] = lambda m, a, k: Const(m.truth(a[0]))
     BUILTINS[operator.getitem] = lambda m, a, k: get_item(m, a[0], a[1])
-    BUILTINS[operator.setitem] = lambda m, a, k: (set_item(m, *a), NONE)[1]
-    BUILTINS[operator.delitem] = lambda m, a, k: (delete_item(m, *a), NONE)[1]
+    BUILTINS[operator.setitem] = _then_none(set_item)
+    BUILTINS[operator.delitem] = _then_none(delete_item)
     BUILTINS[operator.contains] = lambda m, a, k: Const(contains(m, a[0], a[1]))
     BUILTINS[operator.is_] = lambda m, a, k: Const(m.identical(a[0], a[1]))
     BUILTINS[operator.is_not] = lambda m, a, k: Const(not m.identical(a[0], a[1]))

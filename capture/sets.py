@@ -119,11 +119,16 @@ def _then_none(change: Callable[[Machine, Set, list[Value]], object]) -> Method:
     return method
 
 
+def _update_all(m: Machine, value: Set, others: list[Value]) -> None:
+    for other in others:
+        update(m, value, other)
+
+
 METHODS: dict[str, Method] = {
     "add": _then_none(lambda m, v, a: add(m, v, a[0])),
     "discard": _then_none(lambda m, v, a: discard(m, v, a[0], True)),
     "remove": _then_none(lambda m, v, a: discard(m, v, a[0], False)),
     "clear": _then_none(lambda m, v, a: clear(v)),
-    "update": _then_none(lambda m, v, a: [update(m, v, other) for other in a]),
+    "update": _then_none(_update_all),
     "copy": lambda m, v, a, k: of_iterable(m, v, v.cls),
 }

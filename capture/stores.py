@@ -48,7 +48,7 @@ def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
     if not isinstance(value, (Obj, Instance)):
         raise Break("GB115", f"attribute {name!r} of this value is set")
     real = value.value if isinstance(value, Obj) else None
-    if isinstance(real, types.ModuleType):
+    if isinstance(value, Obj) and isinstance(real, types.ModuleType):
         _store_in_module(m, value, name, item)
         return
     if isinstance(real, (type, types.FunctionType, torch.Tensor)):
@@ -76,7 +76,7 @@ def _store_in_module(m: Machine, value: Obj, name: str, item: Value | None) -> N
         load_attr(m, value, name)  # deleting what is not there raises
     names = value.value.__dict__
     root = m.root_scope
-    own = root if names is root.dict else Scope(names, {}, Source("dict", value.source, None))
+    own = root if names is root.names else Scope(names, {}, Source("dict", value.source, None))
     m.store_global(own, name, item)
 
 

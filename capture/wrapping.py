@@ -44,6 +44,7 @@ CONST_TYPES = frozenset(
 )  # fmt: skip
 
 # Objects that are held by identity: nothing about them but who they are is assumed by "is".
+_BY_IDENTITY: Any = object.__hash__
 IDENTITY_TYPES = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -163,7 +164,7 @@ def _set(m: Machine, value: Any, source: Source) -> Value:
     if not all(type(item) in CONST_TYPES for item in value):
         return Obj(value, source=source)
     m.guard("set", source, frozenset(value))
-    items = {freeze(Const(item)): Const(item) for item in value}
+    items: dict[Any, Value] = {freeze(Const(item)): Const(item) for item in value}
     return Set(items, type(value), value, source=source)
 
 
@@ -181,7 +182,9 @@ def _partial(m: Machine, value: Any, source: Source) -> Value:
     keywords = m.wrap(value.keywords, Source("member", source, "keywords"))
     from .containers import dict_items, sequence_items
 
-    pairs = {key.value: item for key, item in dict_items(m, keywords)}
+    assert isinstance(args, Sequence)
+    assert isinstance(keywords, Dict)
+    pairs = {key.value: item for key, item in dict_items(m, keywords) if isinstance(key, Const)}
     return Partial(func, tuple(sequence_items(m, args)), pairs, source=source)
 
 
@@ -217,7 +220,7 @@ def freeze(value: Value) -> Any:
     if isinstance(value, Obj):
         kind = type(value.value)
         by_value = isinstance(value.value, (int, float, complex, str, bytes, tuple, frozenset))
-        if kind.__hash__ is object.__hash__ or (
+        if kind.__hash__ is _BY_IDENTITY or (
             isinstance(value.value, IDENTITY_TYPES) and not by_value
         ):
             return ("object", id(value.value))

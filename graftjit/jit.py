@@ -117,7 +117,7 @@ def make_callable(function: types.FunctionType, config: JitConfig) -> JitFunctio
     return made
 
 
-def _forwarding(target: Any) -> types.FunctionType:
+def _forwarding(target: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         return target(*args, **kwargs)
 

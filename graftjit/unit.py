@@ -88,15 +88,15 @@ class Unit:
     # -- a miss ----------------------------------------------------------------------------------------
     def miss(self, state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
         """Capture this frame, publish the entry and return it; None runs plain Python this time."""
-        if SESSION.options.disable or getattr(_BUSY, "depth", 0) or not _ordinary_state():
+        if SESSION.options.disable or getattr(_BUSY, "capturing", False) or not _ordinary_state():
             return None
         code = state.code
         with _LOCK, SESSION.working_for(self.key(code), code.co_qualname):
-            _BUSY.depth = 1
+            _BUSY.capturing = True
             try:
                 return self._guarded_miss(state, code, values, scope, closure)
             finally:
-                _BUSY.depth = 0
+                _BUSY.capturing = False
 
     def _guarded_miss(
         self, state: Any, code: types.CodeType, values: tuple, scope: dict, closure: tuple | None
