@@ -295,7 +295,7 @@ def _cell(e: Emitter, value: Cell) -> None:
 
 
 def _function(e: Emitter, value: Function) -> None:
-    scope = value.globals.dict
+    scope = value.globals.names
 
     def pairs(items: dict[str, Value]) -> Callable[[], None]:
         def emit() -> None:
