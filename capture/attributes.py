@@ -7,6 +7,7 @@ along the MRO), so that a later store, deletion or shadowing is seen. Descriptor
 from __future__ import annotations
 
 import types
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,11 @@ _MRO: Any = vars(type)["__mro__"].__get__
 
 _MODULE_LOOKUP = vars(types.ModuleType)["__getattribute__"]
 _MODULE_DICT: Any = vars(types.ModuleType)["__dict__"].__get__
+# C types whose look-up is object's own under another name
+_GENERIC_LOOKUPS: tuple[Any, ...] = tuple(
+    kind.__getattribute__
+    for kind in (object, dict, list, OrderedDict, defaultdict, deque, set, BaseException)
+)
 MODULE_GETATTR = torch.nn.Module.__getattr__
 MODULE_SETATTR = torch.nn.Module.__setattr__
 MODULE_DELATTR = torch.nn.Module.__delattr__
@@ -170,7 +176,7 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         if raw.fget is None:
             raise containers.raises(f"AttributeError: unreadable attribute {name}")
         return m.call(m.wrap(raw.fget, Source("member", source, "fget")), [value], {})
-    if isinstance(raw, types.MemberDescriptorType) and isinstance(value, Obj):
+    if isinstance(raw, types.MemberDescriptorType) and isinstance(value, (Obj, Instance)):
         return _slot(m, value, name, raw)
     if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
         return Method(m.wrap(raw, source), value)
@@ -185,13 +191,15 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
     raise Break("GB112", f"descriptor {type(raw).__name__} of attribute {name!r}")
 
 
-def _slot(m: Machine, value: Obj, name: str, raw: Any) -> Value:
+def _slot(m: Machine, value: Obj | Instance, name: str, raw: Any) -> Value:
     overlay = m.overlay.get(value, {})
     if name in overlay:
         stored = overlay[name]
         if stored is None:
-            raise NoAttribute(name, type(value.value).__name__)
+            return _absent(value, name)
         return stored
+    if isinstance(value, Instance):
+        return _absent(value, name)
     if value.source is None:
         raise Break("GB112", f"slot {name!r} of an object without a place")
     try:
@@ -240,7 +248,7 @@ def _object(m: Machine, value: Any, name: str) -> Value:
     if isinstance(real, torch.Tensor):
         raise Break("GB113", f"attribute {name!r} of tensor subclass {cls.__name__}")
     own = class_attribute(m, value, "__getattribute__")
-    if own is not object.__getattribute__:
+    if own not in _GENERIC_LOOKUPS:
         if isinstance(own, types.FunctionType):
             return m.call(bind_raw(m, value, "__getattribute__", own), [Const(name)], {})
         raise Break("GB112", f"attribute {name!r} of {cls.__name__}, which looks up its own way")
@@ -345,7 +353,7 @@ def _module(m: Machine, value: Obj, name: str) -> Value:
         raise Break("GB112", f"attribute {name!r} of a module")
     if name in names:
         return m.wrap(names[name], Source("attr", value.source, name))
-    if "__getattr__" in names:
+    if "__getattr__" in names or class_attribute(m, value, "__getattr__") is not MISSING:
         raise Break("GB112", f"attribute {name!r} of a module with __getattr__")
     m.guard("no_attr", value.source, name)
     m.guard("no_attr", value.source, "__getattr__")
@@ -531,6 +539,10 @@ def _super_bound(m: Machine, value: Super, name: str, raw: Any, source: Source) 
         return m.call(m.wrap(raw.fget, Source("member", source, "fget")), [receiver], {})
     if isinstance(receiver, (Sequence, Dict)):
         return BuiltinMethod(receiver, name)
+    if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)) and not is_class:
+        return Method(m.wrap(raw, source), receiver)
+    if name == "__new__" and isinstance(raw, types.BuiltinFunctionType):
+        return m.wrap(raw, source)
     raise Break("GB112", f"super().{name}")
 
 

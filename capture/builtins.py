@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins as py
 import functools
+import inspect
 import operator
 import types
 import typing
@@ -430,7 +431,7 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
 
 for _fn in (
     abs, int, float, complex, bool, str, repr, bytes, round, pow, divmod, hash, ord, chr, hex, oct, bin,
-    ascii, format,
+    ascii, format, torch.finfo, torch.iinfo,
 ):  # fmt: skip
     BUILTINS[_fn] = _constant_model(_fn)
 
@@ -480,6 +481,18 @@ def _reduce(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     for item in items[1:]:
         total = m.call(args[0], [total, item], {})
     return total
+
+
+@models(inspect.signature)
+def _signature(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    bound = isinstance(args[0], Method)
+    value = args[0].func if isinstance(args[0], Method) else args[0]
+    real = value.value if isinstance(value, Obj) else None
+    if kwargs or type(real) is not types.FunctionType or real.__dict__:
+        raise Break("GB132", "inspect.signature() of this value")
+    for name in ("__code__", "__defaults__", "__kwdefaults__"):
+        attributes.load_attr(m, value, name)
+    return fold(lambda: inspect.signature(types.MethodType(real, 0) if bound else real))
 
 
 @models(typing.cast)

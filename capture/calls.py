@@ -18,6 +18,7 @@ from . import (
     attributes,
     containers,
     contexts,
+    hybrids,
     iteration,
     methods,
     stores,
@@ -291,6 +292,9 @@ def _descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         return attributes.generic_attr(m, receiver, _name(rest[0]), cls, hook=False)
     if real is object.__init__:
         return Const(None)
+    done = hybrids.call_method(m, receiver, real, rest, kwargs)
+    if done is not None:
+        return done
     cls = attributes.real_class(receiver)
     if (
         cls is not None
@@ -446,6 +450,8 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         and (cls.__itemsize__ == 0 and _object_layout(cls, layout))
     ):  # a heap type whose instances hold nothing but attributes
         made = Instance(fn)
+    elif hybrids.is_buildable(cls) and isinstance(new, types.BuiltinFunctionType):
+        made = hybrids.make(m, fn)
     else:
         raise Break("GB126", f"{cls.__name__} is built by C code")
     if getattr(cls, "__abstractmethods__", None):
@@ -456,7 +462,7 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         if args or kwargs:
             raise raises(f"TypeError: {cls.__name__}() takes no arguments")
         return made
-    if not isinstance(init, types.FunctionType):
+    if not isinstance(init, types.FunctionType) and made.storage is None:
         raise Break("GB126", f"{cls.__name__}.__init__ is not a plain function")
     attributes.class_attribute(m, made, "__init__")
     call(m, attributes.bind_raw(m, made, "__init__", init), args, kwargs)

@@ -7,8 +7,13 @@ sets are in `sets`, methods and the operators of items in `methods`.
 
 from __future__ import annotations
 
+import inspect
+import types
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from ..runtime.sources import Source
 from .breaks import Break
@@ -49,15 +54,19 @@ def as_constant(m: Machine, value: Value) -> Any:
     raise NotConstant
 
 
+# Immutable values that capture may make again and again, none of them kept by identity.
+_FRESH_TYPES = (range, slice, torch.finfo, torch.iinfo, inspect.Signature, inspect.Parameter)
+
+
 def from_constant(value: Any) -> Value:
     """A Value of a fresh Python value: constants, and containers of them."""
     kind = type(value)
-    if kind in CONST_TYPES or kind in (range, slice):
+    if kind in CONST_TYPES or kind in _FRESH_TYPES:
         return Const(value)
     if kind in (list, tuple):
         return Sequence([from_constant(item) for item in value], kind)
-    if kind is dict:
-        made = Dict({})
+    if kind in (dict, types.MappingProxyType):
+        made = Dict({}, kind)
         for key, item in value.items():
             wrapped = from_constant(key)
             made.items[freeze(wrapped)] = (wrapped, from_constant(item))
@@ -83,9 +92,16 @@ def sequence_item(m: Machine, value: Sequence, index: int) -> Value:
     item = value.items[index]
     if item is UNREAD:
         # A changed list has its items read before (see `writable`): index is the original position here.
-        item = m.wrap(value.origin[index], Source("item", value.source, index))
+        item = m.wrap(_item_of(value.origin, index), Source("item", value.source, index))
         value.items[index] = item
     return item
+
+
+def _item_of(origin: Any, index: int) -> Any:
+    """An item by the builtin's own method: a subclass may have a look-up of its own."""
+    if isinstance(origin, list):
+        return list.__getitem__(origin, index)
+    return tuple.__getitem__(origin, index) if isinstance(origin, tuple) else origin[index]
 
 
 def writable(m: Machine, value: Any) -> Any:
@@ -100,9 +116,9 @@ def open_dict(m: Machine, value: Dict) -> Dict:
     """Guard all keys of a pre-existing dict and know them all."""
     if value.opened:
         return value
-    keys = tuple(dict.keys(value.origin))
-    if value.cls is not dict and len(keys) > 1:
-        raise Break("GB120", "the order of an OrderedDict, which its dict does not show")
+    keys = tuple(
+        (OrderedDict if isinstance(value.origin, OrderedDict) else dict).keys(value.origin)
+    )
     m.guard("keys", value.source, keys)
     read, value.items = value.items, {}
     for position, key in enumerate(keys):

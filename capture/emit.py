@@ -9,6 +9,7 @@ first effect, since an effect may change the path that led to it.
 from __future__ import annotations
 
 import types
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from . import rebuild
 from .assemble import Assembler
 from .breaks import Break, GeneratorLeaves
 from .encode import Cover
+from .hybrids import base_of
 from .machine import Effect, Frame, Machine, SetAttr, SetGlobal, Written
 from .sets import is_exact
 from .values import (
@@ -117,6 +119,10 @@ class Emitter:
         if temp is not None:
             self.asm.load_fast(temp)
             return
+        owner = self.m.owners.get(value)
+        if owner is not None:
+            self.push(owner)
+            return
         if isinstance(value, Const):
             self.asm.load_const(value.value)
             return
@@ -208,7 +214,12 @@ def _sequence(e: Emitter, value: Sequence) -> None:
 def _dict(e: Emitter, value: Dict) -> None:
     if any(item is UNREAD for _, item in value.items.values()):
         raise Break("GB125", "a dict that was not read whole")
-    e.asm.build_map(0)
+    if value.cls is types.MappingProxyType:
+        raise Break("GB125", "the parameters of a signature")
+    if value.cls is OrderedDict:
+        e.asm.call_const(OrderedDict)
+    else:
+        e.asm.build_map(0)
     e._remember(value)
     if value.items:
         _write_pairs(e, value, rebuild.fill_dict)
@@ -276,7 +287,8 @@ def _builtin_method(e: Emitter, value: BuiltinMethod) -> None:
 
 
 def _dict_view(e: Emitter, value: DictView) -> None:
-    e.asm.call_const(getattr(dict, value.kind), lambda: e.push(value.of))
+    kind = OrderedDict if value.of.cls is OrderedDict else dict
+    e.asm.call_const(getattr(kind, value.kind), lambda: e.push(value.of))
 
 
 def _cell(e: Emitter, value: Cell) -> None:
@@ -328,8 +340,13 @@ def _function(e: Emitter, value: Function) -> None:
 
 
 def _instance(e: Emitter, value: Instance) -> None:
-    e.asm.call_const(object.__new__, lambda: e.push(value.cls))
+    held = value.storage
+    base = object if held is None else base_of(value.cls.value)  # type: ignore[attr-defined]
+    e.asm.call_const(base.__new__, lambda: e.push(value.cls))
     e._remember(value)
+    if held is not None and held.items:
+        e.temps[held] = e.temps[value]
+        _written(e, Written(held))
     for name, item in e.m.overlay.get(value, {}).items():
         if item is None:
             continue

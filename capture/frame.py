@@ -21,8 +21,9 @@ from ..ir.trace import Tracer
 from ..runtime.guards import Row
 from ..runtime.sources import Source
 from ..runtime.state import snapshot
-from . import builtins as _builtins  # noqa: F401 (these three fill the tables of models and handlers)
+from . import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
 from . import handlers as _handlers  # noqa: F401
+from . import imports as _imports  # noqa: F401
 from . import questions as _questions  # noqa: F401
 from . import rebuild
 from .assemble import Assembler

@@ -353,9 +353,10 @@ def _dict_update(m: Machine, f: Frame, i: Instr) -> None:
 def _dict_merge(m: Machine, f: Frame, i: Instr) -> None:
     other, target = f.pop(), f.stack[-i.arg]
     assert isinstance(target, Dict)
-    if not isinstance(other, Dict):
-        raise Break("GB121", "** of a value that is not a dict")
-    for key, item in containers.dict_items(m, other):
+    pairs = methods.mapping_pairs(m, other)
+    if pairs is None:
+        raise raises("TypeError: argument after ** must be a mapping")
+    for key, item in pairs:
         if methods.contains(m, target, key):
             raise raises("TypeError: multiple values for a keyword argument")
         containers.dict_set(m, target, key, item)
@@ -479,9 +480,10 @@ def _call_function_ex(m: Machine, f: Frame, i: Instr) -> None:
     args = iteration.drain(m, f.pop())
     kwargs: dict[str, Value] = {}
     if named is not None:
-        if not isinstance(named, Dict):
-            raise Break("GB121", "** of a value that is not a dict")
-        for key, item in containers.dict_items(m, named):
+        pairs = methods.mapping_pairs(m, named)
+        if pairs is None:
+            raise raises("TypeError: argument after ** must be a mapping")
+        for key, item in pairs:
             kwargs[_string(key)] = item
     fn, receiver = _callee(f)
     f.push(m.call(fn, receiver + args, kwargs))
@@ -527,11 +529,6 @@ def _return_value(m: Machine, f: Frame, i: Instr) -> None:
 @handles("LOAD_BUILD_CLASS")
 def _load_build_class(m: Machine, f: Frame, i: Instr) -> None:
     raise Break("GB126", "a class is defined")
-
-
-@handles("IMPORT_NAME", "IMPORT_FROM")
-def _import(m: Machine, f: Frame, i: Instr) -> None:
-    raise Break("GB111", f"import of {i.arg}")
 
 
 # -- exceptions and with ---------------------------------------------------------------------------------

@@ -113,6 +113,8 @@ class Machine:
         self.known: dict[int, Value] = {}
         self.keep: list[Any] = []
         self.overlay: dict[Value, dict[str, Value | None]] = {}
+        self.owners: dict[Value, Value] = {}  # and the other way, for what is made in the frame
+        self.storages: dict[Value, Value] = {}  # objects from outside that are containers beneath
         self.globals: dict[tuple[int, str], Value | None] = {}
         self.effects: list[Effect] = []
         self.contexts: list[Any] = []
@@ -231,7 +233,16 @@ class Machine:
             for name in ("value", "origin", "ghost", "parts", "step", "content"):
                 if hasattr(value, name):
                     setattr(value, name, None)
-        for store in (self.known, self.keep, self.overlay, self.globals, self.effects, self.inputs):
+        stores = (
+            self.known,
+            self.keep,
+            self.overlay,
+            self.storages,
+            self.owners,
+            self.globals,
+            self.effects,
+        )
+        for store in (*stores, self.inputs):
             store.clear()
 
     # -- walking -----------------------------------------------------------------------------------------

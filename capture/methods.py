@@ -5,6 +5,8 @@ In: container Values and arguments. Out: Values, with the changes made. Called b
 
 from __future__ import annotations
 
+import types
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +28,7 @@ from .containers import (
     writable,
 )
 from .iteration import drain
-from .values import Const, Dict, DictView, Iterator, Sequence, Set, Value
+from .values import Const, Dict, DictView, Instance, Iterator, Obj, Sequence, Set, Value
 from .wrapping import freeze
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def set_item(m: Machine, value: Value, index: Value, item: Value) -> bool:
-    if isinstance(value, Dict) and value.cls is dict:
+    if isinstance(value, Dict) and value.cls is not types.MappingProxyType:
         dict_set(m, value, index, item)
         return True
     if isinstance(value, Sequence) and value.cls is list:
@@ -53,7 +55,7 @@ def set_item(m: Machine, value: Value, index: Value, item: Value) -> bool:
 
 
 def delete_item(m: Machine, value: Value, index: Value) -> bool:
-    if isinstance(value, Dict) and value.cls is dict:
+    if isinstance(value, Dict) and value.cls is not types.MappingProxyType:
         dict_delete(m, value, index)
         return True
     if isinstance(value, Sequence) and value.cls is list:
@@ -219,9 +221,23 @@ def _popitem(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value
     return Sequence(list(pairs[-1]), tuple)
 
 
+def mapping_pairs(m: Machine, other: Value) -> list[tuple[Value, Value]] | None:
+    """(key, item) pairs of a mapping as dict.update and `**` read it; None if it is no mapping."""
+    from . import attributes, hybrids, operators
+
+    held = hybrids.as_container(m, other)
+    if isinstance(held, Dict):
+        return dict_items(m, held)
+    if not isinstance(other, (Obj, Instance)) or not attributes.has_attr(m, other, "keys"):
+        return None
+    keys = drain(m, m.call(attributes.load_attr(m, other, "keys"), [], {}))
+    return [(key, operators.get_item(m, other, key)) for key in keys]
+
+
 def update_dict(m: Machine, value: Dict, other: Value) -> None:
-    if isinstance(other, Dict):
-        pairs = dict_items(m, other)
+    mapped = mapping_pairs(m, other)
+    if mapped is not None:
+        pairs = mapped
     else:
         pairs = []
         for entry in drain(m, other):
@@ -250,7 +266,7 @@ def _dict_clear(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Va
 
 def copy_dict(m: Machine, value: Dict) -> Dict:
     dict_items(m, value)
-    return Dict(dict(value.items), value.cls)
+    return Dict(dict(value.items), OrderedDict if value.cls is OrderedDict else dict)
 
 
 DICT_METHODS: dict[str, Method] = {
@@ -267,7 +283,30 @@ DICT_METHODS: dict[str, Method] = {
 }
 
 
-DICT_READERS = frozenset({"get", "keys", "values", "items"})
+def _move_to_end(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    frozen = freeze(read_key(m, args[0]))
+    dict_items(m, value)
+    if frozen not in value.items:
+        raise raises("KeyError")
+    m.changed(value)
+    pair = {frozen: value.items.pop(frozen)}
+    last = m.truth(args[1] if len(args) > 1 else kwargs.get("last", Const(True)))
+    value.items = {**value.items, **pair} if last else {**pair, **value.items}
+    return NONE
+
+
+def _pop_end(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    pairs = dict_items(m, value)
+    if not pairs:
+        raise raises("KeyError: dictionary is empty")
+    last = m.truth(args[0] if args else kwargs.get("last", Const(True)))
+    m.changed(value)
+    del value.items[list(value.items)[-1 if last else 0]]
+    return Sequence(list(pairs[-1 if last else 0]), tuple)
+
+
+READERS = frozenset({"get", "keys", "values", "items", "copy"})
+ORDERED_METHODS: dict[str, Method] = {"move_to_end": _move_to_end, "popitem": _pop_end}
 
 
 def find_method(value: Value, name: str) -> Method | None:
@@ -275,9 +314,10 @@ def find_method(value: Value, name: str) -> Method | None:
     if isinstance(value, Sequence):
         return (LIST_METHODS if value.cls is list else TUPLE_METHODS).get(name)
     if isinstance(value, Dict):
-        if value.cls is dict or name in DICT_READERS:
-            return DICT_METHODS.get(name)
-        return None
+        if value.cls is types.MappingProxyType and name not in READERS:
+            return None
+        own = ORDERED_METHODS.get(name) if value.cls is OrderedDict else None
+        return own or DICT_METHODS.get(name)
     if isinstance(value, Set):
         method = sets.METHODS.get(name)
         return None if value.cls is frozenset and name != "copy" else method

@@ -6,6 +6,7 @@ instruction are one thing, so the functions of the `operator` module are filled 
 
 from __future__ import annotations
 
+import enum
 import operator
 import types
 from collections.abc import Callable
@@ -212,6 +213,9 @@ _PLAIN_EQ = (object.__eq__, type.__eq__)
 def _compare_objects(
     m: Machine, symbol: str, left: Value, right: Value, name: str, reflected: str
 ) -> Value:
+    plain = _plain_members(m, symbol, left, right)
+    if plain is not None:
+        return plain
     for owner, method_name, other in ((left, name, right), (right, reflected, left)):
         if not isinstance(owner, (Obj, Instance)):
             continue
@@ -232,6 +236,26 @@ def _compare_objects(
     if symbol in ("==", "!="):
         return Const(m.identical(left, right) == (symbol == "=="))
     raise raises(f"TypeError: {symbol!r} not supported")
+
+
+def _plain_members(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
+    """Comparison of enum members that are numbers or strings too, by the C type's own method."""
+    fn, name, reflected = _COMPARE[symbol]
+    sides = []
+    for value in (left, right):
+        if isinstance(value, Obj) and isinstance(value.value, enum.Enum):
+            if not isinstance(value.value, (int, float, str)):
+                return None
+            for method in (name, reflected):
+                raw = attributes.class_attribute(m, value, method)
+                if not isinstance(raw, types.WrapperDescriptorType):
+                    return None
+            sides.append(value.value)
+        elif isinstance(value, Const):
+            sides.append(value.value)
+        else:
+            return None
+    return fold(lambda: fn(*sides))
 
 
 def _c_identity(owner: Value, cls: type) -> bool:

@@ -39,12 +39,20 @@ def _answers(fn: Any) -> Model:
 _STATE_QUESTIONS = (
     torch.is_inference_mode_enabled, torch.get_default_dtype, torch.is_autocast_enabled,
     torch._C._get_tracing_state, torch.jit.is_scripting, torch.jit.is_tracing,
-    torch.compiler.is_compiling, torch.get_autocast_dtype, torch.is_autocast_cache_enabled,
+    torch.get_autocast_dtype, torch.is_autocast_cache_enabled,
     torch.are_deterministic_algorithms_enabled, torch.cuda.is_available,
     torch.compiler.is_dynamo_compiling, torch.compiler.is_exporting, torch._C._get_cudnn_enabled,
 )  # fmt: skip
 for _question in _STATE_QUESTIONS:
     BUILTINS[_question] = _answers(_question)
+
+
+def _compiling(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    """Whoever asks offers a path without questions to tensor data: that is the one to take."""
+    return Const(True)
+
+
+BUILTINS[torch.compiler.is_compiling] = _compiling
 
 
 def _no_modes(m: Machine, args: Args, kwargs: Kwargs) -> Value:

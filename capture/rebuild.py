@@ -7,6 +7,7 @@ types' own methods, so no code of a subclass runs that plain Python would not ha
 from __future__ import annotations
 
 import types
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,16 +49,37 @@ def make_context(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 def fill_dict(target: dict[Any, Any], pairs: tuple[Any, ...]) -> None:
+    store = (OrderedDict if isinstance(target, OrderedDict) else dict).__setitem__
     for at in range(0, len(pairs), 2):
-        dict.__setitem__(target, pairs[at], pairs[at + 1])
+        store(target, pairs[at], pairs[at + 1])
 
 
 def rewrite_dict(target: dict[Any, Any], pairs: tuple[Any, ...]) -> None:
     """The dict holds just these pairs, in this order."""
-    keys = pairs[::2]
-    if tuple(target) != keys[: len(target)]:
+    if isinstance(target, OrderedDict):
+        _rewrite_ordered(target, pairs)
+        return
+    held = tuple(dict.keys(target))
+    if len(held) > len(pairs) // 2 or not all(map(_same_key, held, pairs[::2])):
         dict.clear(target)
     fill_dict(target, pairs)
+
+
+def _rewrite_ordered(target: OrderedDict[Any, Any], pairs: tuple[Any, ...]) -> None:
+    """Its order is a list beside its dict: keys that stay are moved, not made again."""
+    wanted = set(pairs[::2])
+    for key in [key for key in OrderedDict.keys(target) if key not in wanted]:
+        OrderedDict.__delitem__(target, key)
+    fill_dict(target, pairs)
+    for key in pairs[::2]:
+        OrderedDict.move_to_end(target, key)
+
+
+def _same_key(left: Any, right: Any) -> bool:
+    """One key to a dict, without a user's __eq__: a constant may be another object of the same value."""
+    return left is right or (
+        type(left) is type(right) and type(left) in (str, int, float, bytes) and left == right
+    )
 
 
 def rewrite_list(target: list[Any], items: tuple[Any, ...]) -> None:
@@ -75,14 +97,16 @@ def replay_set(target: set[Any], steps: tuple[str, ...], items: tuple[Any, ...])
 
 def sequence_iterator(of: Any, index: int) -> Iterator[Any]:
     """iter(of) as it is after `index` steps."""
-    made: Any = iter(of)
+    made: Any = list.__iter__(of) if isinstance(of, list) else tuple.__iter__(of)
     made.__setstate__(index)
     return made
 
 
 def dict_iterator(of: dict[Any, Any], kind: str, index: int) -> Iterator[Any]:
     """An iterator over a dict as it is after `index` steps."""
-    made: Iterator[Any] = iter(getattr(dict, kind)(of))
+    made: Iterator[Any] = iter(
+        getattr(OrderedDict if isinstance(of, OrderedDict) else dict, kind)(of)
+    )
     for _ in range(index):
         next(made)
     return made

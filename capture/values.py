@@ -153,9 +153,11 @@ class Function(Value):
 
 @dataclass(eq=False, slots=True)
 class Instance(Value):
-    """An object of a user's class made inside the frame; its attributes are in the machine's overlay."""
+    """An object of a user's class made inside the frame; its attributes are in the machine's overlay, what it
+    holds as a list or dict is in `storage` (see `hybrids`)."""
 
     cls: Value
+    storage: Any = None
 
 
 @dataclass(eq=False, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Any
 
 import torch
@@ -86,10 +86,10 @@ _HASHES_SAFELY = (str, int, bool, float, complex, bytes, type(None), type(Ellips
 
 
 def dict_keys(value: Any) -> Any:
-    """An iterator over the keys in the order of the underlying dict, or MISSING."""
+    """An iterator over the keys in order (of an OrderedDict: its own order), or MISSING."""
     part = builtin_part(value)
     if part is dict:
-        return iter(dict.keys(value))
+        return iter((OrderedDict if isinstance(value, OrderedDict) else dict).keys(value))
     return iter(value.keys()) if part is types.MappingProxyType else MISSING
 
 

@@ -106,10 +106,30 @@ PyObject *load_item(PyObject *base, const Instruction &at) {
     return nullptr;
 }
 
+// Keys of an OrderedDict in its own order, which its dict does not show: `visit(i, key)` until it says false.
+template <class Visit> bool each_ordered_key(PyObject *value, Visit visit) {
+    Ref keys(PyODict_Type.tp_iter(value));
+    for (Py_ssize_t i = 0; keys; i++) {
+        Ref key(PyIter_Next(keys.get()));
+        if (!key) break;
+        if (!visit(i, key.get())) return false;
+    }
+    bool failed = PyErr_Occurred() != nullptr;  // changed behind its back, by dict's own methods
+    PyErr_Clear();
+    return !failed;
+}
+
 PyObject *nth_key(PyObject *base, Py_ssize_t n) {
     PyObject *dict = dict_part(base), *key = nullptr;
     Py_ssize_t position = 0;
     if (dict == nullptr || n < 0) return nullptr;
+    if (PyODict_Check(base)) {
+        each_ordered_key(base, [&](Py_ssize_t i, PyObject *each) {
+            if (i == n) key = each;  // borrowed: the dict holds it
+            return i < n;
+        });
+        return key;
+    }
     for (Py_ssize_t i = 0; i <= n; i++)
         if (!PyDict_Next(dict, &position, &key, nullptr)) return nullptr;
     return key;
@@ -164,6 +184,10 @@ bool keys_hold(PyObject *value, PyObject *expected) {
     PyObject *dict = dict_part(value), *key;
     Py_ssize_t position = 0, i = 0, n = PyTuple_GET_SIZE(expected);
     if (dict == nullptr || ((PyDictObject *)dict)->ma_used != n) return false;
+    if (PyODict_Check(value))
+        return each_ordered_key(value, [&](Py_ssize_t at, PyObject *each) {
+            return at < n && same_constant(each, PyTuple_GET_ITEM(expected, at));
+        });
     while (PyDict_Next(dict, &position, &key, nullptr)) {
         if (i >= n || !same_constant(key, PyTuple_GET_ITEM(expected, i))) return false;
         i++;

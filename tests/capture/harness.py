@@ -16,6 +16,7 @@ import math
 import os
 import traceback
 import types
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -189,7 +190,8 @@ class Describer:
             if isinstance(value, base):
                 parts.append([self.describe(item) for item in base.__iter__(value)])
         if isinstance(value, dict):
-            parts.append([(self.describe(k), self.describe(v)) for k, v in dict.items(value)])
+            items = OrderedDict.items if isinstance(value, OrderedDict) else dict.items
+            parts.append([(self.describe(k), self.describe(v)) for k, v in items(value)])
         for base in kind.__mro__:
             for name in base.__dict__.get("__slots__", ()):
                 if name not in ("__dict__", "__weakref__") and hasattr(value, name):

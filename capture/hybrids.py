@@ -1,0 +1,193 @@
+"""Objects of classes that are lists or dicts beneath: users' subclasses, OrderedDict, defaultdict.
+
+In: an Obj or Instance. Out: its storage, a Sequence or Dict Value that holds the builtin part, and what the C
+methods of list and dict do to it. Attributes and users' own methods stay with the object: `attributes` finds
+the C method along the class as it does any other, and `calls` brings it here.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from . import attributes, containers, methods, tables
+from .breaks import Break
+from .containers import raises
+from .iteration import drain
+from .tables import NONE
+from .values import UNREAD, Const, Dict, Instance, Obj, Sequence, Value
+from .wrapping import freeze
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+Args = list[Value]
+Kwargs = dict[str, Value]
+
+# The builtin part of a class, most special first.
+BASES: tuple[type, ...] = (OrderedDict, defaultdict, dict, list)
+
+
+def base_of(cls: type) -> type | None:
+    """The builtin container that instances of this class are, or None."""
+    chain = cls.__mro__
+    return next((base for base in BASES if base in chain), None)
+
+
+def is_buildable(cls: type) -> bool:
+    """Whether instances are a builtin container and attributes, nothing else of C."""
+    base = base_of(cls)
+    if base is None:
+        return False
+    known = (object, dict, list, base)
+    return all(one in known or one.__flags__ & (1 << 9) for one in cls.__mro__)
+
+
+def make(m: Machine, cls: Obj) -> Instance:
+    """A new, empty instance of a buildable class."""
+    base = base_of(cls.value)
+    kind = OrderedDict if base is OrderedDict else dict
+    held: Value = Sequence([], list) if base is list else Dict({}, kind)
+    made = Instance(cls, held)
+    m.owners[held] = made
+    m.overlay[made] = {"default_factory": NONE} if defaultdict in cls.value.__mro__ else {}
+    return made
+
+
+def storage(m: Machine, value: Value) -> Any:
+    """The Sequence or Dict beneath an object, or None if it is no container."""
+    if isinstance(value, Instance):
+        return value.storage
+    if not isinstance(value, Obj) or isinstance(value.value, type) or value.source is None:
+        return None
+    if value in m.storages:
+        return m.storages[value]
+    base = base_of(type(value.value))
+    if base is None:
+        return None
+    if base is list:
+        size = list.__len__(value.value)
+        m.guard("len", value.source, size)
+        made: Value = Sequence([UNREAD] * size, list, value.value, source=value.source)
+    else:
+        kind = OrderedDict if base is OrderedDict else dict
+        made = Dict({}, kind, value.value, opened=False, source=value.source)
+    m.storages[value] = made
+    return made
+
+
+def as_container(m: Machine, value: Value) -> Value:
+    """What the C code of list() or dict() would read of a value: the storage, if no method of it is a user's."""
+    if not isinstance(value, (Obj, Instance)):
+        return value
+    held = storage(m, value)
+    if held is None:
+        return value
+    cls = attributes.real_class(value)
+    assert cls is not None
+    for name in ("__iter__", "__len__", "__getitem__", "keys"):
+        raw = attributes.class_attribute(m, value, name)
+        if isinstance(raw, types.FunctionType):
+            return value
+    return held
+
+
+def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs) -> Value | None:
+    """A C method of a container class called with an object as its self; None if it is not one of ours."""
+    if real.__objclass__ not in BASES:
+        return None
+    held = storage(m, value)
+    if held is None:
+        return None
+    own = _METHODS.get((type(held), real.__name__))
+    if own is not None:
+        return own(m, value, held, args, kwargs)
+    method = methods.find_method(held, real.__name__)
+    if method is not None:
+        return method(m, held, args, kwargs)
+    operation = tables.DUNDERS.get(real.__name__)
+    if operation is None:
+        raise Break("GB122", f"method {real.__name__!r} of a {real.__objclass__.__name__}")
+    return tables.BUILTINS[operation](m, [held, *args], kwargs)
+
+
+def _stores_itself(m: Machine, value: Value) -> bool:
+    """OrderedDict fills itself through the object's own __setitem__."""
+    raw = attributes.class_attribute(m, value, "__setitem__")
+    return isinstance(raw, types.FunctionType)
+
+
+def _update(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) -> Value:
+    if held.cls is not OrderedDict or not _stores_itself(m, value):
+        return methods.DICT_METHODS["update"](m, held, args, kwargs)
+    fresh = Dict({})
+    methods.DICT_METHODS["update"](m, fresh, args, kwargs)
+    method = attributes.special(m, value, "__setitem__")
+    assert method is not None
+    for key, item in containers.dict_items(m, fresh):
+        m.call(method, [key, item], {})
+    return NONE
+
+
+def _init_dict(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) -> Value:
+    cls = attributes.real_class(value)
+    assert cls is not None
+    if defaultdict in cls.__mro__ and isinstance(value, Instance):
+        factory = args[0] if args else NONE
+        m.overlay.setdefault(value, {})["default_factory"] = factory
+        args = args[1:]
+    if len(args) > 1:
+        raise raises(f"TypeError: {cls.__name__} expected at most 1 argument, got {len(args)}")
+    return _update(m, value, held, args, kwargs)
+
+
+def _init_list(m: Machine, value: Value, held: Sequence, args: Args, kwargs: Kwargs) -> Value:
+    items = drain(m, args[0]) if args else []
+    containers.writable(m, held).items[:] = items
+    return NONE
+
+
+def _get_item(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) -> Value:
+    found = containers.dict_get(m, held, freeze(containers.read_key(m, args[0])))
+    if found is not None:
+        return found
+    method = attributes.special(m, value, "__missing__")
+    if method is None:
+        raise raises("KeyError")
+    return m.call(method, [args[0]], {})
+
+
+def _missing(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) -> Value:
+    """defaultdict.__missing__"""
+    factory = attributes.load_attr(m, value, "default_factory")
+    if isinstance(factory, Const) and factory.value is None:
+        raise raises("KeyError")
+    made = m.call(factory, [], {})
+    containers.dict_set(m, held, args[0], made)
+    return made
+
+
+def _no_copy(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) -> Value:
+    cls = attributes.real_class(value)
+    if cls is None or OrderedDict in cls.__mro__ or defaultdict in cls.__mro__:
+        raise Break("GB122", "copy() of an object that is a dict")
+    made = methods.copy_dict(m, held)
+    made.cls = dict
+    return made
+
+
+def _add_in_place(m: Machine, value: Value, held: Sequence, args: Args, kwargs: Kwargs) -> Value:
+    containers.writable(m, held).items.extend(drain(m, args[0]))
+    return value
+
+
+_METHODS: dict[tuple[type, str], Any] = {
+    (Dict, "__init__"): _init_dict,
+    (Dict, "update"): _update,
+    (Dict, "__getitem__"): _get_item,
+    (Dict, "__missing__"): _missing,
+    (Dict, "copy"): _no_copy,
+    (Sequence, "__init__"): _init_list,
+    (Sequence, "__iadd__"): _add_in_place,
+}
