@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from . import _native, operators, tensors
+from . import _native, operators
 from .program import Alloc, Aten, Free, Launch, ProgramSpec, Scratch, Slot, View
+from .session import SESSION
 
 Program = Callable[..., tuple[torch.Tensor, ...]]
 
@@ -169,7 +170,7 @@ def _lower_launch(step: Launch, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
 
 def _lower_aten(step: Aten, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
     call, slots = call_form(step)
-    native = operators.usable("operators" in tensors.left_out())
+    native = operators.usable("operators" in SESSION.left_out)
     plan = operators.plan(step.op, step.args, step.kwargs) if native else None
     if plan is None:
         return "python", (call, slots, step.results)
@@ -241,7 +242,7 @@ class PythonProgram:
 
 @contextlib.contextmanager
 def _ambient_off(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Autocast off, and grad mode where a gradient could be wanted: see AmbientOff in steps.cpp."""
+    """Autocast off, and grad mode where a gradient could be wanted: see AmbientOff in ambient.h."""
     with contextlib.ExitStack() as stack:
         for device in ("cpu", "cuda"):
             if torch._C.is_autocast_enabled(device):
@@ -285,7 +286,7 @@ def _mirror_aten(step: Aten) -> Mirror:
     call, sources = call_form(step)
 
     def run(slots: list[Any], arena: Any) -> None:
-        results = call(*[slots[slot] for slot in sources])
+        results = _native.warned_call(call, *[slots[slot] for slot in sources])
         for slot, value in zip(step.results, results, strict=False):
             if slot is not None:
                 slots[slot] = value

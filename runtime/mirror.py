@@ -55,7 +55,10 @@ class FrameView:
 
 _MEMBERS: dict[type, frozenset[str]] = {
     types.FunctionType: frozenset(
-        ["__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__"]
+        [
+            "__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__",
+            "__name__", "__qualname__", "__module__", "__doc__",
+        ]  # fmt: skip
     ),
     types.MethodType: frozenset(("__func__", "__self__")),
     functools.partial: frozenset(("func", "args", "keywords")),
@@ -123,6 +126,8 @@ def _nth_key(base: Any, key: Any) -> Any:
 def _member(base: Any, key: Any) -> Any:
     if type(base) is types.FunctionType and key == "__wrapped__":
         return _attr(base, key)
+    if is_a(base, type) and key in ("__name__", "__qualname__"):
+        return vars(type)[key].__get__(base)
     if key not in _MEMBERS.get(type(base), ()):
         return MISSING
     return getattr(base, key)

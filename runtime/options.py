@@ -46,6 +46,17 @@ def _folder(text: str) -> Path:
     return path
 
 
+# Native routes to torch that can be left out, for tests and for finding a fault; see runtime/tensors.py.
+ROUTES = ("handle", "keys", "requires_grad", "wrap", "errors", "state", "program", "operators")
+
+
+def _routes(text: str) -> frozenset[str]:
+    names = frozenset(name.strip() for name in text.split(",") if name.strip())
+    if not names <= set(ROUTES):
+        raise ValueError("names of " + ", ".join(ROUTES) + ", with commas between")
+    return names
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
     """One environment variable: the option it sets, how its text is read, and what it means."""
@@ -64,6 +75,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("GRAFTJIT_CHECK", "check", _flag, "1: mirror guards, verify graphs, run eager beside compiled"),
     Variable("GRAFTJIT_TRACE", "trace", _folder, "folder for one file of JSON lines a process"),
     Variable("GRAFTJIT_THREADS", "threads", _whole(1, 4096), "threads of a kernel; default: torch's number"),
+    Variable("GRAFTJIT_WITHOUT", "without", _routes, "native routes to do without: " + ", ".join(ROUTES)),
     Variable("CXX", "cxx", str.strip, "the C++ compiler; default: the first of g++, clang++, c++"),
 )  # fmt: skip
 
@@ -78,6 +90,7 @@ class Options:
     check: bool = False
     trace: Path | None = None
     threads: int | None = None
+    without: frozenset[str] = frozenset()
     cxx: str | None = None
 
 

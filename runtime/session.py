@@ -43,6 +43,7 @@ class Session:
 
     def __init__(self) -> None:
         self.log = events.EventLog()
+        self.left_out: frozenset[str] = frozenset()  # native routes not in use: runtime.tensors
         self._options: Options | None = None
         self._store: KernelStore | None = None
         self._trace: IO[str] | None = None

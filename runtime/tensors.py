@@ -1,8 +1,8 @@
 """How the native part reaches tensors: it is told here where to look, and tested against Python's own answers.
 
 `bind()` runs once, at the first use of a tensor guard or of a program (the native part calls it). Routes can be
-left out by name, for tests and for doctor: `bind(without=("wrap",))` or GRAFTJIT_WITHOUT=wrap,keys. Names:
-handle (everything below Python), keys, requires_grad, wrap, errors, state, program, operators.
+left out by name (`options.ROUTES`), for tests and for finding a fault: `bind(without=("wrap",))` or
+GRAFTJIT_WITHOUT=wrap,keys; "handle" stands for everything below Python.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from . import _native, state
+from .session import SESSION
 
 _SUFFIX = {"Darwin": ".dylib"}.get(os.uname().sysname, ".so")
 
@@ -25,24 +26,15 @@ _DTYPES = """
     float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu
 """
 
-_left_out: frozenset[str] = frozenset()
-
 
 def bind(without: Iterable[str] = ()) -> dict[str, str]:
     """Find and test the routes; the table of those in use."""
-    global _left_out
-    named = os.environ.get("GRAFTJIT_WITHOUT", "")
-    _left_out = frozenset(without) | {name for name in named.split(",") if name}
+    left_out = SESSION.left_out = frozenset(without) | SESSION.options.without
     paths = [_library(name) for name in ("torch_cpu", "c10", "torch_python")]
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-        _native.tensor_bind(*paths, samples(), _dtype_samples(), _left_out)
-    _native.state_bind(None if "state" in _left_out else _autograd_mask(), _context_facts())
+        _native.tensor_bind(*paths, samples(), _dtype_samples(), left_out)
+    _native.state_bind(None if "state" in left_out else _autograd_mask(), _context_facts())
     return _native.tensor_routes()
-
-
-def left_out() -> frozenset[str]:
-    """The routes that the last `bind` was told to do without."""
-    return _left_out
 
 
 def samples() -> list[tuple[Any, ...]]:

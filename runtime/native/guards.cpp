@@ -19,7 +19,8 @@ struct MemberLaw {
 // For these types a plain getattr reads a C-level field or a getset of CPython's own.
 bool is_member(PyTypeObject *type, PyObject *name) {
     static const MemberLaw members[] = {
-        {&PyFunction_Type, " __code__ __defaults__ __kwdefaults__ __closure__ __globals__ __dict__ "},
+        {&PyFunction_Type, " __code__ __defaults__ __kwdefaults__ __closure__ __globals__ __dict__"
+                            " __name__ __qualname__ __module__ __doc__ "},
         {&PyMethod_Type, " __func__ __self__ "},
         {&PyProperty_Type, " fget fset fdel "},
         {&PyClassMethod_Type, " __func__ __wrapped__ "},
@@ -35,6 +36,15 @@ bool is_member(PyTypeObject *type, PyObject *name) {
     for (const MemberLaw &law : members)
         if (law.type == type) return strstr(law.names, word.c_str()) != nullptr;
     return type == known.partial && type != nullptr && strstr(" func args keywords ", word.c_str()) != nullptr;
+}
+
+// __name__ or __qualname__ of a class by `type` itself, whatever its metaclass does.
+PyObject *class_name(PyObject *cls, PyObject *name) {
+    PyObject *field = PyDict_GetItemWithError(PyType_Type.tp_dict, name);  // borrowed; 3.12 keeps it there too
+    const char *text = PyUnicode_AsUTF8(name);
+    bool known = text != nullptr && (strcmp(text, "__name__") == 0 || strcmp(text, "__qualname__") == 0);
+    if (!known || field == nullptr || Py_TYPE(field)->tp_descr_get == nullptr) return nullptr;
+    return Py_TYPE(field)->tp_descr_get(field, cls, (PyObject *)Py_TYPE(cls));
 }
 
 // The fields that hot paths read, without a look-up; null in `*found` means "ask getattr".
@@ -83,6 +93,7 @@ PyObject *load_member(Run &run, PyObject *base, PyObject *name, Py_hash_t hash) 
         if (PyUnicode_CompareWithASCIIString(name, "__wrapped__") == 0)
             return instance_attribute(base, name, hash);
     }
+    if (PyType_Check(base)) return run.keep(class_name(base, name));
     if (!is_member(type, name)) return nullptr;
     return run.keep(PyObject_GetAttr(base, name));
 }

@@ -1,5 +1,6 @@
 // The extension module `graftjit.runtime._native`: each part adds its types and functions.
 #include "callable.h"
+#include "ambient.h"
 #include "hook.h"
 #include "program.h"
 #include "tail.h"
@@ -10,7 +11,8 @@ namespace {
 struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, nullptr};
 
 using Init = int (*)(PyObject *);
-const Init PARTS[] = {tensor_init, program_init, guards_init, entry_init, state_init, callable_init, tail_init, hook_init};
+const Init PARTS[] = {tensor_init, ambient_init, program_init,  guards_init, entry_init,
+                      state_init,  callable_init, tail_init,    hook_init};
 
 }  // namespace
 

@@ -1,10 +1,10 @@
 #include "steps.h"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+
+#include "ambient.h"
 
 namespace {
 
@@ -21,109 +21,9 @@ struct Slot {
 
 using Kernel = void (*)(void **buffers, int32_t threads);
 
-// Autocast and grad mode are the graph's own matter: casts are nodes of it, and it is run only when no gradient
-// is wanted. So autocast is off during a run, and grad mode too if an input requires a gradient.
-struct AmbientOff {
-    bool (*autocast_enabled)(int8_t);
-    void (*set_autocast)(int8_t, bool);
-    bool (*grad_enabled)();
-    void (*set_grad)(bool);
-    int8_t was_cast[2] = {};
-    bool was_grad = false;
-
-    AmbientOff() = default;
-    static const AmbientOff &symbols();
-
-    void enter(const Steps &steps, PyObject *const *inputs) {
-        if (!steps.calls_aten) return;
-        for (int8_t device = 0; device < 2; device++)
-            if (autocast_enabled && autocast_enabled(device)) {
-                was_cast[device] = 1;
-                set_autocast(device, false);
-            }
-        if (grad_enabled == nullptr || !grad_enabled() || torch_api.requires_grad == nullptr) return;
-        bool wants = false;
-        for (int i = 0; i < steps.n_inputs && !wants; i++)
-            wants = torch_api.requires_grad(impl_of(handle_of(inputs[i])));
-        for (size_t i = 0; i < steps.constants.size() && !wants; i++)
-            wants = torch_api.requires_grad(impl_of(handle_of(steps.constants[i].second)));
-        if (wants) {
-            was_grad = true;
-            set_grad(false);
-        }
-    }
-
-    void leave() {
-        for (int8_t device = 0; device < 2; device++)
-            if (was_cast[device]) set_autocast(device, true);
-        if (was_grad) set_grad(true);
-    }
-};
-
-const AmbientOff &AmbientOff::symbols() {
-    static AmbientOff found = [] {
-        AmbientOff off;
-        auto find = [](const char *name) { return dlsym(torch_api.library, name); };
-        *(void **)&off.autocast_enabled = find("_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE");
-        *(void **)&off.set_autocast = find("_ZN2at8autocast20set_autocast_enabledEN3c1010DeviceTypeEb");
-        *(void **)&off.grad_enabled = find("aoti_torch_grad_mode_is_enabled");
-        *(void **)&off.set_grad = find("aoti_torch_grad_mode_set_enabled");
-        if (off.set_autocast == nullptr) off.autocast_enabled = nullptr;
-        if (off.set_grad == nullptr) off.grad_enabled = nullptr;
-        return off;
-    }();
-    return found;
-}
-
-// torch's C++ warnings become Python warnings as long as one of torch's handlers is in force, as its own Python
-// bindings have it: collected meanwhile, issued at the end.
-class Warnings {
-  public:
-    void enter() {
-        const Symbols &found = symbols();
-        if (found.construct == nullptr) return;
-        found.construct(handler_);
-        active_ = true;
-    }
-
-    // -1 if a warning was turned into an error, which is set.
-    int leave() {
-        if (!active_) return 0;
-        active_ = false;
-        PyObject *type, *value, *trace;
-        PyErr_Fetch(&type, &value, &trace);
-        try {
-            symbols().destroy(handler_);
-        } catch (...) {
-            if (type == nullptr && PyErr_Occurred()) return -1;
-        }
-        if (type != nullptr) PyErr_Restore(type, value, trace);
-        return 0;
-    }
-
-  private:
-    struct Symbols {
-        void (*construct)(void *), (*destroy)(void *);
-    };
-    alignas(16) char handler_[256]; // torch::PyWarningHandler has 48 bytes
-    bool active_ = false;
-
-    static const Symbols &symbols() {
-        static const Symbols found = [] {
-            Symbols pair{};
-            if (torch_api.python == nullptr) return pair;
-            *(void **)&pair.destroy = dlsym(torch_api.python, "_ZN5torch16PyWarningHandlerD1Ev");
-            if (pair.destroy != nullptr)
-                *(void **)&pair.construct = dlsym(torch_api.python, "_ZN5torch16PyWarningHandlerC1Ev");
-            return pair;
-        }();
-        return found;
-    }
-};
-
 class Run {
   public:
-    Run(Steps &steps, PyObject *const *inputs) : steps_(steps), inputs_(inputs), ambient_(AmbientOff::symbols()) {
+    Run(Steps &steps, PyObject *const *inputs) : steps_(steps), inputs_(inputs) {
         slots_ = steps.n_slots <= SMALL ? small_ : (many_.reset(new Slot[steps.n_slots]), many_.get());
         handles_ = steps.n_slots <= SMALL ? small_handles_
                                           : (many_handles_.reset(new Handle[steps.n_slots]), many_handles_.get());
@@ -167,8 +67,18 @@ class Run {
         }
         for (auto &[slot, object] : steps_.constants) borrow(slot, object);
         releases_ = steps_.static_bytes > RELEASE_BYTES || largest * 4 > RELEASE_BYTES;
-        ambient_.enter(steps_, inputs_);
-        if (steps_.calls_aten) warnings_.enter();
+        if (!steps_.calls_aten) return;
+        ambient_.enter(wants_grad());
+        warnings_.enter();
+    }
+
+    bool wants_grad() const {
+        if (torch_api.requires_grad == nullptr) return false;
+        for (int i = 0; i < steps_.n_inputs; i++)
+            if (torch_api.requires_grad(impl_of(handle_of(inputs_[i])))) return true;
+        for (auto &[slot, object] : steps_.constants)
+            if (torch_api.requires_grad(impl_of(handle_of(object)))) return true;
+        return false;
     }
 
     void borrow(int32_t slot, PyObject *object) {

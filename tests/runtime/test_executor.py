@@ -162,7 +162,7 @@ def test_in_place_on_an_input(load):
         spec(2, 3, Aten(A.add_.Tensor, (Slot(0), Slot(1)), {"alpha": 3}, (2,)), outputs=(2,))
     )
     x, y = torch.randn(4), torch.randn(4)
-    expected, version = x + 3 * y, x._version
+    expected, version = x.add(y, alpha=3), x._version
     (out,) = run(x, y)
     assert out is x and x._version == version + 1
     assert torch.equal(x, expected)
@@ -442,6 +442,10 @@ def with_slots(value: Any, inputs: list[torch.Tensor]) -> Any:
 def same(got: Any, expected: Any) -> bool:
     if not isinstance(expected, torch.Tensor):
         return got is expected
+    if got.layout is not expected.layout:
+        return False
+    if expected.layout is not torch.strided:  # most operators refuse these
+        return same(got.to_dense(), expected.to_dense())
     return (
         got.dtype == expected.dtype
         and got.shape == expected.shape
@@ -490,7 +494,16 @@ def database_calls() -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     return found
 
 
-def test_operators_of_the_database_agree_with_torch():
+@pytest.fixture
+def filled_memory():
+    """Fresh memory holds NaN, so that what an operator leaves unwritten (_ctc_loss does) compares alike."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.filterwarnings("ignore:.*deterministic")
+def test_operators_of_the_database_agree_with_torch(filled_memory):
     calls = database_calls()
     native = 0
     wrong = []

@@ -35,6 +35,7 @@ def test_nothing_set_gives_the_defaults():
         ("GRAFTJIT_THREADS", "3", "threads", 3),
         ("GRAFTJIT_CACHE_DIR", "/tmp/some where", "cache_dir", Path("/tmp/some where")),
         ("GRAFTJIT_TRACE", "traces", "trace", Path("traces").absolute()),
+        ("GRAFTJIT_WITHOUT", "wrap, keys", "without", frozenset(("wrap", "keys"))),
         ("CXX", " ccache g++ ", "cxx", "ccache g++"),
     ],
 )
@@ -51,6 +52,7 @@ def test_good_values(name, text, option, value):
         ("GRAFTJIT_DEBUG", "-1"),
         ("GRAFTJIT_DEBUG", "high"),
         ("GRAFTJIT_THREADS", "0"),
+        ("GRAFTJIT_WITHOUT", "wraps"),
         ("GRAFTJIT_CACHE_DIR", __file__),
     ],
 )
