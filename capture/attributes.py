@@ -36,7 +36,7 @@ from .values import (
     Tensor,
     Value,
 )
-from .wrapping import CONST_TYPES, freeze
+from .wrapping import freeze
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -180,7 +180,7 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         return _slot(m, value, name, raw)
     if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
         return Method(m.wrap(raw, source), value)
-    if isinstance(raw, types.BuiltinFunctionType) or not hasattr(type(raw), "__get__"):
+    if isinstance(raw, types.BuiltinFunctionType) or not has_protocol(m, raw, "__get__"):
         return m.wrap(raw, source)
     if hasattr(raw, "__wrapped__") and type(raw).__module__.startswith("graftjit"):
         return Method(m.wrap(raw, source), value)
@@ -221,9 +221,18 @@ def type_of(m: Machine, value: Value) -> Value:
     return m.wrap(cls, Source("const", None, cls))
 
 
-def is_data(raw: Any) -> bool:
+def has_protocol(m: Machine, raw: Any, *names: str) -> bool:
+    """Whether a raw attribute's type has one of these descriptor methods; guarded where that can change."""
     kind = type(raw)
-    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+    if kind.__flags__ & _HEAP_TYPE:
+        for name in names:
+            if mro_lookup(kind, name) is MISSING:
+                m.guard("no_mro_attr", Source("const", None, kind), name)
+    return any(mro_lookup(kind, name) is not MISSING for name in names)
+
+
+def is_data(m: Machine, raw: Any) -> bool:
+    return has_protocol(m, raw, "__set__", "__delete__")
 
 
 # -- reading ---------------------------------------------------------------------------------------------
@@ -262,7 +271,7 @@ def generic_attr(m: Machine, value: Any, name: str, cls: type, hook: bool = True
     if name == "__dict__":
         return _dict_of(m, value)
     raw = class_attribute(m, value, name)
-    if raw is not MISSING and is_data(raw):
+    if raw is not MISSING and is_data(m, raw):
         return _bound_or_missing(m, value, name, raw, cls, hook)
     stored = m.overlay.get(value, {}).get(name, MISSING)
     if stored is not MISSING and stored is not None:
@@ -363,7 +372,9 @@ def _module(m: Machine, value: Obj, name: str) -> Value:
 def _class(m: Machine, value: Obj, name: str) -> Value:
     cls = value.value
     meta = type(cls)
-    raw_meta = mro_lookup(meta, name)
+    if class_attribute(m, value, "__getattribute__") is not vars(type)["__getattribute__"]:
+        raise Break("GB112", f"attribute {name!r} of a class, which looks up its own way")
+    raw_meta = class_attribute(m, value, name)
     if name == "__class__" or value.source is None:
         if name == "__class__":
             return m.wrap(meta, Source("const", None, meta))
@@ -371,11 +382,9 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
             m, Obj(cls, source=Source("const", None, cls)), name
         )
     if name in ("__name__", "__qualname__", "__module__", "__doc__"):
-        found = getattr(cls, name)
-        if type(found) in CONST_TYPES:
-            return Const(found)
+        return _class_name(m, value, name, raw_meta)
     if name in ("__mro__", "__bases__", "__dict__") or (
-        raw_meta is not MISSING and is_data(raw_meta)
+        raw_meta is not MISSING and is_data(m, raw_meta)
     ):
         raise Break("GB112", f"attribute {name!r} of a class")
     source = Source("mro_attr", value.source, name)
@@ -383,6 +392,9 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
     if raw is MISSING:
         m.guard("no_mro_attr", value.source, name)
         if raw_meta is MISSING:
+            getter = class_attribute(m, value, "__getattr__")
+            if isinstance(getter, types.FunctionType):
+                return m.call(bind_raw(m, value, "__getattr__", getter), [Const(name)], {})
             raise NoAttribute(name, "type")
         if isinstance(raw_meta, types.FunctionType):
             return Method(m.wrap(raw_meta, Source("class_attr", value.source, name)), value)
@@ -398,7 +410,7 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
         return m.wrap(getattr(cls, name), Source("const", None, getattr(cls, name)))
     if (
         isinstance(raw, (types.FunctionType, property))
-        or not hasattr(type(raw), "__get__")
+        or not has_protocol(m, raw, "__get__")
         or isinstance(
             raw,
             (
@@ -413,15 +425,32 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
     raise Break("GB112", f"descriptor {type(raw).__name__} read from a class")
 
 
+def _class_name(m: Machine, value: Obj, name: str, raw_meta: Any) -> Value:
+    """What a class is called, as `type` answers."""
+    cls = value.value
+    if raw_meta is not vars(type).get(name, MISSING):
+        raise Break("GB112", f"attribute {name!r} of a metaclass")
+    if not cls.__flags__ & _HEAP_TYPE:
+        return containers.from_constant(getattr(cls, name))
+    if name in ("__name__", "__qualname__"):
+        return m.wrap(getattr(cls, name), Source("member", value.source, name))
+    found = vars(cls).get(name)
+    if type(found) not in (str, type(None)) or name not in vars(cls):
+        raise Break("GB112", f"attribute {name!r} of a class")
+    return m.wrap(found, Source("attr", value.source, name))
+
+
 _FUNCTION_FIELDS = ("__name__", "__qualname__", "__module__", "__doc__")
 
 
 def _function(m: Machine, value: Obj, name: str) -> Value:
-    if name in _FUNCTION_FIELDS:
-        found = getattr(value.value, name)
-        if type(found) in CONST_TYPES:
-            return Const(found)
-    if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__"):
+    if name in _FUNCTION_FIELDS or name in (
+        "__code__",
+        "__defaults__",
+        "__kwdefaults__",
+        "__closure__",
+        "__globals__",
+    ):
         if value.source is not None:
             return m.wrap(getattr(value.value, name), Source("member", value.source, name))
     elif value.source is not None:

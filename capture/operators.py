@@ -221,7 +221,7 @@ def _compare_objects(
             continue
         cls = attributes.real_class(owner)
         assert cls is not None
-        raw = attributes.mro_lookup(cls, method_name)
+        raw = attributes.class_attribute(m, owner, method_name)
         if method_name == "__ne__" and raw is object.__dict__["__ne__"]:
             equal = compare(m, "==", left, right)
             return Const(not m.truth(equal))

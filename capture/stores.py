@@ -85,7 +85,7 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
     if name in ("__class__", "__dict__"):
         raise Break("GB115", f"{name} is set")
     found = class_attribute(m, value, name)
-    if found is not MISSING and is_data(found):
+    if found is not MISSING and is_data(m, found):
         if isinstance(found, property):
             setter = found.fset if item is not None else found.fdel
             if setter is None:

@@ -40,7 +40,8 @@ bool is_member(PyTypeObject *type, PyObject *name) {
 
 // __name__ or __qualname__ of a class by `type` itself, whatever its metaclass does.
 PyObject *class_name(PyObject *cls, PyObject *name) {
-    PyObject *field = PyDict_GetItemWithError(PyType_Type.tp_dict, name);  // borrowed; 3.12 keeps it there too
+    Ref own(class_dict(&PyType_Type));
+    PyObject *field = own ? PyDict_GetItemWithError(own.get(), name) : nullptr;
     const char *text = PyUnicode_AsUTF8(name);
     bool known = text != nullptr && (strcmp(text, "__name__") == 0 || strcmp(text, "__qualname__") == 0);
     if (!known || field == nullptr || Py_TYPE(field)->tp_descr_get == nullptr) return nullptr;
