@@ -13,21 +13,21 @@ import time
 import traceback
 import types
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .capture.frame import BreakRecord, Capture, FrameInput, capture
-from .capture.resume import resume_code
-from .codegen.backend import compile_graph
-from .ir.graph import Graph
 from .runtime import _native, events
 from .runtime.errors import BreakError, CheckError, GraftError, InternalError
-from .runtime.guard_program import compile_rows
-from .runtime.guards import Row
-from .runtime.mirror import FrameView, explain_failure, failure_code, guard_lines, mirror
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
+
+# Capture, codegen and the mirror are imported at the first miss: `import graftjit` stays quick.
+if TYPE_CHECKING:
+    from .capture.frame import BreakRecord, Capture
+    from .ir.graph import Graph
+    from .runtime.guards import Row
+    from .runtime.mirror import FrameView
 
 _LOCK = threading.RLock()
 _BUSY = threading.local()
@@ -101,6 +101,8 @@ class Unit:
     def _guarded_miss(
         self, state: Any, code: types.CodeType, values: tuple, scope: dict, closure: tuple | None
     ) -> Any:
+        from .capture.frame import FrameInput, capture
+
         view = _view(code, values, scope, closure)
         limit = self.config.recompile_limit
         if state.entries:
@@ -123,6 +125,9 @@ class Unit:
         return self._publish(state, code, made, view)
 
     def _publish(self, state: Any, code: types.CodeType, made: Capture, view: FrameView) -> Any:
+        from .runtime.guard_program import compile_rows
+        from .runtime.mirror import explain_failure, mirror
+
         index = mirror(made.rows, view)
         if index >= 0:
             row = made.rows[index]
@@ -149,10 +154,13 @@ class Unit:
     def _backend(self, graph: Graph) -> Any:
         """The graph's program: the native executor's own object where there is one, so that a hit enters no
         Python between its guards and its kernels."""
+        from .codegen.backend import compile_graph
+
         return compile_graph(graph, self.config).program
 
     def _resumer(self, scope: dict[str, Any]) -> Any:
         """Makes resume callables over these globals; one place, stack and set of names is one callable."""
+        from .capture.resume import resume_code
 
         def resume(
             code: types.CodeType, target: int, stack: tuple[str, ...], bound: tuple[str, ...]
@@ -189,6 +197,8 @@ class Unit:
 
     # -- what is told ----------------------------------------------------------------------------------
     def _tell(self, state: Any, code: types.CodeType, made: Capture, seconds: float) -> None:
+        from .runtime.mirror import guard_lines
+
         for record in made.breaks:
             SESSION.emit(
                 events.GraphBreak(
@@ -220,6 +230,8 @@ class Unit:
 
     def _tell_recompile(self, state: Any, view: FrameView, limit: int) -> None:
         """now X, before Y of the first guard that failed in the newest entry."""
+        from .runtime.mirror import explain_failure, failure_code, mirror
+
         entry = state.entries[-1]
         index = mirror(entry.rows, view)
         if index < 0:
@@ -236,9 +248,7 @@ class Unit:
     def _give_up(self, state: Any, code: str, reason: str) -> Any:
         SESSION.emit(events.RanPlain(code=code, reason=reason, where=_place(state.code)))
         SESSION.warn_once(code, f"{self.name}: {reason}; it runs in plain Python from here on")
-        entry = _native.Entry("plain", compile_rows([], [], state.code), None, None, rows=[])
-        state.add(entry)
-        return entry
+        return _leave_plain(state)
 
     def _fault(self, state: Any, error: Exception) -> Any:
         if SESSION.options.check:
@@ -253,9 +263,7 @@ class Unit:
         SESSION.warn_once(
             "WN602", f"{self.name}: an internal fault, it runs in plain Python: {error}"
         )
-        entry = _native.Entry("plain", compile_rows([], [], state.code), None, None, rows=[])
-        state.add(entry)
-        return entry
+        return _leave_plain(state)
 
     def counted(self) -> list[tuple[types.CodeType, events.Counted]]:
         """Totals for a report, a code object at a time."""
@@ -277,7 +285,18 @@ class Unit:
 UNITS: weakref.WeakSet[Unit] = weakref.WeakSet()
 
 
+def _leave_plain(state: Any) -> Any:
+    """An entry that always holds and runs the original."""
+    from .runtime.guard_program import compile_rows
+
+    entry = _native.Entry("plain", compile_rows([], [], state.code), None, None, rows=[])
+    state.add(entry)
+    return entry
+
+
 def _view(code: types.CodeType, values: tuple, scope: dict, closure: tuple | None) -> FrameView:
+    from .runtime.mirror import FrameView
+
     found = scope.get("__builtins__", builtins)
     names = found.__dict__ if isinstance(found, types.ModuleType) else found
     return FrameView(code, values, scope, names, closure)
