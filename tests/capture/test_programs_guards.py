@@ -139,15 +139,18 @@ def test_builtins_patched():
     def f(x):
         return x * len([1, 2])
 
-    real = builtins.len
+    real, scope = builtins.len, types.FunctionType.__globals__.__get__(f)
 
-    def fake():
-        builtins.len = lambda v: 7
+    def fake():  # right for everybody else: the interpreter and the harness ask it too
+        builtins.len = lambda v: 7 if v == [1, 2] else real(v)
 
     def restore():
         builtins.len = real
 
-    return f, (t(2),), [fake, restore]
+    def shadow():
+        scope["len"] = lambda v: 9
+
+    return f, (t(2),), [fake, restore, shadow, lambda: scope.pop("len") and None]
 
 
 @agrees()
