@@ -7,6 +7,7 @@ sets are in `sets`, methods and the operators of items in `methods`.
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import types
 from collections import OrderedDict
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..runtime._native import look_up
 from ..runtime.sources import Source
-from .breaks import Break
+from .breaks import Break, Thrown
 from .values import UNREAD, Const, Dict, DictView, Obj, Sequence, Set, Slice, Tensor, Value
 from .wrapping import CONST_TYPES, freeze
 
@@ -29,7 +31,10 @@ class NotConstant(Exception):
 
 
 def raises(reason: str) -> Break:
-    """The captured path raises here: Python does it, with its own message."""
+    """The captured path raises here, with a message of Python's own: `reason` begins with the class."""
+    cls = getattr(builtins, reason.partition(":")[0], None)
+    if isinstance(cls, type) and issubclass(cls, BaseException):
+        return Thrown(cls, None, reason)
     return Break("GB108", reason)
 
 
@@ -157,13 +162,16 @@ def dict_get(m: Machine, value: Dict, frozen: Any) -> Value | None:
         if found is None:
             return None
         raise Break("GB122", "look-up of an object key in a dict of the caller")
-    if not dict.__contains__(value.origin, key):
+    looked = look_up(value.origin, key)
+    if looked is None:
+        raise Break("GB137", "a dict with keys whose equality is a matter of their class")
+    if not looked:
         if not isinstance(key, str):
             open_dict(m, value)
         else:
             m.guard("no_item", value.source, key)
         return None
-    item = m.wrap(dict.__getitem__(value.origin, key), Source("item", value.source, key))
+    item = m.wrap(looked[0], Source("item", value.source, key))
     value.items[frozen] = (found[0] if found else Const(key), item)
     return item
 
@@ -273,5 +281,6 @@ def fold(compute: Callable[[], Any]) -> Value:
     try:
         result = compute()
     except Exception as error:  # the user's own exception: plain Python raises it again
-        raise raises(f"{type(error).__name__}: {error}") from error
+        known = error.args if all(type(arg) in CONST_TYPES for arg in error.args) else None
+        raise Thrown(type(error), known, f"{type(error).__name__}: {error}") from error
     return from_constant(result)

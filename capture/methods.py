@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from ..runtime._native import look_up
 from . import sets
 from .breaks import Break
 from .containers import (
@@ -74,7 +75,7 @@ def contains(m: Machine, value: Value, item: Value) -> bool | None:
         frozen = freeze(read_key(m, item))
         if not value.opened and frozen[0] == "const" and frozen not in value.items:
             key = frozen[1]
-            if isinstance(key, str) and not dict.__contains__(value.origin, key):
+            if isinstance(key, str) and look_up(value.origin, key) == ():
                 m.guard("no_item", value.source, key)
                 return False
         return dict_get(m, value, frozen) is not None

@@ -26,6 +26,7 @@ from .safe import (
     canonical,
     dict_get,
     dict_keys,
+    dict_lacks,
     in_classes,
     instance_dict,
     is_a,
@@ -55,10 +56,8 @@ class FrameView:
 
 _MEMBERS: dict[type, frozenset[str]] = {
     types.FunctionType: frozenset(
-        [
-            "__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__",
-            "__name__", "__qualname__", "__module__", "__doc__",
-        ]  # fmt: skip
+        "__code__ __defaults__ __kwdefaults__ __closure__ __globals__ __dict__ __name__ __qualname__ __module__"
+        " __doc__".split()
     ),
     types.MethodType: frozenset(("__func__", "__self__")),
     functools.partial: frozenset(("func", "args", "keywords")),
@@ -267,10 +266,8 @@ _CHECKS: dict[str, Check] = {
     "keys": lambda value, expected, _read: _equal_keys(value, expected),
     "set": lambda value, expected, _read: _equal_set(value, expected),
     "no_attr": lambda value, expected, _read: _attr(value, expected) is MISSING,
-    "no_item": lambda value, expected, _read: (
-        dict_keys(value) is not MISSING and dict_get(value, expected) is MISSING
-    ),
-    "no_global": lambda _value, expected, read: dict_get(read.frame.globals, expected) is MISSING,
+    "no_item": lambda value, expected, _read: dict_lacks(value, expected),
+    "no_global": lambda _value, expected, read: dict_lacks(read.frame.globals, expected),
     "no_class_attr": lambda value, expected, _read: in_classes(type(value), expected) is MISSING,
     "no_mro_attr": lambda value, expected, _read: (
         is_a(value, type) and in_classes(value, expected) is MISSING

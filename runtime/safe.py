@@ -93,18 +93,42 @@ def dict_keys(value: Any) -> Any:
     return iter(value.keys()) if part is types.MappingProxyType else MISSING
 
 
-def dict_get(value: Any, key: Any) -> Any:
-    """value[key] by dict's own method; keys with a hash of their own are found by identity."""
+_COMPARE_SAFELY = {*_HASHES_SAFELY, tuple, frozenset}
+
+
+def _all_compare_safely(keys: Any) -> bool:
+    """Whether equality with each of these keys is builtin code."""
+    return all(
+        kind in _COMPARE_SAFELY
+        or all(in_classes(kind, name) is object.__dict__[name] for name in ("__eq__", "__hash__"))
+        for kind in {type(key) for key in keys}
+    )
+
+
+def _look_up(value: Any, key: Any) -> tuple[Any, ...] | None:
+    """(value[key],) or (); None if only the `__eq__` of a key's class could tell."""
+    held = dict(value) if builtin_part(value) is types.MappingProxyType else value
+    if type(key) in _HASHES_SAFELY and not _all_compare_safely(dict.keys(held)):
+        from . import _native  # it knows the hashes that the dict has stored
+
+        return _native.look_up(held, key)
     if type(key) in _HASHES_SAFELY:
-        part = builtin_part(value)
-        if part is dict:
-            return dict.get(value, key, MISSING)
-        return value.get(key, MISSING) if part is types.MappingProxyType else MISSING
-    keys = dict_keys(value)
-    if keys is MISSING:
+        return (dict.__getitem__(held, key),) if dict.__contains__(held, key) else ()
+    items = dict.items(held)
+    return next(((found,) for name, found in items if same_constant(name, key)), ())
+
+
+def dict_get(value: Any, key: Any) -> Any:
+    """value[key] by dict's own method, or MISSING; keys with a hash of their own are found by identity."""
+    if builtin_part(value) not in (dict, types.MappingProxyType):
         return MISSING
-    items = dict.items(value) if builtin_part(value) is dict else value.items()
-    return next((found for name, found in items if same_constant(name, key)), MISSING)
+    found = _look_up(value, key)
+    return found[0] if found else MISSING
+
+
+def dict_lacks(value: Any, key: Any) -> bool:
+    """Whether a dict surely lacks the key."""
+    return builtin_part(value) in (dict, types.MappingProxyType) and _look_up(value, key) == ()
 
 
 def item(value: Any, key: Any) -> Any:

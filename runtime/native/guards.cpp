@@ -271,9 +271,9 @@ bool holds(Run &run, const Instruction &at) {
         case NO_ATTR: return instance_attribute(value, at.key, at.hash) == nullptr;
         case NO_ITEM: {
             PyObject *dict = dict_part(value);
-            return dict != nullptr && dict_find_any(dict, at.key, at.hash) == nullptr;
+            return dict != nullptr && dict_lacks_any(dict, at.key, at.hash);
         }
-        case NO_GLOBAL: return dict_find(run.view.globals, at.key, at.hash) == nullptr;
+        case NO_GLOBAL: return dict_lacks(run.view.globals, at.key, at.hash);
         case NO_CLASS_ATTR: return _PyType_Lookup(Py_TYPE(value), at.key) == nullptr;
         case NO_MRO_ATTR: return PyType_Check(value) && _PyType_Lookup((PyTypeObject *)value, at.key) == nullptr;
         case MRO: return PyType_Check(value) && ((PyTypeObject *)value)->tp_mro == at.key;

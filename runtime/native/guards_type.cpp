@@ -281,7 +281,20 @@ PyObject *set_known_types(PyObject *, PyObject *args, PyObject *kwargs) {
     Py_RETURN_NONE;
 }
 
+// look_up(dict, key) -> (value,) if found, () if absent, None if only a user's __eq__ could tell
+PyObject *look_up(PyObject *, PyObject *args) {
+    PyObject *dict, *key;
+    if (!PyArg_ParseTuple(args, "O!O", &PyDict_Type, &dict, &key)) return nullptr;
+    Py_hash_t hash = hashes_safely(key) ? PyObject_Hash(key) : 0;
+    PyObject *found = dict_find_any(dict, key, hash);
+    if (found != nullptr) return PyTuple_Pack(1, found);
+    if (dict_lacks_any(dict, key, hash)) return PyTuple_New(0);
+    Py_RETURN_NONE;
+}
+
 PyMethodDef module_methods[] = {
+    {"look_up", look_up, METH_VARARGS,
+     "look_up(dict, key) -> (value,) if found, () if absent, None if only the __eq__ of a key's class could tell"},
     {"set_known_types", (PyCFunction)(void (*)(void))set_known_types, METH_VARARGS | METH_KEYWORDS,
      "set_known_types(size, device): torch.Size and torch.device, compared by value in guards"},
     {nullptr, nullptr, 0, nullptr}};

@@ -46,22 +46,36 @@ bool equal_keys(PyObject *left, PyObject *right) {
     return equal > 0;
 }
 
-// Position of `key` in a key table's entries, or -1.
+// Whether a key is surely not equal to another one of equal hash that `equal_keys` tells apart from it: both are
+// compared by builtin code. For any other type Python would ask the user's __eq__.
+bool compares_safely(PyObject *key) {
+    PyTypeObject *type = Py_TYPE(key);
+    return hashes_safely(key) || type == &PyTuple_Type || type == &PyFrozenSet_Type ||
+           (type->tp_richcompare == PyBaseObject_Type.tp_richcompare && type->tp_hash == PyBaseObject_Type.tp_hash);
+}
+
+constexpr Py_ssize_t ABSENT = -1, UNKNOWN = -2;
+
+// Position of `key` in a key table's entries, ABSENT, or UNKNOWN where only code of a user's could tell.
 Py_ssize_t find_in_keys(PyDictKeysObject *keys, PyObject *key, Py_hash_t hash) {
     bool unicode = DK_IS_UNICODE(keys);
-    if (unicode && !PyUnicode_CheckExact(key)) return -1;
+    if (unicode && !PyUnicode_CheckExact(key)) return ABSENT;
     size_t mask = ((size_t)1 << keys->dk_log2_size) - 1;
     size_t perturb = (size_t)hash, i = (size_t)hash & mask;
     for (;;) {
         Py_ssize_t at = table_index(keys, i);
-        if (at == DKIX_EMPTY) return -1;
+        if (at == DKIX_EMPTY) return ABSENT;
         if (at >= 0 && unicode) {
             PyObject *found = DK_UNICODE_ENTRIES(keys)[at].me_key;
             if (found == key) return at;
             if (((PyASCIIObject *)found)->hash == hash && same_text(found, key)) return at;
         } else if (at >= 0) {
             PyDictKeyEntry *entry = &DK_ENTRIES(keys)[at];
-            if (entry->me_key == key || (entry->me_hash == hash && equal_keys(entry->me_key, key))) return at;
+            if (entry->me_key == key) return at;
+            if (entry->me_hash == hash) {
+                if (equal_keys(entry->me_key, key)) return at;
+                if (!compares_safely(entry->me_key)) return UNKNOWN;
+            }
         }
         perturb >>= 5;  // PERTURB_SHIFT
         i = (i * 5 + perturb + 1) & mask;
@@ -118,6 +132,17 @@ PyObject *dict_find(PyObject *dict, PyObject *key, Py_hash_t hash) {
     if (table->ma_values != nullptr) return values_array(table->ma_values)[at];
     return DK_IS_UNICODE(table->ma_keys) ? DK_UNICODE_ENTRIES(table->ma_keys)[at].me_value
                                          : DK_ENTRIES(table->ma_keys)[at].me_value;
+}
+
+bool dict_lacks(PyObject *dict, PyObject *key, Py_hash_t hash) {
+    auto *table = (PyDictObject *)dict;
+    Py_ssize_t at = find_in_keys(table->ma_keys, key, hash);
+    if (at >= 0 && table->ma_values != nullptr) return values_array(table->ma_values)[at] == nullptr;
+    return at == ABSENT;
+}
+
+bool dict_lacks_any(PyObject *dict, PyObject *key, Py_hash_t hash) {
+    return hashes_safely(key) ? dict_lacks(dict, key, hash) : dict_find_any(dict, key, hash) == nullptr;
 }
 
 PyObject *dict_find_any(PyObject *dict, PyObject *key, Py_hash_t hash) {

@@ -44,6 +44,10 @@ PyObject *dict_part(PyObject *value);
 // dict[key] by Python's meaning of equal keys, asking builtin types only; `hash` is hash(key).
 PyObject *dict_find(PyObject *dict, PyObject *key, Py_hash_t hash);
 
+// Whether the dict surely lacks the key: neither found, nor a key of equal hash there whose __eq__ is a user's.
+bool dict_lacks(PyObject *dict, PyObject *key, Py_hash_t hash);
+bool dict_lacks_any(PyObject *dict, PyObject *key, Py_hash_t hash);
+
 // As dict_find; a key whose hash is not a builtin type's own is found by `same_constant`, one by one.
 PyObject *dict_find_any(PyObject *dict, PyObject *key, Py_hash_t hash);
 
