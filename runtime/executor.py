@@ -18,6 +18,8 @@ from . import _native, operators
 from .program import Alloc, Aten, Free, Launch, ProgramSpec, Scratch, Slot, View
 from .session import SESSION
 
+_BUMP_VERSION = "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"
+
 Program = Callable[..., tuple[torch.Tensor, ...]]
 
 
@@ -29,8 +31,11 @@ def load(spec: ProgramSpec) -> Program:
 
 
 def _reachable(spec: ProgramSpec) -> bool:
-    """The C shim has numbers for every dtype and device that the program allocates."""
+    """The C shim has numbers for every dtype and device that the program allocates, and versions can be moved
+    where kernels write to what others see."""
     for step in spec.steps:
+        if isinstance(step, Launch) and step.writes and not _native.has_symbol(_BUMP_VERSION):
+            return False
         if isinstance(step, Alloc):
             try:
                 _native.dtype_code(step.dtype)
@@ -114,6 +119,8 @@ def plain_views(spec: ProgramSpec) -> set[int]:
     for step in spec.steps:
         if isinstance(step, View):
             follows.setdefault(step.base, set()).add(step.slot)
+        elif isinstance(step, Launch):
+            wanted.update(step.writes)
         elif isinstance(step, Aten):
             _note_aliases(step, follows, wanted)
     plain = set()
@@ -165,7 +172,7 @@ def _lower_scratch(step: Scratch, plain: set[int]) -> tuple[str, tuple[Any, ...]
 
 
 def _lower_launch(step: Launch, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
-    return "launch", (step.address, step.slots)
+    return "launch", (step.address, step.slots, step.writes)
 
 
 def _lower_aten(step: Aten, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
@@ -278,6 +285,8 @@ def _mirror_launch(step: Launch) -> Mirror:
         values = [slots[slot] for slot in step.slots]
         pointers = [value if isinstance(value, int) else value.data_ptr() for value in values]
         kernel((ctypes.c_void_p * len(pointers))(*pointers), torch.get_num_threads())
+        for slot in step.writes:  # writes nothing, moves the version or refuses
+            torch.as_strided(slots[slot], (0,), (1,)).zero_()
 
     return run
 

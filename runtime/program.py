@@ -47,13 +47,15 @@ class Launch:
     """Call a compiled kernel: `void kernel(void **buffers, int32_t threads)` at `address`.
 
     buffers[i] is the data pointer (storage offset included) of slots[i]. `threads` is torch's thread count
-    at run time. `keep` keeps the library alive.
+    at run time. `keep` keeps the library alive. `writes`: slots of inputs and constants, or of views of them,
+    that the kernel changes: their version counters move as under an operator in place.
     """
 
     kernel: str
     address: int
     slots: tuple[int, ...]
     keep: Any = None
+    writes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

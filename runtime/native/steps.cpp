@@ -136,6 +136,13 @@ class Run {
         return -1;
     }
 
+    int failed(const std::exception_ptr &error) {
+        hold_gil();
+        if (torch_api.translate_exception != nullptr) torch_api.translate_exception(error);
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "graftjit: an operator failed");
+        return -1;
+    }
+
     int alloc(const Step &step) {
         Handle handle;
         if (torch_api.empty_strided(step.sizes.size(), step.sizes.data(), step.strides.data(), step.dtype,
@@ -160,6 +167,19 @@ class Run {
         return 0;
     }
 
+    // After the kernel has run, as operators do it: what may not be written (a tensor of inference mode) says so then.
+    int bump_versions(const Step &step) {
+        try {
+            for (int32_t slot : step.writes) {
+                if (handles_[slot] == nullptr) return failed_in_shim("reading a slot");
+                torch_api.bump_version(handles_[slot]);
+            }
+            return 0;
+        } catch (...) {
+            return failed(std::current_exception());
+        }
+    }
+
     int launch(const Step &step) {
         size_t n = step.slots.size();
         void *few[32], **buffers = few;
@@ -174,7 +194,7 @@ class Run {
         }
         drop_gil();
         ((Kernel)step.kernel)(buffers, torch_api.get_num_threads());
-        return 0;
+        return step.writes.empty() ? 0 : bump_versions(step);
     }
 
     int view(const Step &step) {
@@ -198,10 +218,7 @@ class Run {
             operator_call(step.op, handles_, results);
         } catch (...) {
             hold_gil();
-            if (torch_api.translate_exception == nullptr) return python(step);
-            torch_api.translate_exception(std::current_exception());
-            if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "graftjit: an operator failed");
-            return -1;
+            return torch_api.translate_exception == nullptr ? python(step) : failed(std::current_exception());
         }
         int n = step.op.n_results;
         for (int i = 0; i < n; i++) {
@@ -348,12 +365,15 @@ bool read_scratch(PyObject *args, Steps &steps, Step &step) {
 
 bool read_launch(PyObject *args, Steps &steps, Step &step) {
     unsigned long long address;
-    PyObject *slots;
+    PyObject *slots, *writes;
     step.kind = StepKind::launch;
-    if (!PyArg_ParseTuple(args, "KO!", &address, &PyTuple_Type, &slots)) return false;
+    if (!PyArg_ParseTuple(args, "KO!O!", &address, &PyTuple_Type, &slots, &PyTuple_Type, &writes)) return false;
     step.kernel = (void *)address;
     if (address == 0) PyErr_SetString(PyExc_ValueError, "graftjit: a kernel without an address");
-    return address != 0 && read_slots(slots, steps, step.slots);
+    if (address == 0 || !read_slots(slots, steps, step.slots) || !read_slots(writes, steps, step.writes)) return false;
+    if (step.writes.empty() || torch_api.bump_version != nullptr) return true;
+    PyErr_SetString(PyExc_ValueError, "graftjit: a kernel writes to an input, and versions cannot be moved");
+    return false;
 }
 
 bool read_view(PyObject *args, Steps &steps, Step &step) {

@@ -19,6 +19,7 @@ struct Step {
     int32_t dtype = 0, device_type = 0, device_index = 0;
     int64_t offset = 0;                  // scratch: byte of the arena; view: elements
     std::vector<int64_t> sizes, strides;
+    std::vector<int32_t> writes;         // launch: slots whose version counters move
     std::vector<int32_t> slots, results; // launch, python, free: operands; aten, python: where results go (-1: nowhere)
     void *kernel = nullptr;
     PyObject *callable = nullptr;        // python: f(*tensors) -> tuple; aten: the same, for the exception's sake

@@ -246,6 +246,10 @@ PyObject *tensor_bind(PyObject *, PyObject *args) {
     torch_api.c10 = open(c10);
     bind_guard_routes(samples, torch_api.c10, forced);
     if (!read_dtypes(dtypes)) return nullptr;
+    *(void **)&torch_api.bump_version =
+        torch_api.library == nullptr
+            ? nullptr
+            : dlsym(torch_api.library, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE");
     plain_keys.clear();
     for (const Sample &sample : samples)
         if (sample.strided) plain_keys.push_back(sample.keys);

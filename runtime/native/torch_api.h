@@ -30,6 +30,7 @@ struct TorchApi {
     size_t (*element_size)(int32_t dtype);
     int (*get_num_threads)();
     // C++ symbols by their mangled names
+    void (*bump_version)(Handle);                            // torch::autograd::impl::bump_version(Tensor const&)
     bool (*requires_grad)(const void *impl);                 // c10::TensorImpl::requires_grad() const
     PyObject *(*wrap)(const void *handle);                   // THPVariable_Wrap(at::TensorBase const&)
     void (*translate_exception)(const std::exception_ptr &); // the Python exception of a C++ one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import gc
 import os
 import subprocess
@@ -166,6 +167,40 @@ def test_in_place_on_an_input(load):
     (out,) = run(x, y)
     assert out is x and x._version == version + 1
     assert torch.equal(x, expected)
+
+
+def test_a_kernel_that_writes_to_an_input_moves_its_version(load, kernels):
+    """As an operator in place does, so that backward refuses what it had saved."""
+    step = launch(kernels, "axpy", 0, 0, 1)
+    run = load(spec(2, 2, dataclasses.replace(step, writes=(0,)), outputs=(0,)))
+    x, y, w = torch.randn(8), torch.randn(8), torch.ones(8, requires_grad=True)
+    expected, loss = x + 2 * y, (w * x).sum()
+    (out,) = run(x, y)
+    assert out is x and x._version == 1 and y._version == 0
+    assert torch.equal(x, expected)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_a_kernel_that_writes_through_a_view_moves_the_version(load, kernels):
+    view = View(2, 0, (8,), (2,))
+    step = launch(kernels, "aligned", 2, 1)
+    run = load(spec(2, 3, view, dataclasses.replace(step, writes=(2,)), outputs=()))
+    x = torch.zeros(16)
+    run(x, torch.zeros(8))
+    assert x._version == 1
+
+
+def test_a_kernel_that_writes_to_an_inference_tensor_is_told_so(load, kernels):
+    """After the fact, as operators in place tell it."""
+    step = launch(kernels, "axpy", 0, 0, 1)
+    run = load(spec(2, 2, dataclasses.replace(step, writes=(0,)), outputs=(0,)))
+    with torch.inference_mode():
+        x = torch.zeros(8)
+        run(x, torch.ones(8))
+    kind, text = raised(run, x, torch.ones(8))
+    assert kind is RuntimeError
+    assert text in (raised(x.zero_)[1], "graftjit: an operator failed")
 
 
 def test_a_view_of_an_input_is_a_true_view(load):
