@@ -54,11 +54,12 @@ class FrameView:
 
 # --- sources -----------------------------------------------------------------------------------------
 
+_FUNCTION_MEMBERS = frozenset((
+    "__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__", "__name__",
+    "__qualname__", "__module__", "__doc__",
+))  # fmt: skip
 _MEMBERS: dict[type, frozenset[str]] = {
-    types.FunctionType: frozenset(
-        "__code__ __defaults__ __kwdefaults__ __closure__ __globals__ __dict__ __name__ __qualname__ __module__"
-        " __doc__".split()
-    ),
+    types.FunctionType: _FUNCTION_MEMBERS,
     types.MethodType: frozenset(("__func__", "__self__")),
     functools.partial: frozenset(("func", "args", "keywords")),
     property: frozenset(("fget", "fset", "fdel")),
