@@ -15,7 +15,7 @@ import torch
 
 from ..runtime.sources import Source
 from . import containers, methods, torchcalls
-from .breaks import Break
+from .breaks import Break, Thrown
 from .values import (
     BuiltinMethod,
     Cell,
@@ -60,11 +60,17 @@ MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 Missing = Callable[["Machine", Value, str], Value]
 
 
-class NoAttribute(Break):
+class NoAttribute(Thrown):
     """AttributeError: a break like any other, which hasattr and getattr with a default take up."""
 
     def __init__(self, name: str, owner: str) -> None:
-        super().__init__("GB108", f"AttributeError: {owner!r} object has no attribute {name!r}")
+        text = f"{owner!r} object has no attribute {name!r}"
+        super().__init__(AttributeError, None, f"AttributeError: {text}")
+
+
+def no_attribute(error: Thrown) -> bool:
+    """Whether this is an AttributeError, of Python or raised by the program's own look-up."""
+    return issubclass(error.cls, AttributeError)
 
 
 def mro_lookup(cls: type, name: str) -> Any:
@@ -176,6 +182,14 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         if raw.fget is None:
             raise containers.raises(f"AttributeError: unreadable attribute {name}")
         return m.call(m.wrap(raw.fget, Source("member", source, "fget")), [value], {})
+    if (
+        isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType))
+        and isinstance(value, Instance)
+        and issubclass(raw.__objclass__, BaseException)
+    ):
+        from .exceptions import field
+
+        return field(m, value, name)
     if isinstance(raw, types.MemberDescriptorType) and isinstance(value, (Obj, Instance)):
         return _slot(m, value, name, raw)
     if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
@@ -300,8 +314,8 @@ def _bound_or_missing(m: Machine, value: Any, name: str, raw: Any, cls: type, ho
     """A descriptor that raises AttributeError leaves the name to `__getattr__`."""
     try:
         return bind_raw(m, value, name, raw)
-    except NoAttribute:
-        if not hook or mro_lookup(cls, "__getattr__") is MISSING:
+    except Thrown as error:
+        if not no_attribute(error) or not hook or mro_lookup(cls, "__getattr__") is MISSING:
             raise
         return _missing(m, value, name, cls)
 
@@ -428,7 +442,8 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
 def _class_name(m: Machine, value: Obj, name: str, raw_meta: Any) -> Value:
     """What a class is called, as `type` answers."""
     cls = value.value
-    if raw_meta is not vars(type).get(name, MISSING):
+    own = raw_meta is vars(type).get(name, MISSING)
+    if not own and (name in ("__name__", "__qualname__") or is_data(m, raw_meta)):
         raise Break("GB112", f"attribute {name!r} of a metaclass")
     if not cls.__flags__ & _HEAP_TYPE:
         return containers.from_constant(getattr(cls, name))
@@ -618,6 +633,8 @@ READERS: dict[type, Callable[[Any, Any, str], Value]] = {
 def has_attr(m: Machine, value: Value, name: str) -> bool:
     try:
         load_attr(m, value, name)
-    except NoAttribute:
+    except Thrown as error:
+        if not no_attribute(error):
+            raise
         return False
     return True

@@ -6,6 +6,8 @@ it (a resume function, or plain Python) and tells it as an event.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..ir.location import Location
 
 
@@ -18,6 +20,35 @@ class Break(Exception):
         self.reason = reason
         self.where = where
         self.inlined: tuple[Location, ...] = ()
+
+
+class Thrown(Break):
+    """The captured path raises an exception of the program. A handler of the frame, or of a function inlined in
+    it, takes it up (see `exceptions`); else it is the break at which Python raises it.
+
+    `known` are the exception's arguments if they are certainly those of Python; `value` is its Value, once made.
+    """
+
+    def __init__(
+        self,
+        cls: type[BaseException],
+        known: tuple[Any, ...] | None,
+        reason: str,
+        value: Any = None,
+    ) -> None:
+        super().__init__("GB108", reason)
+        self.cls = cls
+        self.known = known
+        self.value = value
+
+
+class ExceptionLeaves(Exception):
+    """An exception made inside the frame is alive where the frame ends: instruction `index` of the root, which
+    made or raised it, must be Python's."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
 
 
 class PlainFrame(Exception):

@@ -18,8 +18,9 @@ import torch
 
 from ..runtime.capturing import capturing
 from . import attributes, containers, iteration, methods, sets, stores, torchcalls
-from .breaks import Break
+from .breaks import Break, Thrown
 from .containers import NotConstant, as_constant, fold, raises
+from .exceptions import text as exception_text
 from .iteration import drain
 from .operators import binary, compare
 from .tables import BUILTINS, NONE, Args, Kwargs, Model, models
@@ -154,8 +155,8 @@ def _getattr(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     name = _text(args[1])
     try:
         return attributes.load_attr(m, args[0], name)
-    except attributes.NoAttribute:
-        if len(args) > 2:
+    except Thrown as error:
+        if len(args) > 2 and attributes.no_attribute(error):
             return args[2]
         raise
 
@@ -297,13 +298,22 @@ def _sorted(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 def _iter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1:
         raise Break("GB120", "iter() with a sentinel")
+    if isinstance(args[0], (Obj, Instance)):  # an iterator of the user's is the object itself
+        made = attributes.call_special(m, args[0], "__iter__", [])
+        if made is not None:
+            return made
     return iteration.iterate(m, args[0])
 
 
 @models(next)
 def _next(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(args[0], Iterator):
-        result = attributes.call_special(m, args[0], "__next__", [])
+        try:
+            result = attributes.call_special(m, args[0], "__next__", [])
+        except Thrown as error:
+            if len(args) > 1 and issubclass(error.cls, StopIteration):
+                return args[1]
+            raise
         if result is None:
             raise Break("GB120", "next() of this value")
         return result
@@ -419,9 +429,16 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
     if isinstance(value, Obj) and _plain_class(value.value) and fn in (str, repr):
         return fold(lambda: fn(value.value))
     cls = attributes.real_class(value)
+    assert cls is not None
+    if isinstance(value, Instance) and issubclass(cls, BaseException) and fn in (str, repr):
+        for name in ("__str__", "__repr__"):
+            if isinstance(attributes.mro_lookup(cls, name), types.FunctionType):
+                break
+        else:
+            return exception_text(m, value, fn)
     name = _NUMBER_DUNDERS.get(fn, "")
     for method_name in (name, "__repr__") if fn is str else (name,):
-        raw = attributes.mro_lookup(cls, method_name)  # type: ignore[arg-type]
+        raw = attributes.mro_lookup(cls, method_name)
         if isinstance(raw, types.FunctionType):
             method = attributes.special(m, value, method_name)
             assert method is not None

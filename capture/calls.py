@@ -6,6 +6,7 @@ code, defaults and closure; torch callables go to the tracer; builtins to the ta
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import types
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from . import (
 )
 from .breaks import Break, PlainFrame
 from .containers import NotConstant, as_constant, raises
-from .generators import closing_is_seen, make_generator
+from .generators import GENERATOR_METHODS, closing_is_seen, make_generator
 from .machine import Frame, Scope, make_frame
 from .values import (
     BuiltinMethod,
@@ -58,12 +59,14 @@ Kwargs = dict[str, Value]
 
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
+_CONTEXT_MANAGER = vars(contextlib)["_GeneratorContextManagerBase"].__init__.__code__
+
 # Modules whose Python functions act on the world, or look at frames: never inlined.
 _NOT_INLINED: dict[str, str] = {
     "logging": "GB103", "warnings": "GB103", "traceback": "GB132", "inspect": "GB132", "io": "GB103",
     "random": "GB119", "threading": "GB102", "subprocess": "GB103", "os": "GB103", "sys": "GB132",
     "importlib": "GB111", "importlib._bootstrap": "GB111", "abc": "GB137", "pdb": "GB132", "time": "GB103",
-    "contextlib": "GB110", "numpy": "GB123", "pickle": "GB103", "dis": "GB132", "ast": "GB131",
+    "numpy": "GB123", "pickle": "GB103", "dis": "GB132", "ast": "GB131",
     "torch.autograd": "GB114", "torch.autograd.function": "GB134", "torch.utils.checkpoint": "GB114",
     "torch._tensor_str": "GB103", "torch.random": "GB118", "torch.serialization": "GB103",
     "torch.autograd.graph": "GB114", "torch.autograd.profiler": "GB103", "torch.profiler": "GB103",
@@ -138,11 +141,16 @@ def _enter(m: Machine, frame: Frame) -> Value:
         raise Break("GB130", f"coroutine {frame.code.co_qualname}")
     if frame.code.co_flags & inspect.CO_GENERATOR:
         if not m.walks_generators:
-            if closing_is_seen(frame):
+            if closing_is_seen(frame) and not _of_context_manager(m):
                 raise PlainFrame("PL203", "a generator is closed when nobody holds it", m.where)
             raise Break("GB107", f"generator {frame.code.co_qualname}, which outlives a break")
         return make_generator(m, frame)
     return m.run(frame)
+
+
+def _of_context_manager(m: Machine) -> bool:
+    """contextlib's own object makes the generator, and runs it to its end."""
+    return bool(m.frames) and m.frames[-1].code is _CONTEXT_MANAGER
 
 
 def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
@@ -292,6 +300,10 @@ def _descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         return attributes.generic_attr(m, receiver, _name(rest[0]), cls, hook=False)
     if real is object.__init__:
         return Const(None)
+    if issubclass(real.__objclass__, BaseException) and isinstance(receiver, Instance):
+        from .exceptions import c_method
+
+        return c_method(m, receiver, real.__name__, rest)
     done = hybrids.call_method(m, receiver, real, rest, kwargs)
     if done is not None:
         return done
@@ -335,6 +347,12 @@ def call_builtin_method(
         return _object_method(m, receiver, name, args)
     if isinstance(receiver, Context):
         return contexts.method(m, receiver, name, args)
+    if (
+        isinstance(receiver, Iterator)
+        and receiver.kind == "generator"
+        and name in GENERATOR_METHODS
+    ):
+        return GENERATOR_METHODS[name](m, receiver, args)
     if isinstance(receiver, Iterator) and name in ("__iter__", "__next__"):
         return tables.BUILTINS[next](m, [receiver], {}) if name == "__next__" else receiver
     method = methods.find_method(receiver, name)
@@ -422,7 +440,9 @@ def _class(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if issubclass(cls, torch.Tensor) or issubclass(cls, torch.autograd.Function):
         raise Break("GB126", f"{cls.__name__} is built")
     if issubclass(cls, BaseException):
-        raise Break("GB108", f"{cls.__name__} is made")
+        from .exceptions import make
+
+        return make(m, fn, args, kwargs)
     return _instantiate(m, fn, args, kwargs)
 
 

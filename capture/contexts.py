@@ -7,6 +7,7 @@ for the resume function, and a frame that ends with another mode sets it.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -120,8 +121,15 @@ def exit_real(m: Machine, fn: Method, args: list[Value]) -> Value:
     return Const(None)
 
 
-def unmodelled(value: Value) -> Break:
-    """The break of a `with` over anything else."""
-    if isinstance(value, (Obj, Instance)):
-        return Break("GB110", "a context manager that is not modelled")
-    return raises("TypeError: the value does not support the context manager protocol")
+def enter_object(m: Machine, value: Value) -> tuple[Value, Value]:
+    """`with value:` for a context manager of a class written in Python."""
+    from .attributes import class_attribute, special
+
+    if not isinstance(value, (Obj, Instance)):
+        raise raises("TypeError: the value does not support the context manager protocol")
+    for name in ("__enter__", "__exit__"):
+        if not isinstance(class_attribute(m, value, name), types.FunctionType):
+            raise Break("GB110", "a context manager that is not modelled")
+    start, leave = special(m, value, "__enter__"), special(m, value, "__exit__")
+    assert start is not None and leave is not None
+    return leave, m.call(start, [], {})

@@ -18,7 +18,7 @@ import torch
 
 from . import rebuild
 from .assemble import Assembler
-from .breaks import Break, GeneratorLeaves
+from .breaks import Break, ExceptionLeaves, GeneratorLeaves
 from .encode import Cover
 from .hybrids import base_of
 from .machine import Effect, Frame, Machine, SetAttr, SetGlobal, Written
@@ -340,6 +340,8 @@ def _function(e: Emitter, value: Function) -> None:
 
 
 def _instance(e: Emitter, value: Instance) -> None:
+    if issubclass(value.cls.value, BaseException):  # type: ignore[attr-defined]
+        raise ExceptionLeaves(e.m.raised_at[value])
     held = value.storage
     base = object if held is None else base_of(value.cls.value)  # type: ignore[attr-defined]
     e.asm.call_const(base.__new__, lambda: e.push(value.cls))
@@ -436,9 +438,19 @@ def _filter(e: Emitter, func: Value, inner: Iterator) -> None:
     e.asm.call_const(filter, lambda: e.push(func), lambda: e.push(inner))
 
 
+def _object_iterator(e: Emitter, of: Value) -> None:
+    e.push(of)
+
+
+def _item_iterator(e: Emitter, of: Value, index: int) -> None:
+    e.asm.call_const(rebuild.item_iterator, lambda: e.push(of), lambda: e.asm.load_const(index))
+
+
 _ITERATORS: dict[str, Callable[..., None]] = {
     "sequence": _sequence_iterator,
     "items": _items_iterator,
+    "object": _object_iterator,
+    "items of an object": _item_iterator,
     "dict": _dict_iterator,
     "enumerate": _enumerate,
     "zip": _zip,

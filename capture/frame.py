@@ -22,12 +22,13 @@ from ..runtime.guards import Row
 from ..runtime.sources import Source
 from ..runtime.state import snapshot
 from . import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
+from . import exceptions as _exceptions  # noqa: F401
 from . import handlers as _handlers  # noqa: F401
 from . import imports as _imports  # noqa: F401
 from . import questions as _questions  # noqa: F401
 from . import rebuild
 from .assemble import Assembler
-from .breaks import Break, GeneratorLeaves, PlainFrame, Restart
+from .breaks import Break, ExceptionLeaves, GeneratorLeaves, PlainFrame, Restart, Thrown
 from .bytecodes import Instr, argument_names, decode
 from .containers import NotConstant
 from .emit import Emitter
@@ -112,6 +113,9 @@ def capture(
             return attempt.run()
         except Restart:
             continue
+        except ExceptionLeaves as leaves:
+            where = decode(frame.code).instrs[leaves.index].where
+            forced[leaves.index] = Break("GB108", "an exception that outlives its handler", where)
         except GeneratorLeaves:
             walks_generators = False
         except (PlainFrame, Break) as stop:  # a Break here: something alive cannot be rebuilt
@@ -182,6 +186,8 @@ class _Attempt:
         m.frames.append(self.root)
         try:
             found = self._walk()
+            if m.open_generators:
+                raise GeneratorLeaves
             if isinstance(found, int):
                 return self._broken(found, self.forced[found])
             return self._returned(found)
@@ -207,11 +213,19 @@ class _Attempt:
             stack, activity = list(f.stack), m.activity
             f.pc += 1
             m.where = instr.where
+            m.root_index = instr.index
             try:
                 m.step(f, instr)
             except Break as stop:
+                if isinstance(stop, Thrown) and m.catch(f, instr, stop):
+                    continue
                 if stop.where is None:
                     stop.where = instr.where
+                if (
+                    m.handling
+                ):  # Python raises what is being handled here, and all after it is a handler of its
+                    self.forced.setdefault(m.raised_at[m.handling[0]], stop)
+                    raise Restart from None
                 self.forced[instr.index] = stop
                 if m.activity != activity:
                     raise Restart from None

@@ -6,16 +6,16 @@ that leaves the frame, or is suspended where a handler waits for it, is a break.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from .breaks import Break
+from .breaks import Break, Thrown
 from .bytecodes import Instr, stack_effect
+from .containers import raises
+from .exceptions import is_exception, throw, value_of
 from .iteration import iterate
 from .machine import Frame, Machine, handles
-from .values import Const, Iterator, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from .tables import NONE
+from .values import Const, Iterator, Sequence, Value
 
 
 def make_generator(m: Machine, frame: Frame) -> Iterator:
@@ -26,16 +26,110 @@ def make_generator(m: Machine, frame: Frame) -> Iterator:
 
 
 def _stepper(m: Machine, frame: Frame) -> Callable[[], Value | None]:
-    def step() -> Value | None:
-        if frame.result is not None:
-            return None
-        if frame in m.frames:
-            raise Break("GB108", "ValueError: generator already executing")
-        if frame.pc and frame.decoded.instrs[frame.pc - 1].op == "YIELD_VALUE":
-            frame.push(Const(None))  # what `yield` gives when the consumer is a plain loop
-        return m.run_to_yield(frame)
+    return lambda: _resume(m, frame, NONE)
 
-    return step
+
+def _suspended(frame: Frame) -> bool:
+    """Whether it stands at a yield."""
+    return bool(frame.pc) and frame.decoded.instrs[frame.pc - 1].op == "YIELD_VALUE"
+
+
+def _resume(m: Machine, frame: Frame, sent: Value) -> Value | None:
+    """Walk to the next yield; None at the end."""
+    if frame.result is not None:
+        return None
+    if frame in m.frames:
+        raise raises("ValueError: generator already executing")
+    if _suspended(frame):
+        frame.push(sent)  # what `yield` gives
+    return _walk(m, frame)
+
+
+def _walk(m: Machine, frame: Frame) -> Value | None:
+    m.open_generators.discard(frame)
+    try:
+        return m.run_to_yield(frame)
+    except Thrown as error:
+        frame.result = NONE
+        if issubclass(error.cls, StopIteration):
+            raise raises("RuntimeError: generator raised StopIteration") from None
+        raise
+
+
+def _finished(m: Machine, frame: Frame) -> Thrown:
+    """The StopIteration of a generator that has returned."""
+    error = Thrown(StopIteration, None, "StopIteration")
+    result = frame.result
+    assert result is not None
+    value = value_of(m, error)
+    m.overlay[value]["args"] = Sequence(
+        [] if result is NONE or _is_none(result) else [result], tuple
+    )
+    m.raised_at[value] = m.root_index
+    return error
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Const) and value.value is None
+
+
+def _send_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
+    (sent,) = args
+    frame = of.parts[0]
+    if not frame.pc and not _is_none(sent):
+        raise raises("TypeError: can't send non-None value to a just-started generator")
+    item = _resume(m, frame, sent)
+    if item is None:
+        raise _finished(m, frame)
+    return item
+
+
+def _throw_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
+    value = args[1] if len(args) > 1 and not _is_none(args[1]) else args[0]
+    if not is_exception(value):
+        value = m.call(value, [], {})
+    if not is_exception(value):
+        raise Break("GB107", "throw() of something that is no exception made here")
+    item = _throw_into(m, of.parts[0], throw(value))
+    if item is None:
+        raise _finished(m, of.parts[0])
+    return item
+
+
+def _throw_into(m: Machine, frame: Frame, thrown: Thrown) -> Value | None:
+    """Raise at the yield where the generator stands."""
+    if frame in m.frames:
+        raise raises("ValueError: generator already executing")
+    m.open_generators.discard(frame)
+    instr = frame.decoded.instrs[frame.pc - 1]
+    if frame.result is not None or not _suspended(frame) or not m.catch(frame, instr, thrown):
+        frame.result = frame.result or NONE
+        raise thrown
+    return _walk(m, frame)
+
+
+def _close_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
+    try:
+        item = _throw_into(m, of.parts[0], Thrown(GeneratorExit, (), "GeneratorExit"))
+    except Thrown as error:
+        if issubclass(error.cls, (GeneratorExit, StopIteration)):
+            return NONE
+        raise
+    if item is not None:
+        raise raises("RuntimeError: generator ignored GeneratorExit")
+    return NONE
+
+
+def _next_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
+    return _send_method(m, of, [NONE])
+
+
+GENERATOR_METHODS: dict[str, Callable[[Machine, Iterator, list[Value]], Value]] = {
+    "send": _send_method,
+    "throw": _throw_method,
+    "close": _close_method,
+    "__next__": _next_method,
+}
 
 
 @handles("RETURN_GENERATOR")
@@ -46,7 +140,7 @@ def _return_generator(m: Machine, f: Frame, i: Instr) -> None:
 @handles("YIELD_VALUE")
 def _yield_value(m: Machine, f: Frame, i: Instr) -> None:
     if _guarded(f, i):
-        raise Break("GB107", "a generator that yields inside try or with")
+        m.open_generators.add(f)  # dropped half way, it runs its handlers: see `frame`
     f.yielded = f.pop()
 
 

@@ -531,19 +531,11 @@ def _load_build_class(m: Machine, f: Frame, i: Instr) -> None:
     raise Break("GB126", "a class is defined")
 
 
-# -- exceptions and with ---------------------------------------------------------------------------------
-@handles("RAISE")
-def _raise(m: Machine, f: Frame, i: Instr) -> None:
-    raise Break("GB108", "a raise statement")
-
-
+# -- with ------------------------------------------------------------------------------------------------
 @handles("BEFORE_WITH")
 def _before_with(m: Machine, f: Frame, i: Instr) -> None:
     value = f.pop()
-    entered = contexts.enter(m, value)
-    if entered is None:
-        raise contexts.unmodelled(value)
-    f.stack.extend(entered)
+    f.stack.extend(contexts.enter(m, value) or contexts.enter_object(m, value))
 
 
 # -- match -----------------------------------------------------------------------------------------------

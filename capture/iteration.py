@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .breaks import Break
+from .breaks import Break, Thrown
 from .containers import (
     dict_get,
     from_constant,
@@ -49,9 +49,11 @@ def iterate(m: Machine, value: Value) -> Iterator:
         parts = call_torch(m, _unbind, [value], {})
         assert isinstance(parts, Sequence)
         return list_iterator(list(parts.items))
-    from .attributes import call_special
+    from .attributes import call_special, special
 
     made = call_special(m, value, "__iter__", [])
+    if made is None and special(m, value, "__getitem__") is not None:
+        return _item_iterator(m, value)
     if made is None:
         raise Break("GB120", "iteration over an object that is not modelled")
     return iterate(m, made) if isinstance(made, Iterator) else _protocol_iterator(m, made)
@@ -62,7 +64,43 @@ def _unbind(tensor: Any) -> Any:
 
 
 def _protocol_iterator(m: Machine, value: Value) -> Iterator:
-    raise Break("GB120", "an iterator of a user's class")
+    """An iterator of a user's class: __next__ until StopIteration."""
+    made = Iterator("object", [value], lambda: None)
+
+    def step() -> Value | None:
+        from .attributes import call_special
+
+        try:
+            item = call_special(m, value, "__next__", [])
+        except Thrown as error:
+            if issubclass(error.cls, StopIteration):
+                return None
+            raise
+        if item is None:
+            raise raises("TypeError: iter() returned an object without __next__")
+        return item
+
+    made.step = step
+    return made
+
+
+def _item_iterator(m: Machine, value: Value) -> Iterator:
+    """The old protocol: __getitem__ with 0, 1, ... until IndexError."""
+    made = Iterator("items of an object", [value, 0], lambda: None)
+
+    def step() -> Value | None:
+        from .attributes import call_special
+
+        made.parts[1] += 1
+        try:
+            return call_special(m, value, "__getitem__", [Const(made.parts[1] - 1)])
+        except Thrown as error:
+            if issubclass(error.cls, (IndexError, StopIteration)):
+                return None
+            raise
+
+    made.step = step
+    return made
 
 
 def _index_iterator(m: Machine, value: Sequence) -> Iterator:

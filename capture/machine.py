@@ -17,7 +17,7 @@ from ..ir.trace import Tracer
 from ..runtime.guards import Row
 from ..runtime.sources import Source
 from . import wrapping
-from .breaks import Break, PlainFrame
+from .breaks import Break, PlainFrame, Thrown
 from .bytecodes import Decoded, Instr, decode
 from .values import Cell, Const, Tensor, Value
 
@@ -121,6 +121,14 @@ class Machine:
         self.inputs: list[Tensor] = []
         self.frames: list[Frame] = []
         self.where: Location | None = None
+        self.handling: list[
+            Value
+        ] = []  # exceptions whose handlers are being walked, innermost last
+        self.raised_at: dict[
+            Value, int
+        ] = {}  # an exception -> the root's instruction that made or raised it
+        self.root_index = 0
+        self.open_generators: set[Frame] = set()  # suspended where a handler waits for them
         self.count = 0
         self.activity = 0
         self.walks_generators = True
@@ -235,15 +243,17 @@ class Machine:
                     setattr(value, name, None)
         stores = (
             self.known,
-            self.keep,
             self.overlay,
             self.storages,
             self.owners,
+            self.raised_at,
+            self.open_generators,
             self.globals,
-            self.effects,
         )
-        for store in (*stores, self.inputs):
+        for store in stores:
             store.clear()
+        for kept in (self.keep, self.effects, self.inputs, self.handling):
+            kept.clear()
 
     # -- walking -----------------------------------------------------------------------------------------
     def run(self, frame: Frame) -> Value:
@@ -270,7 +280,11 @@ class Machine:
                 instr = instrs[frame.pc]
                 frame.pc += 1
                 self.where = instr.where
-                self.step(frame, instr)
+                try:
+                    self.step(frame, instr)
+                except Thrown as thrown:
+                    if not self.catch(frame, instr, thrown):
+                        raise
         except Break as stop:
             if stop.where is None:
                 stop.where = self.where
@@ -280,6 +294,11 @@ class Machine:
         finally:
             self.frames.pop()
             self.where = caller
+
+    def catch(self, frame: Frame, instr: Instr, thrown: Thrown) -> bool:
+        from .exceptions import catch
+
+        return catch(self, frame, instr, thrown)
 
     def step(self, frame: Frame, instr: Instr) -> None:
         self.count += 1

@@ -102,6 +102,13 @@ def sequence_iterator(of: Any, index: int) -> Iterator[Any]:
     return made
 
 
+def item_iterator(of: Any, index: int) -> Iterator[Any]:
+    """iter() of an object with __getitem__ alone, after `index` steps."""
+    made: Any = iter(of)
+    made.__setstate__(index)
+    return made
+
+
 def dict_iterator(of: dict[Any, Any], kind: str, index: int) -> Iterator[Any]:
     """An iterator over a dict as it is after `index` steps."""
     made: Iterator[Any] = iter(

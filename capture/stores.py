@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 
+_GENERIC_STORES: tuple[Any, ...] = (
+    object.__setattr__, object.__delattr__, BaseException.__setattr__, BaseException.__delattr__,
+)  # fmt: skip
+_HIDDEN = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
+
+
 def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
     """value.name = item; None deletes."""
     if isinstance(value, Function) and item is not None:
@@ -55,7 +61,7 @@ def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
         raise Break("GB115", f"attribute {name!r} of a {type(real).__name__} is set")
     slot = "__setattr__" if item is not None else "__delattr__"
     raw = class_attribute(m, value, slot)
-    if raw is object.__dict__[slot]:
+    if raw in _GENERIC_STORES:
         plain_store(m, value, name, item)
     elif raw in (MODULE_SETATTR, MODULE_DELATTR):
         _module_store(m, value, name, item)
@@ -85,6 +91,11 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
     if name in ("__class__", "__dict__"):
         raise Break("GB115", f"{name} is set")
     found = class_attribute(m, value, name)
+    if name in _HIDDEN and isinstance(value, Instance) and value in m.raised_at:
+        m.overlay[value][name] = (
+            item  # seen by nobody: an exception that leaves the frame is Python's own
+        )
+        return
     if found is not MISSING and is_data(m, found):
         if isinstance(found, property):
             setter = found.fset if item is not None else found.fdel

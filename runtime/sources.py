@@ -7,6 +7,8 @@ them in Python, the native guard program in C, and `capture.assemble` emits byte
 
 from __future__ import annotations
 
+import sys
+import types
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +40,18 @@ class Source:
 
     def __str__(self) -> str:
         base = "" if self.base is None else str(self.base)
-        return KINDS[self.kind].text.format(base=base, key=self.key)
+        key = _fixed(self.key) if self.kind == "const" else self.key
+        return KINDS[self.kind].text.format(base=base, key=key)
+
+
+def _fixed(value: Any) -> str:
+    """A fixed object in a few words: no code of the user's is run for it."""
+    if value is sys.modules:
+        return "sys.modules"
+    if isinstance(value, type):
+        return type.__repr__(value)
+    name = getattr(value, "__name__", None) if isinstance(value, types.ModuleType) else None
+    return name if isinstance(name, str) else f"a {type(value).__name__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +69,7 @@ KINDS: dict[str, SourceKind] = {
     "globals": SourceKind("globals()", "the frame's f_globals dict itself"),
     "builtin": SourceKind("{key}", "f_builtins[key]"),
     "cell": SourceKind("cell {key}", "the closure cell object of that free variable"),
-    "const": SourceKind("{key!r}", "a fixed object, held by the entry (a torch module, a type): no load"),
+    "const": SourceKind("{key}", "a fixed object, held by the entry (a torch module, a type): no load"),
     # steps; none of them runs user code
     "contents": SourceKind("{base}", "cell_contents of a cell; empty is a failed guard"),
     "type": SourceKind("type({base})", "type(base)"),
