@@ -119,6 +119,7 @@ def _explain(parsed: argparse.Namespace) -> int:
     from . import GRAPH_MODE, set_context
     from .runtime.errors import OptionError
     from .runtime.report import report_of
+    from .runtime.session import SESSION
 
     script = Path(parsed.script)
     if not script.is_file():
@@ -133,8 +134,9 @@ def _explain(parsed: argparse.Namespace) -> int:
             )
     if parsed.graph_mode:
         set_context(mode=GRAPH_MODE)
-    status = _run_script(script, parsed.arguments)
-    report = report_of(script.name, None)
+    with SESSION.log.keeping():
+        status = _run_script(script, parsed.arguments)
+        report = report_of(script.name, None)
     print(report.text())
     for path in parsed.save:
         print(f"saved: {report.save(path)}")

@@ -53,7 +53,7 @@ def policy(code: types.CodeType, scope: dict[str, Any]) -> Any:
         return None
     owner = _owner()
     if owner is not None:
-        owner.met.append(code)
+        owner.met(code)
     return _UNIT.state_for(code)
 
 
@@ -62,7 +62,7 @@ def _owner() -> Unit | None:
     frame = sys._getframe(1)
     units = list(UNITS)
     while frame is not None:
-        found = next((unit for unit in units if id(frame.f_code) in unit.replacements), None)
+        found = next((unit for unit in units if unit.runs(frame.f_code)), None)
         if found is not None:
             return found
         frame = frame.f_back  # type: ignore[assignment]
@@ -74,10 +74,10 @@ def state_for_code(code: types.CodeType) -> Any:
     return _UNIT.state_for(code)
 
 
-def counts(codes: list[types.CodeType]) -> list[events.Counted]:
-    """Totals of these frames."""
+def counted(codes: list[types.CodeType]) -> list[tuple[Any, events.Counted]]:
+    """The states of these frames with their totals."""
     names = {id(code) for code in codes}
-    return [row for code, row in _UNIT.counted() if id(code) in names]
+    return [(state, row) for state, row in _UNIT.counted() if id(state.code) in names]
 
 
 def reset() -> None:

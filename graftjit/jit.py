@@ -30,9 +30,8 @@ class JitFunction(_native.Callable):
 
     def report(self) -> Report:
         """What has been compiled so far and what has not."""
-        unit = self._unit
-        counts = [row for _, row in unit.counted()] + hook.counts(unit.met)
-        return report_of(unit.name, [*unit.codes(), *unit.met], counts)
+        rows = [*self._unit.counted(), *hook.counted(self._unit.met())]
+        return report_of(self._unit.name, [state for state, _ in rows], [row for _, row in rows])
 
     def reset(self) -> None:
         """Forget compiled code and events."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .runtime.mirror import FrameView
 
 _LOCK = threading.RLock()
+_MAKING = threading.RLock()
 _BUSY = threading.local()
 
 
@@ -39,27 +40,45 @@ class Unit:
     def __init__(self, name: str, config: JitConfig) -> None:
         self.name = name
         self.config = config
-        self.states: list[Any] = []
-        self._by_code: dict[int, Any] = {}
-        self.replacements: set[int] = set()  # ids of replacement code, which entries keep alive
-        self.met: list[types.CodeType] = []  # frames that the hook met below this unit's
-        self._resumed: set[int] = set()
-        self._resumes: dict[tuple, Any] = {}
+        # Held weakly: a callable keeps its state, an entry those of its resume functions, and a code object that
+        # of a frame met by the hook. So a state, its entries and its events go when nothing can run them.
+        self._states: dict[
+            int, weakref.ref[Any]
+        ] = {}  # by the id of the code, in the order of making
+        self._met: list[weakref.ref[types.CodeType]] = []
 
     # -- states ----------------------------------------------------------------------------------------
-    def state_for(self, code: types.CodeType, resumed: bool = False) -> Any:
-        """The state of a code object in this unit, made at first need."""
-        state = self._by_code.get(id(code))
-        if state is None or state.code is not code:  # an id may be used again
-            state = _native.CodeState(code, self._miss_of())
-            self._by_code[id(code)] = state
-            self.states.append(state)
-            if resumed:
-                self._resumed.add(id(code))
-            SESSION.emit(
-                events.FrameSeen(frame=code.co_qualname, where=_place(code)), self.key(code)
-            )
-        return state
+    def state_for(self, code: types.CodeType, origin: Any = None) -> Any:
+        """The state of a code object in this unit, made at first need. `origin`: the state of the frame that
+        this code resumes. The caller keeps the state; events are recorded under it."""
+        with _MAKING:
+            found = self._states.get(id(code))
+            state = None if found is None else found()
+            if state is None or state.code is not code:  # an id may be used again
+                state = _native.CodeState(code, self._miss_of())
+                state.resumed = origin is not None
+                state.resumes = {} if origin is None else origin.resumes
+                self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
+                self._states.pop(id(code), None)
+                self._states[id(code)] = weakref.ref(state)
+                SESSION.emit(events.FrameSeen(frame=code.co_qualname, where=_place(code)), state)
+            return state
+
+    @property
+    def states(self) -> list[Any]:
+        """The states whose code can still run, in the order of making."""
+        found = (ref() for ref in list(self._states.values()))
+        return [state for state in found if state is not None and state.code is not None]
+
+    def met(self, code: types.CodeType | None = None) -> list[types.CodeType]:
+        """The code of frames that the hook has met below this unit's; `code` is one more."""
+        if code is not None:
+            self._met = [ref for ref in self._met if ref() is not None] + [weakref.ref(code)]
+        return [found for ref in self._met if (found := ref()) is not None]
+
+    def runs(self, code: types.CodeType) -> bool:
+        """Whether this is replacement code of one of the unit's entries."""
+        return any(entry.target is code for state in self.states for entry in state.entries)
 
     def _miss_of(self) -> Any:
         """A callback that does not keep the unit alive: states outlive it in frames only."""
@@ -71,19 +90,11 @@ class Unit:
 
         return miss
 
-    def key(self, code: types.CodeType) -> Any:
-        return code
-
     def reset(self) -> None:
         """Forget all entries and events."""
         for state in self.states:
             state.clear()
-            code = state.code
-            if code is not None:
-                SESSION.log.clear(code)
-
-    def codes(self) -> list[types.CodeType]:
-        return [state.code for state in self.states if state.code is not None]
+            SESSION.log.clear(state)
 
     # -- a miss ----------------------------------------------------------------------------------------
     def miss(self, state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
@@ -91,7 +102,7 @@ class Unit:
         if SESSION.options.disable or getattr(_BUSY, "capturing", False) or not _ordinary_state():
             return None
         code = state.code
-        with _LOCK, SESSION.working_for(self.key(code), code.co_qualname):
+        with _LOCK, SESSION.working_for(state, code.co_qualname):
             _BUSY.capturing = True
             try:
                 return self._guarded_miss(state, code, values, scope, closure)
@@ -112,8 +123,9 @@ class Unit:
         frame = FrameInput(code, values, scope, closure)
         try:
             made = capture(
-                frame, self._backend, self._resumer(scope), _native.call_in_extent, self._strict
-            )
+                frame, self._backend, self._resumer(state, scope), _native.call_in_extent,
+                self._strict,
+            )  # fmt: skip
         except GraftError as error:
             if isinstance(error, InternalError):
                 return self._fault(state, error)
@@ -145,8 +157,6 @@ class Unit:
         )  # fmt: skip
         if made.plain is not None:
             entry.extent = made.plain.code not in ("PL204",)
-        if made.code is not None:
-            self.replacements.add(id(made.code))
         self._tell(state, code, made, time.perf_counter() - started)
         state.add(entry)
         return entry
@@ -158,7 +168,7 @@ class Unit:
 
         return compile_graph(graph, self.config).program
 
-    def _resumer(self, scope: dict[str, Any]) -> Any:
+    def _resumer(self, state: Any, scope: dict[str, Any]) -> Any:
         """Makes resume callables over these globals; one place, stack and set of names is one callable."""
         from .capture.resume import resume_code
 
@@ -166,20 +176,20 @@ class Unit:
             code: types.CodeType, target: int, stack: tuple[str, ...], bound: tuple[str, ...]
         ) -> Any:
             key = (id(code), id(scope), target, stack, bound)
-            found = self._resumes.get(key)
-            if found is None:
+            of, found = state.resumes.get(key, (None, None))
+            if found is None or of() is not code:  # an id may be used again
                 made = resume_code(code, target, stack, bound)
                 # A loop comes back to the same place through a resume function of a resume function: the
                 # code is then equal, and one state serves both.
                 equal = (made, id(scope), stack, bound)
-                found = self._resumes.get(equal)
+                found = state.resumes.get(equal)
                 if found is None:
-                    state = self.state_for(made, resumed=True)
+                    own = self.state_for(made, origin=state)
                     cells = tuple(types.CellType() for _ in made.co_freevars) or None
                     function = types.FunctionType(made, scope, made.co_name, None, cells)
-                    found = _native.Tail(_native.Callable(function, state, resume=True))
-                    self._resumes[equal] = found
-                self._resumes[key] = found
+                    found = _native.Tail(_native.Callable(function, own, resume=True))
+                    state.resumes[equal] = found
+                state.resumes[key] = weakref.ref(code), found
             return found
 
         return resume
@@ -218,7 +228,7 @@ class Unit:
         SESSION.emit(
             events.Captured(
                 kind=made.kind,
-                resumed=id(code) in self._resumed,
+                resumed=state.resumed,
                 graphs=int(graph is not None),
                 nodes=sum(node.op == "call" for node in graph.nodes) if graph else 0,
                 calls=len(graph.calls) if graph else 0,
@@ -265,11 +275,11 @@ class Unit:
         )
         return _leave_plain(state)
 
-    def counted(self) -> list[tuple[types.CodeType, events.Counted]]:
-        """Totals for a report, a code object at a time."""
+    def counted(self) -> list[tuple[Any, events.Counted]]:
+        """Totals for a report, a state at a time."""
         return [
             (
-                state.code,
+                state,
                 events.Counted(
                     frame=state.code.co_qualname,
                     entries=len(state.entries),
@@ -278,7 +288,6 @@ class Unit:
                 ),
             )
             for state in self.states
-            if state.code is not None
         ]
 
 
@@ -335,5 +344,5 @@ def on_rerun(state: Any, entry: Any, error: BaseException) -> None:
         events.RanPlain(
             code="GB108", reason=f"{type(error).__name__}: {error}", where=_place(state.code)
         ),
-        state.code,
+        state,
     )

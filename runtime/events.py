@@ -1,13 +1,14 @@
 """Events: everything that happens, as frozen records with a place; and the log that keeps them.
 
-In: events from capture, codegen and runtime, each under the key (a code object) of the function it belongs
-to. Out: the events of a key in order, for `runtime.report`; JSON lines when GRAFTJIT_TRACE is set. An event
-holds texts and numbers only, never a user's object, so that nothing stays alive because of it; the log drops
-what belongs to a code object together with that code object.
+In: events from capture, codegen and runtime, each under the key (the state of a code object) of the function it
+belongs to. Out: the events of a key in order, for `runtime.report`; JSON lines when GRAFTJIT_TRACE is set. An
+event holds texts and numbers only, never a user's object, so that nothing stays alive because of it; the log
+drops what belongs to a state together with that state, but for the time of `keeping`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -15,7 +16,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -176,11 +177,12 @@ class EventLog:
 
     def __init__(self) -> None:
         self._shelves: dict[int, _Shelf] = {0: _Shelf(None)}
+        self._kept: list[_Shelf] | None = None  # of keys that are gone, while `keeping`
         self._serial = itertools.count()
         self._lock = threading.Lock()
 
     def append(self, event: Event, key: Any = None) -> None:
-        """Add an event under a key (a code object or a function); None: the process as a whole."""
+        """Add an event under a key (anything that can be referred to weakly); None: the process as a whole."""
         shelf = self._shelves.get(0 if key is None else id(key)) or self._new_shelf(key)
         if len(shelf.events) == MAX_EVENTS_A_KEY:
             shelf.dropped += 1
@@ -191,26 +193,38 @@ class EventLog:
         with self._lock:
             shelf = self._shelves.get(name)
             if shelf is None:
-                shelves = self._shelves
-                shelf = _Shelf(weakref.ref(key, lambda _ref: shelves.pop(name, None)))
-                shelves[name] = shelf
+                shelf = _Shelf(weakref.ref(key, lambda _ref: self._drop(name)))
+                self._shelves[name] = shelf
             return shelf
+
+    def _drop(self, name: int) -> None:
+        shelf = self._shelves.pop(name, None)
+        if shelf is not None and self._kept is not None:
+            self._kept.append(shelf)
+
+    @contextlib.contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Within the block, events outlive their keys: for a report on a whole run, whose functions may be gone."""
+        before, self._kept = self._kept, []
+        try:
+            yield
+        finally:
+            self._kept = before
 
     def of(self, keys: Iterable[Any] | None = None) -> tuple[Event, ...]:
         """The events of these keys in the order in which they happened; None: of all keys."""
-        names = list(self._shelves) if keys is None else [0 if k is None else id(k) for k in keys]
-        found: list[tuple[int, Event]] = []
-        for name in dict.fromkeys(names):
-            shelf = self._shelves.get(name)
-            if shelf is not None:
-                found.extend(tuple(shelf.events))
+        found = [pair for shelf in self._shelves_of(keys) for pair in tuple(shelf.events)]
         return tuple(event for _serial, event in sorted(found, key=lambda pair: pair[0]))
 
     def dropped(self, keys: Iterable[Any] | None = None) -> int:
         """How many events of these keys are lost to the bound."""
-        names = list(self._shelves) if keys is None else [0 if k is None else id(k) for k in keys]
-        shelves = [self._shelves[name] for name in dict.fromkeys(names) if name in self._shelves]
-        return sum(shelf.dropped for shelf in shelves)
+        return sum(shelf.dropped for shelf in self._shelves_of(keys))
+
+    def _shelves_of(self, keys: Iterable[Any] | None) -> list[_Shelf]:
+        if keys is None:
+            return [*self._shelves.values(), *(self._kept or ())]
+        names = dict.fromkeys(0 if key is None else id(key) for key in keys)
+        return [self._shelves[name] for name in names if name in self._shelves]
 
     def clear(self, key: Any = None) -> None:
         """Forget one key, or everything."""
@@ -218,6 +232,7 @@ class EventLog:
             if key is None:
                 self._shelves.clear()
                 self._shelves[0] = _Shelf(None)
+                self._kept = None if self._kept is None else []
             else:
                 self._shelves.pop(id(key), None)
 

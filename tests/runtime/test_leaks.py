@@ -1,0 +1,304 @@
+"""Nothing stays: memory is flat over calls and re-created functions, and what dies is not kept by compiled code."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import tracemalloc
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import graftjit
+from graftjit import hook
+from graftjit.runtime.session import SESSION
+from graftjit.unit import UNITS
+
+X = torch.randn(1, 4)
+PAGE = os.sysconf("SC_PAGESIZE")
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def growth(work: Callable[[int], Any], times: int, warm: int = 20) -> tuple[int, int, int]:
+    """What `times` rounds leave: bytes of Python's allocator, resident bytes, objects of the collector."""
+    for number in range(warm):
+        work(number)
+    gc.collect()
+    objects, before = len(gc.get_objects()), resident()
+    tracemalloc.start()
+    try:
+        for number in range(times // 2):
+            work(number)
+        gc.collect()
+        traced = tracemalloc.get_traced_memory()[0]  # from here on free lists are full
+        for number in range(times - times // 2):
+            work(number)
+        gc.collect()
+        traced = tracemalloc.get_traced_memory()[0] - traced
+    finally:
+        tracemalloc.stop()
+    return traced, resident() - before, len(gc.get_objects()) - objects
+
+
+def plain(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x) + x * 2
+
+
+def broken(x: torch.Tensor) -> torch.Tensor:
+    y = x.cos()
+    z = y * float(y.sum().item() > -9)
+    return z + 1
+
+
+def listed(x: torch.Tensor) -> dict[str, Any]:
+    return {"parts": [x + 1, x.sin()], "n": x.shape[0]}
+
+
+def written(x: torch.Tensor) -> torch.Tensor:
+    return x.add_(0.0).clone()
+
+
+def differentiated(x: torch.Tensor) -> torch.Tensor:
+    w = torch.ones(4, requires_grad=True)
+    (x * w).sum().backward()
+    return w.grad
+
+
+CALLED = [plain, broken, listed, written, differentiated]
+
+
+@pytest.mark.parametrize("function", CALLED, ids=lambda function: function.__name__)
+def test_calls_leave_memory_flat(function):
+    jitted = graftjit.jit(function)
+    for _ in range(5):
+        jitted(X)
+    gc.collect()
+    objects, before, blocks = len(gc.get_objects()), resident(), sys.getallocatedblocks()
+    times = 10_000 if function in (plain, listed) else 2_000
+    for _ in range(times):
+        jitted(X)
+    gc.collect()
+    assert len(gc.get_objects()) - objects < 50
+    assert sys.getallocatedblocks() - blocks < 500
+    assert resident() - before < 2 << 20
+
+
+def test_errors_leave_memory_flat():
+    jitted = graftjit.jit(lambda x, y: torch.mm(x, y) + 1)
+    y = torch.randn(4, 4)
+    jitted(X, y)
+    wrong = torch.randn(3, 4)
+    for _ in range(5):
+        with pytest.raises(RuntimeError):
+            jitted(X, wrong)
+    gc.collect()
+    objects, blocks = len(gc.get_objects()), sys.getallocatedblocks()
+    for _ in range(500):
+        with pytest.raises(RuntimeError):
+            jitted(X, wrong)
+    gc.collect()
+    assert len(gc.get_objects()) - objects < 100
+    assert sys.getallocatedblocks() - blocks < 1000
+
+
+# --- made again and again ----------------------------------------------------------------------------------
+
+
+def closure(number: int) -> None:
+    factor = torch.full((4,), float(number % 5))
+
+    @graftjit.jit
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x) * factor + number % 3
+
+    scaled(X)
+    scaled(X)
+
+
+def closure_with_breaks(number: int) -> None:
+    seen: list[float] = []
+
+    @graftjit.jit
+    def summed(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        seen.append(y.sum().item())
+        return y + 1
+
+    summed(X)
+
+
+def new_code(number: int) -> None:
+    scope: dict[str, Any] = {"torch": torch}
+    exec(f"def made(x, c={number % 5}):\n    return torch.cos(x) * c\n", scope)
+    graftjit.jit(scope["made"])(X)
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.inner(x))
+
+
+def module(number: int) -> None:
+    with torch.no_grad():
+        graftjit.compile(Net())(X)
+
+
+def module_class(number: int) -> None:
+    class Local(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.tanh(self.inner(x)) + number % 3
+
+    with torch.no_grad():
+        graftjit.compile(Local())(X)
+
+
+def jitted_class(number: int) -> None:
+    @graftjit.jit
+    class Doubled:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2 + number % 3
+
+    Doubled()(X)
+
+
+def method(number: int) -> None:
+    class Box:
+        factor = number % 3
+
+        @graftjit.jit
+        def scale(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.factor
+
+    Box().scale(X)
+
+
+def explained(number: int) -> None:
+    assert graftjit.explain(lambda x: x.sin() + 1, X).graph_count == 1
+
+
+MADE = [
+    closure,
+    closure_with_breaks,
+    new_code,
+    module,
+    module_class,
+    jitted_class,
+    method,
+    explained,
+]
+
+
+@pytest.mark.parametrize("work", MADE, ids=lambda work: work.__name__)
+def test_functions_made_again_leave_memory_flat(work):
+    gc.collect()
+    units, shelves, states = len(UNITS), len(SESSION.log._shelves), len(hook._UNIT._states)
+    traced, pages, objects = growth(work, 200 if work in (closure, module) else 60)
+    assert traced < 40 << 10, f"{traced} bytes of Python objects"
+    assert pages < 8 << 20, f"{pages} bytes resident"
+    assert objects < 100
+    assert (len(UNITS), len(hook._UNIT._states)) == (units, states)
+    assert len(SESSION.log._shelves) <= shelves + 1  # what is no function's own
+
+
+# --- what dies is gone ---------------------------------------------------------------------------------------
+
+
+def gone(*references: weakref.ref) -> bool:
+    gc.collect()
+    return all(reference() is None for reference in references)
+
+
+def test_a_dead_closure_leaves_nothing():
+    weight = torch.randn(4)
+
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return x * weight
+
+    class Helper:
+        def apply(self, x: torch.Tensor) -> torch.Tensor:
+            return inner(x) + 1
+
+    helper = Helper()
+
+    @graftjit.jit
+    def outer(x: torch.Tensor) -> torch.Tensor:
+        y = helper.apply(x)
+        print(end="")
+        return y.sin()
+
+    outer(X)
+    references = [
+        weakref.ref(thing)
+        for thing in (weight, inner, Helper, helper, outer, outer.__wrapped__, outer.state)
+    ]
+    references += [weakref.ref(entry.target) for entry in outer.state.entries]
+    del weight, inner, Helper, helper, outer
+    assert gone(*references)
+
+
+def test_a_dead_module_leaves_nothing():
+    class Local(Net):
+        pass
+
+    model = Local()
+    compiled = graftjit.compile(model)
+    with torch.no_grad():
+        compiled(X)
+    compiled(X).sum().backward()
+    references = [weakref.ref(thing) for thing in (model, compiled, model.inner, Local)]
+    references += [weakref.ref(parameter) for parameter in model.parameters()]
+    del model, compiled, Local
+    assert gone(*references)
+
+
+def test_arguments_and_results_are_let_go():
+    jitted = graftjit.jit(lambda x, scale: (x * scale["by"], x.sin()))
+    x, scale = torch.randn(4), {"by": torch.randn(4)}
+    results = jitted(x, scale)
+    references = [weakref.ref(thing) for thing in (x, scale["by"], *results)]
+    del x, scale, results
+    assert gone(*references)
+
+
+def test_a_module_given_as_an_argument_is_let_go():
+    jitted = graftjit.jit(lambda model, x: model(x) + 1)
+    model = Net()
+    with torch.no_grad():
+        jitted(model, X)
+    references = [weakref.ref(model), *map(weakref.ref, model.parameters())]
+    del model
+    assert gone(*references)
+
+
+def test_functions_met_inside_an_extent_are_let_go():
+    """Their code belongs to this file and stays; what one of them closed over does not."""
+
+    def caller(function: Callable, x: torch.Tensor) -> torch.Tensor:
+        return list(map(function, [x]))[0] + 1
+
+    jitted = graftjit.jit(caller)
+    references = []
+    for _ in range(5):
+        weight = torch.randn(4)
+
+        def scaled(x: torch.Tensor, weight: torch.Tensor = weight) -> torch.Tensor:
+            y = x * weight
+            print(end="")
+            return y.sin()
+
+        torch.testing.assert_close(jitted(scaled, X), caller(scaled, X))
+        references.append(weakref.ref(weight))
+    del weight, scaled
+    assert gone(*references)
