@@ -45,6 +45,7 @@ class Assembler:
         self.cells = cells
         self.bound: frozenset[str] = frozenset()  # locals that the re-emitted original finds bound
         self.patches: dict[int, Emitter] = {}  # emitted in place of an original instruction
+        self.made: list[str] = []  # the names that `fresh` gave
         self._body: list[Item | Label] = []
         self._where: Location | None = None
         self._cover: Cover | None = None
@@ -58,6 +59,7 @@ class Assembler:
         while (name := f".{prefix}{number}") in self._names:
             number += 1
         self._names.add(name)
+        self.made.append(name)
         return name
 
     def set_location(self, where: Location | None) -> None:

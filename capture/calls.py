@@ -476,6 +476,8 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         raise Break("GB126", f"{cls.__name__} is built by C code")
     if getattr(cls, "__abstractmethods__", None):
         raise raises(f"TypeError: abstract class {cls.__name__}")
+    if attributes.class_attribute(m, made, "__del__") is not attributes.MISSING:
+        raise Break("GB126", f"{cls.__name__} has a finalizer")
     m.overlay.setdefault(made, {})
     init = attributes.mro_lookup(cls, "__init__")
     if init is object.__dict__["__init__"]:

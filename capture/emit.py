@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from typing import Any
 
@@ -163,6 +163,14 @@ class Emitter:
                 self.bound_cells.add(name)
                 self.push(self.m.load_cell(cell))
                 self.asm.store_deref(name)
+
+    def drop_all_but(self, kept: Container[str], arguments: tuple[str, ...]) -> None:
+        """Let go of what the program no longer holds at this point: temporaries, and arguments not in `kept`."""
+        asm = self.asm
+        dead = [name for name in arguments if name not in kept and name not in asm.cells]
+        for name in [*asm.made, *dead]:
+            asm.push_null()
+            asm.store_fast(name)
 
     # -- effects ---------------------------------------------------------------------------------------
     def replay(self, effects: list[Effect]) -> None:

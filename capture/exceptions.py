@@ -181,7 +181,7 @@ def _pop_except(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("CHECK_EXC_MATCH")
 def _check_exc_match(m: Machine, f: Frame, i: Instr) -> None:
-    wanted, value = f.pop(), f.stack[-1]
+    wanted, value = f.pop(), f.peek(1)
     cls = attributes.real_class(value)
     assert cls is not None
     chain = attributes.bases(m, cls)
@@ -214,5 +214,5 @@ def _intrinsic(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("WITH_EXCEPT_START")
 def _with_except_start(m: Machine, f: Frame, i: Instr) -> None:
-    value, leave = f.stack[-1], f.stack[-4]
+    value, leave = f.peek(1), f.peek(4)
     f.push(m.call(leave, [attributes.type_of(m, value), value, TRACEBACK], {}))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,7 +37,8 @@ from .liveness import live_locals
 from .machine import Frame, Machine, Scope, make_frame
 from .resume import ResumeSpec, break_tail, can_resume
 from .stackshape import after
-from .values import UNREAD, Const, Dict, Null, Obj, Sequence, Tensor, Value
+from .values import UNREAD, Const, Dict, Null, Obj, Sequence, Set, Tensor, Unread, Value
+from .wrapping import IDENTITY_TYPES
 
 MAX_RESTARTS = 200
 
@@ -298,7 +300,11 @@ class _Attempt:
             raise PlainFrame("PL203", f"{stop.reason}; {reason}", stop.where)
         self.strict(record)
         live = live_locals(f.decoded, index)
-        restored = {name: f.locals[name] for name in f.locals if name in live}
+        restored = {
+            name: value
+            for name, value in dict.items(f.locals)
+            if name in live or _may_be_missed(value)
+        }
         shape = tuple("null" if isinstance(value, Null) else "value" for value in f.stack)
         if m.contexts and any(c.cls is torch.set_grad_enabled for c in m.contexts):
             raise PlainFrame("PL203", "a break inside set_grad_enabled", stop.where)
@@ -307,19 +313,26 @@ class _Attempt:
 
         def resume_for(target: int, jumped: bool) -> ResumeSpec:
             stack = _shape_after(rest, shape, jumped)
-            bound = _bound_after(rest, set(restored), live_locals(f.decoded, target))
+            ahead = live_locals(f.decoded, target)
+            kept = {name for name, value in restored.items() if _may_be_missed(value)}
+            bound = _bound_after(rest, kept | (restored.keys() & ahead), ahead)
             return ResumeSpec(self.make_resume(code, target, stack, bound), stack, bound)
 
         def restore(e: Emitter) -> None:
             for name, cell in f.cells.items():
-                if name in code.co_cellvars and cell.content is not None:
+                if name not in code.co_cellvars:
+                    continue
+                if cell.content is not None:
                     e.push(m.load_cell(cell))
                     e.asm.store_deref(name)
                     e.bound_cells.add(name)
+                elif cell.name is not None:  # an argument that was deleted
+                    e.asm.delete_deref(name)
             for name, value in restored.items():
                 e.push(value)
                 e.asm.store_fast(name)
             e.push_all(f.stack)
+            e.drop_all_but(restored, argument_names(code))
 
         def tail(e: Emitter) -> None:
             break_tail(e.asm, code, index, resume_for, self._wraps(stop), self.extent, shape)
@@ -386,13 +399,19 @@ class _Arguments(dict[str, Value]):
         super().__init__()
         self._m = m
         for name, value in zip(names, values, strict=True):
-            super().__setitem__(name, _Unread(value, Source("local", None, name)))
+            at = Source("local", None, name)
+            super().__setitem__(name, Unread(partial(self._wrapped, name, value, at), source=at))
 
-    def _read(self, name: str, value: Value) -> Value:
-        if isinstance(value, _Unread):
-            value = self._m.wrap(value.real, value.at)
+    def _wrapped(self, name: str, real: Any, at: Source) -> Value:
+        """The Value of an argument, also where it still stands under its own name."""
+        value = self._m.wrap(real, at)
+        held = super().get(name)
+        if isinstance(held, Unread) and held.source is at:
             super().__setitem__(name, value)
         return value
+
+    def _read(self, name: str, value: Value) -> Value:
+        return value.read() if isinstance(value, Unread) else value
 
     def __getitem__(self, name: str) -> Value:
         return self._read(name, super().__getitem__(name))
@@ -406,17 +425,6 @@ class _Arguments(dict[str, Value]):
         value = self[name]
         del self[name]
         return value
-
-
-class _Unread(Value):
-    """An argument that nobody has read."""
-
-    __slots__ = ("at", "real")
-
-    def __init__(self, real: Any, at: Source) -> None:
-        super().__init__()
-        self.real = real
-        self.at = at
 
 
 class _Trees:
@@ -495,11 +503,22 @@ def _shape_after(rest: list[Instr], shape: tuple[str, ...], jumped: bool) -> tup
 
 
 def _bound_after(rest: list[Instr], bound: set[str], live: frozenset[str]) -> tuple[str, ...]:
-    """Locals that hold a value after these instructions, and are read later; in a fixed order."""
+    """Locals to hand to a resume function, in a fixed order: those in `bound`, and what these instructions store;
+    nobody knows whether that may die before its frame does."""
     names = set(bound)
     for instr in rest:
         if instr.op == "STORE_FAST":
             names.add(instr.arg)
         elif instr.op in ("DELETE_FAST", "LOAD_FAST_CLEAR"):
             names.discard(instr.arg)
-    return tuple(sorted(names & live))
+    return tuple(sorted(names))
+
+
+def _may_be_missed(value: Value) -> bool:
+    """Whether a local that nobody reads again must live as long as its frame: the end of an object can be seen,
+    by a finalizer or a weak reference."""
+    if isinstance(value, Unread):
+        return True
+    if isinstance(value, Obj):
+        return not isinstance(value.value, IDENTITY_TYPES)
+    return value.source is not None and isinstance(value, (Sequence, Dict, Set))

@@ -171,7 +171,7 @@ def _get_yield_from_iter(m: Machine, f: Frame, i: Instr) -> None:
 @handles("SEND")
 def _send(m: Machine, f: Frame, i: Instr) -> None:
     sent = f.pop()
-    source = f.stack[-1]
+    source = f.peek(1)
     if not isinstance(source, Iterator) or not (isinstance(sent, Const) and sent.value is None):
         raise Break("GB107", "a value sent through yield from")
     item = source.step()

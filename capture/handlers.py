@@ -40,7 +40,7 @@ def _nop(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("POP_TOP")
 def _pop_top(m: Machine, f: Frame, i: Instr) -> None:
-    f.pop()
+    f.stack.pop()
 
 
 @handles("PUSH_NULL")
@@ -90,7 +90,7 @@ def _load_assertion_error(m: Machine, f: Frame, i: Instr) -> None:
 # -- names -----------------------------------------------------------------------------------------------
 @handles("LOAD_FAST")
 def _load_fast(m: Machine, f: Frame, i: Instr) -> None:
-    found = f.locals.get(i.arg)
+    found = dict.get(f.locals, i.arg)  # an argument that nobody has read yet stays so
     if found is None:
         if i.arg in f.cells and i.arg in f.code.co_cellvars:
             f.push(f.cells[i.arg])
@@ -101,12 +101,12 @@ def _load_fast(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("LOAD_FAST_CLEAR")
 def _load_fast_clear(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(f.locals.pop(i.arg, NULL))
+    f.push(dict.pop(f.locals, i.arg, NULL))
 
 
 @handles("STORE_FAST")
 def _store_fast(m: Machine, f: Frame, i: Instr) -> None:
-    value = f.pop()
+    value = f.stack.pop()
     if isinstance(value, Null):
         f.locals.pop(i.arg, None)
     else:
@@ -115,7 +115,7 @@ def _store_fast(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("DELETE_FAST")
 def _delete_fast(m: Machine, f: Frame, i: Instr) -> None:
-    if f.locals.pop(i.arg, None) is None:
+    if dict.pop(f.locals, i.arg, None) is None:
         raise raises(f"UnboundLocalError: local variable {i.arg!r}")
 
 
@@ -262,7 +262,8 @@ def _store_slice(m: Machine, f: Frame, i: Instr) -> None:
 # -- building containers ---------------------------------------------------------------------------------
 @handles("BUILD_TUPLE")
 def _build_tuple(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(Sequence(f.popn(i.arg), tuple))
+    returned = f.decoded.instrs[i.index + 1].op == "RETURN_VALUE" and f is m.frames[0]
+    f.push(Sequence(f.leave(i.arg) if returned else f.popn(i.arg), tuple))
 
 
 @handles("BUILD_LIST")
@@ -312,7 +313,7 @@ def _build_slice(m: Machine, f: Frame, i: Instr) -> None:
 @handles("LIST_APPEND")
 def _list_append(m: Machine, f: Frame, i: Instr) -> None:
     item = f.pop()
-    target = f.stack[-i.arg]
+    target = f.peek(i.arg)
     assert isinstance(target, Sequence)
     target.items.append(item)
 
@@ -320,19 +321,19 @@ def _list_append(m: Machine, f: Frame, i: Instr) -> None:
 @handles("SET_ADD")
 def _set_add(m: Machine, f: Frame, i: Instr) -> None:
     item = f.pop()
-    sets.add(m, f.stack[-i.arg], item)  # type: ignore[arg-type]
+    sets.add(m, f.peek(i.arg), item)  # type: ignore[arg-type]
 
 
 @handles("MAP_ADD")
 def _map_add(m: Machine, f: Frame, i: Instr) -> None:
     item, key = f.pop(), f.pop()
-    containers.dict_set(m, f.stack[-i.arg], key, item)  # type: ignore[arg-type]
+    containers.dict_set(m, f.peek(i.arg), key, item)  # type: ignore[arg-type]
 
 
 @handles("LIST_EXTEND")
 def _list_extend(m: Machine, f: Frame, i: Instr) -> None:
     items = iteration.drain(m, f.pop())
-    target = f.stack[-i.arg]
+    target = f.peek(i.arg)
     assert isinstance(target, Sequence)
     target.items.extend(items)
 
@@ -340,18 +341,18 @@ def _list_extend(m: Machine, f: Frame, i: Instr) -> None:
 @handles("SET_UPDATE")
 def _set_update(m: Machine, f: Frame, i: Instr) -> None:
     other = f.pop()
-    sets.update(m, f.stack[-i.arg], other)  # type: ignore[arg-type]
+    sets.update(m, f.peek(i.arg), other)  # type: ignore[arg-type]
 
 
 @handles("DICT_UPDATE")
 def _dict_update(m: Machine, f: Frame, i: Instr) -> None:
     other = f.pop()
-    methods.update_dict(m, f.stack[-i.arg], other)  # type: ignore[arg-type]
+    methods.update_dict(m, f.peek(i.arg), other)  # type: ignore[arg-type]
 
 
 @handles("DICT_MERGE")
 def _dict_merge(m: Machine, f: Frame, i: Instr) -> None:
-    other, target = f.pop(), f.stack[-i.arg]
+    other, target = f.pop(), f.peek(i.arg)
     assert isinstance(target, Dict)
     pairs = methods.mapping_pairs(m, other)
     if pairs is None:
@@ -429,7 +430,7 @@ def _pop_jump_if(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("JUMP_IF_OR_POP")
 def _jump_if_or_pop(m: Machine, f: Frame, i: Instr) -> None:
-    if m.truth(f.stack[-1]) == (i.arg == "true"):
+    if m.truth(f.peek(1)) == (i.arg == "true"):
         f.pc = i.target  # type: ignore[assignment]
     else:
         f.pop()
@@ -442,15 +443,34 @@ def _get_iter(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("FOR_ITER")
 def _for_iter(m: Machine, f: Frame, i: Instr) -> None:
-    iterator = f.stack[-1]
+    iterator = f.peek(1)
     if not isinstance(iterator, Iterator):
         raise Break("GB120", "a loop over an iterator from outside")
+    steps, before = f.loops.get(id(iterator), (0, m.tracer.recorded))
+    f.loops[id(iterator)] = (steps + 1, before)
+    if steps >= MAX_UNROLLED and m.tracer.recorded - before >= steps and _repeats(f, i):
+        raise Break(
+            "GB116",
+            f"a loop of more than {MAX_UNROLLED} equal steps: its body is a frame of its own",
+        )
     item = iterator.step()
     if item is None:
         f.pop()
         f.pc = i.target  # type: ignore[assignment]
     else:
         f.push(item)
+
+
+MAX_UNROLLED = 64
+
+
+def _repeats(f: Frame, i: Instr) -> bool:
+    """Whether each step of a loop is the same program: nothing reads what the loop counts."""
+    assert i.target is not None
+    store, *body = f.decoded.instrs[i.index + 1 : i.target]
+    return store.op == "STORE_FAST" and not any(
+        instr.arg == store.arg for instr in body if instr.op in ("LOAD_FAST", "LOAD_FAST_CLEAR")
+    )
 
 
 # -- functions and calls ---------------------------------------------------------------------------------
@@ -523,7 +543,7 @@ def _function_part(m: Machine, fn: Function, name: str, value: Value) -> None:
 
 @handles("RETURN_VALUE")
 def _return_value(m: Machine, f: Frame, i: Instr) -> None:
-    f.result = f.pop()
+    f.result = f.leave(1)[0] if f is m.frames[0] else f.pop()
 
 
 @handles("LOAD_BUILD_CLASS")
@@ -541,12 +561,12 @@ def _before_with(m: Machine, f: Frame, i: Instr) -> None:
 # -- match -----------------------------------------------------------------------------------------------
 @handles("GET_LEN")
 def _get_len(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(m.call(Obj(len), [f.stack[-1]], {}))
+    f.push(m.call(Obj(len), [f.peek(1)], {}))
 
 
 @handles("MATCH_SEQUENCE")
 def _match_sequence(m: Machine, f: Frame, i: Instr) -> None:
-    value = f.stack[-1]
+    value = f.peek(1)
     if isinstance(value, Obj):
         raise Break("GB101", "match of an object as a sequence")
     f.push(Const(isinstance(value, Sequence) or _is_const(value, (tuple, range))))
@@ -558,7 +578,7 @@ def _is_const(value: Value, kinds: tuple[type, ...]) -> bool:
 
 @handles("MATCH_MAPPING")
 def _match_mapping(m: Machine, f: Frame, i: Instr) -> None:
-    value = f.stack[-1]
+    value = f.peek(1)
     if isinstance(value, Obj):
         raise Break("GB101", "match of an object as a mapping")
     f.push(Const(isinstance(value, Dict)))
@@ -566,7 +586,7 @@ def _match_mapping(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("MATCH_KEYS")
 def _match_keys(m: Machine, f: Frame, i: Instr) -> None:
-    keys, subject = f.stack[-1], f.stack[-2]
+    keys, subject = f.peek(1), f.peek(2)
     found: list[Value] = []
     for key in iteration.drain(m, keys):
         if not methods.contains(m, subject, key):

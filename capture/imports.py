@@ -47,9 +47,9 @@ def _import_name(m: Machine, f: Frame, i: Instr) -> None:
 @handles("IMPORT_FROM")
 def _import_from(m: Machine, f: Frame, i: Instr) -> None:
     try:
-        f.push(attributes.load_attr(m, f.stack[-1], i.arg))
+        f.push(attributes.load_attr(m, f.peek(1), i.arg))
     except attributes.NoAttribute:
-        module = f.stack[-1]
+        module = f.peek(1)
         assert isinstance(module, Obj)
         f.push(_loaded(m, f"{module.value.__name__}.{i.arg}"))
 

@@ -19,7 +19,7 @@ from ..runtime.sources import Source
 from . import wrapping
 from .breaks import Break, PlainFrame, Thrown
 from .bytecodes import Decoded, Instr, decode
-from .values import Cell, Const, Tensor, Value
+from .values import Cell, Const, Tensor, Unread, Value
 
 MAX_INSTRUCTIONS = 400_000
 MAX_DEPTH = 64
@@ -61,19 +61,35 @@ class Frame:
     pc: int = 0
     result: Value | None = None
     yielded: Value | None = None
+    loops: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # iterator -> steps, calls before
 
     def push(self, value: Value) -> None:
         self.stack.append(value)
 
     def pop(self) -> Value:
-        return self.stack.pop()
+        value = self.stack.pop()
+        return value.read() if type(value) is Unread else value
+
+    def peek(self, depth: int) -> Value:
+        value = self.stack[-depth]
+        if type(value) is Unread:
+            value = self.stack[-depth] = value.read()
+        return value
+
+    def leave(self, count: int) -> list[Value]:
+        """What is returned as it is: an argument that nobody has looked at goes out without a guard."""
+        taken = self.stack[len(self.stack) - count :]
+        del self.stack[len(self.stack) - count :]
+        return taken
 
     def popn(self, count: int) -> list[Value]:
         if not count:
             return []
         taken = self.stack[-count:]
         del self.stack[-count:]
-        return taken
+        return [value.read() if type(value) is Unread else value for value in taken]
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,14 @@ class Obj(Value):
     value: Any
 
 
+@dataclass(eq=False, slots=True)
+class Unread(Value):
+    """An argument of the root frame that nobody has looked at: it may be moved about and handed on, and no guard
+    asks for it. `read` gives the Value to look at."""
+
+    read: Callable[[], Value]
+
+
 UNREAD = Value()  # an item of a pre-existing container that nobody has asked for yet
 
 
