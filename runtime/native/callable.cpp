@@ -29,7 +29,7 @@ PyObject *call_plain(PyObject *function, PyObject *const *args, size_t nargsf, P
     std::optional<Extent> scope;
     if (extent) scope.emplace();
     if (lookup_is_on()) this_thread.skip = PyFunction_GET_CODE(function);
-    return PyObject_Vectorcall(function, args, nargsf, kwnames);
+    return call_frame(function, args, nargsf, kwnames);
 }
 
 // The function's __code__ was rebound: Python says which state belongs to the new one.

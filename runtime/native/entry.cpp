@@ -1,5 +1,6 @@
 #include "entry.h"
 
+#include "hook.h"
 #include "program.h"
 
 #include <cstring>
@@ -332,7 +333,7 @@ PyObject *entry_run_direct(Entry *entry, PyObject *const *inputs) {
 PyObject *entry_run_code(Entry *entry, const View &view, FunctionCache *cache) {
     Ref function(code_function(entry, view, cache));
     if (!function) return nullptr;
-    return PyObject_Vectorcall(function.get(), view.locals, (size_t)view.n_locals, nullptr);
+    return call_frame(function.get(), view.locals, (size_t)view.n_locals, nullptr);
 }
 
 int entry_init(PyObject *module) {

@@ -74,7 +74,10 @@ Outcome answer_frame(Frame *frame, PyCodeObject *code) {
     return answer((CodeState *)state.get(), view, nullptr);
 }
 
+void give();
+
 PyObject *evaluate(PyThreadState *thread, Frame *frame, int throwflag) {
+    if (this_thread.giving != nullptr && this_thread.giving->armed) give();
     if (throwflag || !lookup_is_on() || this_thread.passing == frame) return pass_on(thread, frame, throwflag);
     PyCodeObject *code = frame_code(frame);
     PyObject *skip = std::exchange(this_thread.skip, nullptr);
@@ -104,6 +107,14 @@ void acquire() {
 void release() {
     if (--users > 0 || evaluator_now() != evaluate) return;
     set_evaluator(older);
+}
+
+// The fresh frame has references of its own to the arguments: the pending call drops its.
+void give() {
+    Giving *giving = std::exchange(this_thread.giving, nullptr);
+    giving->armed = false;
+    release();
+    for (Py_ssize_t i = 0; i < giving->n; i++) Py_CLEAR(giving->values[i]);
 }
 
 // --- module functions -----------------------------------------------------------------------------------------
@@ -157,6 +168,16 @@ int find_exit() {
 }
 
 }  // namespace
+
+PyObject *call_frame(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    Giving *giving = this_thread.giving;
+    if (giving == nullptr || giving->values + 1 != args) return PyObject_Vectorcall(function, args, nargsf, kwnames);
+    giving->armed = true;
+    acquire();  // the evaluator is the place where the frame is made and has not begun
+    PyObject *result = PyObject_Vectorcall(function, args, nargsf, kwnames);
+    if (std::exchange(giving->armed, false)) release();  // no frame came to be
+    return result;
+}
 
 Extent::Extent() : scope(Lookup::on) { acquire(); }
 Extent::~Extent() { release(); }

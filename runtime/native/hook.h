@@ -14,4 +14,8 @@ class Extent {
     LookupScope scope;
 };
 
+// Calls a Python function. Arguments that are a pending call's are held by the new frame alone: what the program
+// drops then dies when it drops it, as in plain Python. They must not be read after the call.
+PyObject *call_frame(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+
 int hook_init(PyObject *module);

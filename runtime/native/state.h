@@ -39,11 +39,19 @@ struct Capturing {
     Capturing *up;
 };
 
+// The arguments of a pending call, which the frame that gets them is to hold alone; see call_frame.
+struct Giving {
+    PyObject **values;  // the closure, then the locals
+    Py_ssize_t n;
+    bool armed = false;
+};
+
 struct ThreadState {
     Lookup lookup = Lookup::unset;
     Capturing *capturing = nullptr;
     PyObject *skip = nullptr;     // the next frame, if it is of this code, has been looked up already
     const void *passing = nullptr;  // the frame that an older evaluator has been given
+    Giving *giving = nullptr;
 };
 extern constinit thread_local ThreadState this_thread;
 extern bool lookup_always;  // GRAPH_MODE

@@ -1,5 +1,7 @@
 #include "tail.h"
 
+#include "state.h"
+
 #include "structmember.h"
 
 namespace {
@@ -7,7 +9,7 @@ namespace {
 struct Tail {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *target;
+    PyObject *target;  // a weak reference
 };
 
 struct Pending {
@@ -18,15 +20,27 @@ struct Pending {
 
 PyTypeObject *tail_type, *pending_type;
 
+// A new reference. It is alive as long as the state of the frame that is left: the call under way holds that one.
+PyObject *tail_target(Tail *self) {
+    PyObject *target = self->target == nullptr ? nullptr : PyWeakref_GetObject(self->target);
+    if (target != nullptr && target != Py_None) return Py_NewRef(target);
+    PyErr_SetString(PyExc_SystemError, "graftjit: what resumes this frame is gone");
+    return nullptr;
+}
+
+PyObject *tail_get_target(PyObject *self, void *) { return tail_target((Tail *)self); }
+
 PyObject *tail_call(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
     if (kwnames != nullptr) {
         PyErr_SetString(PyExc_SystemError, "graftjit: a resume function takes no keywords");
         return nullptr;
     }
+    Ref target(tail_target((Tail *)object));
+    if (!target) return nullptr;
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     auto *pending = (Pending *)pending_type->tp_alloc(pending_type, n);
     if (pending == nullptr) return nullptr;
-    pending->target = Py_NewRef(((Tail *)object)->target);
+    pending->target = target.release();
     for (Py_ssize_t i = 0; i < n; i++) pending->values[i] = Py_NewRef(args[i]);
     return (PyObject *)pending;
 }
@@ -69,20 +83,28 @@ void deallocate(PyObject *object) {
 PyObject *tail_new(PyTypeObject *type, PyObject *args, PyObject *) {
     PyObject *target;
     if (!PyArg_ParseTuple(args, "O", &target)) return nullptr;
+    Ref weak(PyWeakref_NewRef(target, nullptr));
+    if (!weak) return nullptr;
     auto *self = (Tail *)type->tp_alloc(type, 0);
     if (self == nullptr) return nullptr;
     self->vectorcall = tail_call;
-    self->target = Py_NewRef(target);
+    self->target = weak.release();
     return (PyObject *)self;
 }
 
 PyMemberDef tail_members[] = {
-    {"target", T_OBJECT_EX, offsetof(Tail, target), READONLY, "the resume callable"},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Tail, vectorcall), READONLY, nullptr},
     {nullptr}};
 
+PyGetSetDef tail_getset[] = {
+    {"target", tail_get_target, nullptr, "the resume callable", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
 PyType_Slot tail_slots[] = {
-    {Py_tp_doc, (void *)"Tail(resume): called, it makes the pending call of resume that ends a broken frame"},
+    {Py_tp_doc, (void *)"Tail(resume): called, it makes the pending call of resume that ends a broken frame. It "
+                        "holds resume weakly: as a constant of code it would close circles that the collector "
+                        "does not see"},
+    {Py_tp_getset, tail_getset},
     {Py_tp_new, (void *)tail_new},
     {Py_tp_call, (void *)PyVectorcall_Call},
     {Py_tp_members, tail_members},
@@ -110,7 +132,10 @@ PyObject *run_tails(PyObject *result) {
     while (result != nullptr && Py_TYPE(result) == pending_type) {
         Ref pending(result);
         auto *call = (Pending *)result;
+        Giving giving{call->values, Py_SIZE(call)};
+        Giving *before = std::exchange(this_thread.giving, &giving);
         result = PyObject_Vectorcall(call->target, call->values, (size_t)Py_SIZE(call), nullptr);
+        this_thread.giving = before;
     }
     return result;
 }
