@@ -204,6 +204,10 @@ class _Attempt:
     def _walk(self) -> Value | int:
         """The returned Value, or the index of the instruction to break at."""
         m, f = self.machine, self.root
+        if f.decoded.is_generator:
+            raise PlainFrame(
+                "PL201", "a frame that yields or awaits lives on between calls", m.where
+            )
         for name in _LOOKERS.intersection(f.code.co_names):
             if self.input.globals.get(name, _LOOKERS) is _LOOKERS or name not in _BUILTIN_LOOKERS:
                 raise PlainFrame("GB132", f"the frame looks at itself by {name}", m.where)

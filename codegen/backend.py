@@ -106,7 +106,7 @@ def _fused_or_replayed(graph: Graph) -> Compiled:
         code = "FB306" if isinstance(error, BuildError) else "FB303"
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         SESSION.warn_once(
-            "WN605",
+            "WN606",
             f"a graph runs operator by operator, for its kernels could not be made: {reason}",
         )
         return _replayed(graph, code, reason)
@@ -120,6 +120,10 @@ def _fused(graph: Graph) -> Compiled:
     compiler = device.find_compiler()
     if compiler is None:
         SESSION.emit(Fallback(code="FB302", reason="no C++ compiler was found"))
+        SESSION.warn_once(
+            "WN604",
+            "no C++ compiler was found: programs run as ATen steps. Install g++ or clang++, or set CXX.",
+        )
     better = optimize(graph, check=SESSION.options.check, show=_show())
     clock.lap("passes")
     made = schedule.plan(better, fuse=compiler is not None)

@@ -18,7 +18,7 @@ from . import hook
 from .cell import made_in_graph_mode
 from .context import current_context
 from .runtime import _native
-from .runtime.errors import UserError
+from .runtime.errors import OptionError, UserError, describe
 from .runtime.options import JitConfig
 from .runtime.report import Report, report_of
 from .runtime.session import SESSION
@@ -59,11 +59,14 @@ def jit(
     fullgraph   the first graph break raises BreakError
     dynamic     see JitConfig.dynamic
     config      a JitConfig; the two options above override it
-    Raises UserError (a TypeError) for what cannot be called.
+    What is jitted already stays as it is, unless options are given here. Raises UserError (a TypeError) for
+    what cannot be called, OptionError (a ValueError) for options that are not allowed.
     """
     options = _options(fullgraph, dynamic, config)
     if fn is None:
         return functools.partial(jit, config=options)
+    if isinstance(fn, JitFunction) and (fullgraph or dynamic is not None or config is not None):
+        fn = fn.__wrapped__
     return _jit(fn, options)
 
 
@@ -72,7 +75,13 @@ def _options(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) ->
         config = current_context().jit_config
     elif not isinstance(config, JitConfig):
         raise UserError(
-            "config is not a JitConfig", expected="graftjit.JitConfig(...)", found=repr(config)
+            "config is not a JitConfig", expected="graftjit.JitConfig(...)", found=describe(config)
+        )
+    if not isinstance(fullgraph, bool):
+        raise OptionError(
+            f"fullgraph={fullgraph!r} is not allowed",
+            expected="True or False",
+            found=repr(fullgraph),
         )
     changes: dict[str, Any] = {}
     if fullgraph:
@@ -99,11 +108,15 @@ def _jit(fn: Any, config: JitConfig) -> Any:
         return _jit_class(fn, config)
     if callable(fn):
         return make_callable(_forwarding(fn), config)
+    if isinstance(fn, property):
+        todo = "put @jit below @property, on the function"
+    else:
+        todo = "pass the function itself, not its result"
     raise UserError(
         "jit takes something that can be called",
         expected="a function, method, callable object, torch.nn.Module or class with __call__",
-        found=f"{fn!r} of type {type(fn).__name__}",
-        todo="pass the function itself, not its result",
+        found=describe(fn),
+        todo=todo,
     )
 
 
@@ -173,7 +186,7 @@ def _unit_of(target: Any) -> Any:
     raise UserError(
         "this has not been compiled by graftjit",
         expected="what jit or compile returned",
-        found=repr(target),
+        found=describe(target),
         todo="use graftjit.explain(fn, *args) to try it",
     )
 

@@ -271,7 +271,7 @@ class Unit:
             )
         )  # fmt: skip
         SESSION.warn_once(
-            "WN602", f"{self.name}: an internal fault, it runs in plain Python: {error}"
+            "WN607", f"{self.name}: an internal fault, it runs in plain Python: {error}"
         )
         return _leave_plain(state)
 

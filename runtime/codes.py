@@ -246,6 +246,10 @@ _TABLE: tuple[Code, ...] = (
          "set it to a folder that can be written"),
     Code("WN604", "no C++ compiler", "programs run as ATen steps", "install g++ or clang++"),
     Code("WN605", "option without effect", "accepted for compatibility, does nothing here", "remove it"),
+    Code("WN606", "kernels could not be made", "the graph runs operator by operator by ATen",
+         "see the fallback in the report; python -m graftjit doctor tries the compiler"),
+    Code("WN607", "fault inside graftjit", "the frame runs as it would without graftjit",
+         "please report it, with the event from GRAFTJIT_TRACE"),
 )  # fmt: skip
 
 CODES: dict[str, Code] = {row.id: row for row in _TABLE}

@@ -124,6 +124,18 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
+def describe(value: object, limit: int = 60) -> str:
+    """What was handed over, for `found`: plain values as they are written, other objects by their type, and
+    never an address. The value's own `__repr__` is not asked."""
+    kind = type(value).__name__
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if value is None or type(value) in (bool, int, float, complex, str, bytes):
+        text = repr(value)
+        return f"{text if len(text) <= limit else text[: limit - 3] + '...'} ({kind})"
+    return f"an object of type {kind}"
+
+
 def format_location(where: Location, indent: str = "  ", width: int | None = None) -> str:
     """`File "f.py", line 3, in g`, the user's line, and carets under the columns.
 
