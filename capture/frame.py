@@ -179,6 +179,7 @@ class _Attempt:
     def release(self) -> None:
         """Let go of the user's objects, which exceptions and closures of ours would hold in cycles."""
         self.machine.release()
+        self.root.locals.clear()  # unread arguments and the dict that they are in hold each other
         self.root.locals, self.root.cells, self.root.stack = {}, {}, []
         for stop in self.forced.values():
             stop.__cause__ = stop.__context__ = stop.__traceback__ = None
@@ -319,7 +320,7 @@ class _Attempt:
             stack = _shape_after(rest, shape, jumped)
             ahead = live_locals(f.decoded, target)
             kept = {name for name, value in restored.items() if _may_be_missed(value)}
-            bound = _bound_after(rest, kept | (restored.keys() & ahead), ahead)
+            bound = _bound_after(rest, kept | (restored.keys() & ahead))
             return ResumeSpec(self.make_resume(code, target, stack, bound), stack, bound)
 
         def restore(e: Emitter) -> None:
@@ -506,7 +507,7 @@ def _shape_after(rest: list[Instr], shape: tuple[str, ...], jumped: bool) -> tup
     return shape
 
 
-def _bound_after(rest: list[Instr], bound: set[str], live: frozenset[str]) -> tuple[str, ...]:
+def _bound_after(rest: list[Instr], bound: set[str]) -> tuple[str, ...]:
     """Locals to hand to a resume function, in a fixed order: those in `bound`, and what these instructions store;
     nobody knows whether that may die before its frame does."""
     names = set(bound)
