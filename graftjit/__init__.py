@@ -1,5 +1,9 @@
 """graftjit: a just-in-time compiler for PyTorch programs."""
 
+# First: an unsupported Python or a missing extension is told before anything else can fail.
+from .runtime import native_part as _native_part  # noqa: F401
+
+# isort: split
 from . import context, nn, ops
 from .compiled import compile
 from .context import GRAPH_MODE, PYNATIVE_MODE, get_context, set_context

@@ -133,8 +133,9 @@ def _forwarding(target: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         return target(*args, **kwargs)
 
-    call.__name__ = getattr(target, "__name__", type(target).__name__)
-    call.__qualname__ = getattr(target, "__qualname__", call.__name__)
+    named = target.func if isinstance(target, functools.partial) else target
+    call.__name__ = getattr(named, "__name__", type(named).__name__)
+    call.__qualname__ = getattr(named, "__qualname__", call.__name__)
     call.__doc__ = getattr(target, "__doc__", None)
     call.__wrapped__ = target  # type: ignore[attr-defined]  # inspect.signature follows it
     return call

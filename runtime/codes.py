@@ -237,6 +237,8 @@ _TABLE: tuple[Code, ...] = (
     Code("ER507", "unsupported Python", "graftjit decodes the bytecode of CPython 3.11, 3.12 and 3.13",
          "use one of those"),
     Code("ER508", "report is not clean", "assert_clean found more than allowed", "see the report"),
+    Code("ER509", "native part missing", "the extension is not built, or for another Python",
+         "pip install graftjit again; in a checkout: make"),
     # Warnings
     Code("WN601", "many recompiles", "a function was compiled again and again",
          "see the recompiles in its report"),

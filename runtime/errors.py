@@ -117,6 +117,12 @@ class NotClean(GraftError, AssertionError):
     default_code = "ER508"
 
 
+class NativeMissing(GraftError, ImportError):
+    """The extension is not built, or for another Python."""
+
+    default_code = "ER509"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`"; did you mean 'x'?"` when a known word is near, else an empty string."""
     near = difflib.get_close_matches(word.lower(), {name.lower(): name for name in known}, n=1)

@@ -39,6 +39,7 @@ def source(tmp_path):
         (errors.InternalError, RuntimeError),
         (errors.CheckError, errors.InternalError),
         (errors.UnsupportedPython, ImportError),
+        (errors.NativeMissing, ImportError),
         (errors.NotClean, AssertionError),
     ],
 )
