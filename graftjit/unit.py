@@ -50,14 +50,15 @@ class Unit:
     # -- states ----------------------------------------------------------------------------------------
     def state_for(self, code: types.CodeType, origin: Any = None) -> Any:
         """The state of a code object in this unit, made at first need. `origin`: the state of the frame that
-        this code resumes. The caller keeps the state; events are recorded under it."""
+        this code resumes; that of the frame's beginning keeps those of all its resume functions. The caller
+        keeps the state; events are recorded under it."""
         with _MAKING:
             found = self._states.get(id(code))
             state = None if found is None else found()
             if state is None or state.code is not code:  # an id may be used again
                 state = _native.CodeState(code, self._miss_of())
-                state.resumed = origin is not None
-                state.resumes = {} if origin is None else origin.resumes
+                state.origin = origin and weakref.ref(_origin(origin))
+                state.resumes = {}
                 self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
                 self._states.pop(id(code), None)
                 self._states[id(code)] = weakref.ref(state)
@@ -175,22 +176,23 @@ class Unit:
         def resume(
             code: types.CodeType, target: int, stack: tuple[str, ...], bound: tuple[str, ...]
         ) -> Any:
+            first = _origin(state)
             key = (id(code), id(scope), target, stack, bound)
-            of, found = state.resumes.get(key, (None, None))
+            of, found = first.resumes.get(key, (None, None))
             if found is None or of() is not code:  # an id may be used again
                 made = resume_code(code, target, stack, bound)
                 # A loop comes back to the same place through a resume function of a resume function: the
                 # code is then equal, and one state serves both.
                 equal = (made, id(scope), stack, bound)
-                found = state.resumes.get(equal)
+                found = first.resumes.get(equal)
                 if found is None:
-                    own = self.state_for(made, origin=state)
+                    own = self.state_for(made, origin=first)
                     cells = tuple(types.CellType() for _ in made.co_freevars) or None
                     function = types.FunctionType(made, scope, made.co_name, None, cells)
-                    found = _native.Tail(_native.Callable(function, own, resume=True))
-                    state.resumes[equal] = found
-                state.resumes[key] = weakref.ref(code), found
-            return found
+                    found = _native.Callable(function, own, resume=True)
+                    first.resumes[equal] = found
+                first.resumes[key] = weakref.ref(code), found
+            return _native.Tail(found)
 
         return resume
 
@@ -228,7 +230,7 @@ class Unit:
         SESSION.emit(
             events.Captured(
                 kind=made.kind,
-                resumed=state.resumed,
+                resumed=state.origin is not None,
                 graphs=int(graph is not None),
                 nodes=sum(node.op == "call" for node in graph.nodes) if graph else 0,
                 calls=len(graph.calls) if graph else 0,
@@ -292,6 +294,11 @@ class Unit:
 
 
 UNITS: weakref.WeakSet[Unit] = weakref.WeakSet()
+
+
+def _origin(state: Any) -> Any:
+    """The state of the frame's beginning; itself where that is gone or it is that."""
+    return (state.origin and state.origin()) or state
 
 
 def _leave_plain(state: Any) -> Any:
