@@ -197,6 +197,8 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
     if name in _FACTS:
         if name == "is_leaf" or name == "names":
             raise Break("GB114" if name == "is_leaf" else "GB112", f"Tensor.{name}")
+        if name == "requires_grad" and value.source is None and not value.ghost.requires_grad:
+            _refuse_tied(value)
         return from_constant(getattr(value.ghost, name))
     if name in _VIEWS:
         return call_torch(m, _GETTERS[name], [value], {})
@@ -234,6 +236,15 @@ def _no_grad(value: Tensor) -> bool:
 
 def _refuse(name: str) -> Value:
     raise Break("GB114", f"Tensor.{name}")
+
+
+def _refuse_tied(value: Tensor) -> None:
+    """A view made without grad mode answers for its base, which a ghost does not know."""
+    if any(
+        (other := member()) is not None and other.requires_grad
+        for member in value.ghost._store.members
+    ):
+        raise Break("GB114", "requires_grad of a view of a tensor that requires a gradient")
 
 
 def _getter(name: str) -> Callable[[Any], Any]:

@@ -341,6 +341,11 @@ class Tracer:
         for ghost in outputs:
             if ghost._owner is not recorder.owner or ghost._ref < 0:
                 raise ValueError(f"{ghost!r} is no value of this trace")
+        # A view of a tensor that requires a gradient is tied to it by autograd in its own ways (detached, or made
+        # without grad mode): only torch's own calls make it right.
+        shared = {id(g._store) for tensor, g in self._known.values() if tensor.requires_grad}
+        entered = {id(g) for _, g in self._known.values()}
+        ties = any(id(g._store) in shared and id(g) not in entered for g in outputs)
         groups = {id(store): tuple(store.inputs) for store in self._stores.values()}
         overlaps = [group for group in groups.values() if len(group) > 1]
         graph = Graph(
@@ -351,7 +356,7 @@ class Tracer:
             [_renumber(call, order) for call in self._calls],
             [Ref(order[ghost._ref]) for ghost in outputs],
             {order[ref]: tensor for ref, tensor in self._constants.items()},
-            needs_grad=self._needs_grad,
+            needs_grad=self._needs_grad or ties,
             mutates=recorder.mutates,
             random=recorder.random,
             sources=list(self._sources),
