@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.graph import Graph, Node
+from ..ir.location import Location
 from ..ir.passes import optimize
 from ..runtime import device
 from ..runtime.errors import BuildError, GraftError, InternalError
@@ -68,7 +69,9 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     start = time.perf_counter()
     level = getattr(options, "jit_level", "O1")
     if graph.needs_grad:
-        compiled = _replayed(graph, "FB301", "a value requires a gradient")
+        compiled = _replayed(
+            graph, "FB301", "a value requires a gradient from here on", graph.grad_where
+        )
     elif level == "O0":
         compiled = _replayed(graph, "FB311", "level O0")
     else:
@@ -88,8 +91,8 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     return compiled
 
 
-def _replayed(graph: Graph, code: str, reason: str) -> Compiled:
-    SESSION.emit(Fallback(code=code, reason=reason))
+def _replayed(graph: Graph, code: str, reason: str, where: Location | None = None) -> Compiled:
+    SESSION.emit(Fallback(code=code, reason=reason, where=where))
     return Compiled(graph, compile_replay(graph), "replay", library=len(graph.calls), reason=reason)
 
 

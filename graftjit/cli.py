@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .runtime.errors import GraftError, did_you_mean
 
@@ -117,6 +117,7 @@ def _demo(parsed: argparse.Namespace) -> int:
 
 def _explain(parsed: argparse.Namespace) -> int:
     from . import GRAPH_MODE, set_context
+    from .jit import everything_counted
     from .runtime.errors import OptionError
     from .runtime.report import report_of
     from .runtime.session import SESSION
@@ -135,32 +136,35 @@ def _explain(parsed: argparse.Namespace) -> int:
     if parsed.graph_mode:
         set_context(mode=GRAPH_MODE)
     with SESSION.log.keeping():
-        status = _run_script(script, parsed.arguments)
-        report = report_of(script.name, None)
+        status, alive = _run_script(script, parsed.arguments)
+        report = report_of(script.name, None, everything_counted())
+        del alive
     print(report.text())
     for path in parsed.save:
         print(f"saved: {report.save(path)}")
     return status
 
 
-def _run_script(script: Path, arguments: list[str]) -> int:
-    """Run it as `python script arguments` would; 0, or 1 if it failed (with its traceback printed)."""
+def _run_script(script: Path, arguments: list[str]) -> tuple[int, dict[str, Any]]:
+    """Run it as `python script arguments` would. 0, or 1 if it failed (with its traceback printed); and its
+    globals, which keep what it has compiled."""
+    alive: dict[str, Any] = {}
     before = sys.argv[:], sys.path[:]
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        alive = runpy.run_path(str(script), run_name="__main__")
     except SystemExit as stop:
         if stop.code not in (None, 0):
             print(f"the script ended with {stop.code!r}", file=sys.stderr)
-            return 1
+            return 1, alive
     except Exception:  # the script's own failure: told as Python would, then the report
         traceback.print_exc()
-        return 1
+        return 1, alive
     finally:
         sys.argv[:], sys.path[:] = before
         sys.stdout.flush()
-    return 0
+    return 0, alive
 
 
 def _doctor(parsed: argparse.Namespace) -> int:

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from .jit import jit
+from .ir.location import Location
+from .jit import beginning, make_callable, options_of
 from .runtime.errors import UserError
 from .runtime.options import JitConfig
 
@@ -49,7 +50,7 @@ def compile(
         model = state.model
     _check(model)
     options: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "config": config}
-    call = jit(module_call(model), **options)
+    call = make_callable(module_call(model), options_of(**options), _beginning(model))
     return _wrap(_State(model, options, call))
 
 
@@ -76,6 +77,15 @@ def module_call(model: torch.nn.Module) -> types.FunctionType:
     function.__doc__ = type(model).forward.__doc__
     function.__module__ = type(model).__module__
     return function
+
+
+def _beginning(model: torch.nn.Module) -> Location | None:
+    """The line of the method that does the model's work."""
+    for name in ("construct", "forward"):
+        method = getattr(model, name, None)
+        if method is not None:
+            return beginning(method)
+    return None
 
 
 def _check(model: Any) -> None:

@@ -17,7 +17,8 @@ import torch
 from . import hook
 from .cell import made_in_graph_mode
 from .context import current_context
-from .runtime import _native
+from .ir.location import Location
+from .runtime import _native, events
 from .runtime.errors import OptionError, UserError, describe
 from .runtime.options import JitConfig
 from .runtime.report import Report, report_of
@@ -62,7 +63,7 @@ def jit(
     What is jitted already stays as it is, unless options are given here. Raises UserError (a TypeError) for
     what cannot be called, OptionError (a ValueError) for options that are not allowed.
     """
-    options = _options(fullgraph, dynamic, config)
+    options = options_of(fullgraph, dynamic, config)
     if fn is None:
         return functools.partial(jit, config=options)
     if isinstance(fn, JitFunction) and (fullgraph or dynamic is not None or config is not None):
@@ -70,7 +71,8 @@ def jit(
     return _jit(fn, options)
 
 
-def _options(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) -> JitConfig:
+def options_of(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) -> JitConfig:
+    """The options of a face as one JitConfig; those of the context where none are given."""
     if config is None:
         config = current_context().jit_config
     elif not isinstance(config, JitConfig):
@@ -88,7 +90,19 @@ def _options(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) ->
         changes["jit_syntax_level"] = "STRICT"
     if dynamic is not None:
         changes["dynamic"] = dynamic
-    return config.replace(**changes) if changes else config
+    config = config.replace(**changes) if changes else config
+    for name, neutral in _LATER.items():
+        if getattr(config, name) not in neutral:
+            SESSION.warn_once("WN605", f"{name}={getattr(config, name)!r} has no effect yet")
+    return config
+
+
+# Options whose work is still to come, with the values that ask for nothing.
+_LATER: dict[str, tuple[Any, ...]] = {
+    "dynamic": (None, False),
+    "background": (False,),
+    "exec_mode": ("auto", "sink"),
+}
 
 
 def _jit(fn: Any, config: JitConfig) -> Any:
@@ -107,7 +121,7 @@ def _jit(fn: Any, config: JitConfig) -> Any:
     if isinstance(fn, type):
         return _jit_class(fn, config)
     if callable(fn):
-        return make_callable(_forwarding(fn), config)
+        return make_callable(_forwarding(fn), config, beginning(fn))
     if isinstance(fn, property):
         todo = "put @jit below @property, on the function"
     else:
@@ -120,13 +134,28 @@ def _jit(fn: Any, config: JitConfig) -> Any:
     )
 
 
-def make_callable(function: types.FunctionType, config: JitConfig) -> JitFunction:
-    """The jitted form of a Python function, in a unit of its own."""
-    unit = Unit(function.__qualname__, config)
+def make_callable(
+    function: types.FunctionType, config: JitConfig, place: Location | None = None
+) -> JitFunction:
+    """The jitted form of a Python function, in a unit of its own. `place`: the user's line that reports name for
+    it, where the function is one of ours."""
+    unit = Unit(function.__qualname__, config, place)
     made = JitFunction(function, unit.state_for(function.__code__))
     made._unit = unit
     UNITS.add(unit)
     return made
+
+
+def beginning(target: Any) -> Location | None:
+    """Where the Python code that a call of `target` runs begins; None where there is none."""
+    while isinstance(target, functools.partial):
+        target = target.func
+    if not isinstance(target, (types.FunctionType, types.MethodType, JitFunction)):
+        target = inspect.getattr_static(type(target), "__call__", None)
+    code = getattr(inspect.unwrap(target), "__code__", None) if target is not None else None
+    if not isinstance(code, types.CodeType):
+        return None
+    return Location(code.co_filename, code.co_firstlineno, function=code.co_qualname)
 
 
 def _forwarding(target: Any) -> Any:
@@ -195,8 +224,13 @@ def _unit_of(target: Any) -> Any:
 def report(target: Any = None) -> Report:
     """The record of what has happened so far to a jitted function or compiled model (None: to everything)."""
     if target is None:
-        return report_of("everything", None)
+        return report_of("everything", None, everything_counted())
     return _unit_of(target).report()
+
+
+def everything_counted() -> list[events.Counted]:
+    """The totals of all that is alive."""
+    return [row for unit in list(UNITS) for _, row in unit.counted()]
 
 
 def reset(target: Any = None) -> None:

@@ -37,15 +37,17 @@ _BUSY = threading.local()
 class Unit:
     """One jitted function with its configuration: its states, one a code object, and their events."""
 
-    def __init__(self, name: str, config: JitConfig) -> None:
+    def __init__(self, name: str, config: JitConfig, place: Any = None) -> None:
         self.name = name
         self.config = config
+        self.place = place  # where reports say that the function begins; None: where its code does
         # Held weakly: a callable keeps its state, an entry those of its resume functions, and a code object that
         # of a frame met by the hook. So a state, its entries and its events go when nothing can run them.
         self._states: dict[
             int, weakref.ref[Any]
         ] = {}  # by the id of the code, in the order of making
         self._met: list[weakref.ref[types.CodeType]] = []
+        self._compiling = 0.0  # seconds of this capture that went into its graph's program
 
     # -- states ----------------------------------------------------------------------------------------
     def state_for(self, code: types.CodeType, origin: Any = None) -> Any:
@@ -62,7 +64,8 @@ class Unit:
                 self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
                 self._states.pop(id(code), None)
                 self._states[id(code)] = weakref.ref(state)
-                SESSION.emit(events.FrameSeen(frame=code.co_qualname, where=_place(code)), state)
+                where = self.place if origin is None and self.place else _place(code)
+                SESSION.emit(events.FrameSeen(frame=code.co_qualname, where=where), state)
             return state
 
     @property
@@ -122,6 +125,7 @@ class Unit:
         if len(state.entries) >= limit:
             return self._give_up(state, "PL207", f"{limit} entries and still a new combination")
         frame = FrameInput(code, values, scope, closure)
+        started, self._compiling = time.perf_counter(), 0.0
         try:
             made = capture(
                 frame, self._backend, self._resumer(state, scope), _native.call_in_extent,
@@ -135,9 +139,18 @@ class Unit:
             Exception
         ) as error:  # a fault of ours: the frame runs in plain Python, and that is told
             return self._fault(state, error)
-        return self._publish(state, code, made, view)
+        spent = time.perf_counter() - started
+        stages = {"capture": spent - self._compiling, "compile": self._compiling}
+        return self._publish(state, code, made, view, stages)
 
-    def _publish(self, state: Any, code: types.CodeType, made: Capture, view: FrameView) -> Any:
+    def _publish(
+        self,
+        state: Any,
+        code: types.CodeType,
+        made: Capture,
+        view: FrameView,
+        stages: dict[str, float],
+    ) -> Any:
         from .runtime.guard_program import compile_rows
         from .runtime.mirror import explain_failure, mirror
 
@@ -158,7 +171,8 @@ class Unit:
         )  # fmt: skip
         if made.plain is not None:
             entry.extent = made.plain.code not in ("PL204",)
-        self._tell(state, code, made, time.perf_counter() - started)
+        stages["guards"] = time.perf_counter() - started
+        self._tell(state, code, made, stages)
         state.add(entry)
         return entry
 
@@ -167,7 +181,11 @@ class Unit:
         Python between its guards and its kernels."""
         from .codegen.backend import compile_graph
 
-        return compile_graph(graph, self.config).program
+        started = time.perf_counter()
+        try:
+            return compile_graph(graph, self.config).program
+        finally:
+            self._compiling += time.perf_counter() - started
 
     def _resumer(self, state: Any, scope: dict[str, Any]) -> Any:
         """Makes resume callables over these globals; one place, stack and set of names is one callable."""
@@ -208,7 +226,9 @@ class Unit:
         )
 
     # -- what is told ----------------------------------------------------------------------------------
-    def _tell(self, state: Any, code: types.CodeType, made: Capture, seconds: float) -> None:
+    def _tell(
+        self, state: Any, code: types.CodeType, made: Capture, seconds: dict[str, float]
+    ) -> None:
         from .runtime.mirror import guard_lines
 
         for record in made.breaks:
@@ -235,7 +255,7 @@ class Unit:
                 nodes=sum(node.op == "call" for node in graph.nodes) if graph else 0,
                 calls=len(graph.calls) if graph else 0,
                 guards=guard_lines(made.rows),
-                seconds=(("guards", seconds),),
+                seconds=tuple(seconds.items()),
                 where=_place(code),
             )
         )
@@ -285,8 +305,10 @@ class Unit:
                 events.Counted(
                     frame=state.code.co_qualname,
                     entries=len(state.entries),
-                    hits=sum(entry.hits for entry in state.entries),
+                    # The first run of an entry is the miss that made it.
+                    hits=max(0, sum(entry.hits - 1 for entry in state.entries)),
                     misses=state.misses,
+                    resumed=state.origin is not None,
                 ),
             )
             for state in self.states

@@ -94,6 +94,7 @@ class Graph:
     written        positions of the inputs whose memory the graph writes (their overlaps included); eager would
                    have raised their version counters
     slow_ops       operators without a result rule of ours
+    grad_where     the first call whose result requires a gradient
     """
 
     name: str
@@ -110,6 +111,7 @@ class Graph:
     overlaps: list[tuple[int, ...]] = field(default_factory=list)
     written: list[int] = field(default_factory=list)
     slow_ops: list[str] = field(default_factory=list)
+    grad_where: Location | None = None
 
     def text(self) -> str:
         """The ATen level as typed Python."""

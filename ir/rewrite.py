@@ -121,6 +121,7 @@ def with_nodes(graph: Graph, nodes: list[Node], outputs: list[Node]) -> Graph:
         graph.overlaps,
         graph.written,
         graph.slow_ops,
+        graph.grad_where,
     )
 
 

@@ -117,6 +117,7 @@ class Tracer:
         self._stores: dict[int, Store] = {}
         self._refs = 0
         self._needs_grad = False
+        self._grad_where: Location | None = None
 
     # -- what comes in
 
@@ -227,6 +228,8 @@ class Tracer:
         except BaseException:
             self._undo(mark)
             raise
+        if self._needs_grad and not mark[3]:
+            self._grad_where = where
         self._calls.append(
             Call(
                 fn,
@@ -363,6 +366,7 @@ class Tracer:
             overlaps=overlaps,
             written=sorted(recorder.written),
             slow_ops=list(recorder.slow_ops),
+            grad_where=self._grad_where if self._needs_grad else None,
         )
         return graph
 

@@ -161,6 +161,7 @@ class Counted(Event):
     entries: int = 0
     hits: int = 0
     misses: int = 0
+    resumed: bool = False
 
 
 @dataclass(slots=True)

@@ -98,7 +98,7 @@ class NoteRecord(Place):
 
 @dataclass(frozen=True, slots=True)
 class FrameRecord(Place):
-    """Totals of one frame, the resume functions after its breaks included.
+    """Totals of one frame, the resume functions after its breaks included; `hits` and `misses` are of its beginning.
 
     `kinds`: of its entries ("direct", "code", "plain"); `plain`: the code of why it runs in plain Python
     (empty if it does not); `seconds`: (stage, seconds) summed over its captures.
@@ -203,12 +203,13 @@ class Report:
     def notes(self) -> list[NoteRecord]:
         """Fallbacks and plain frames, equal ones once with a count."""
         found: dict[Any, NoteRecord] = {}
+        seen = {e.frame: e.where for e in reversed(self._of(events.FrameSeen))}
         for e in self.events:
             if not isinstance(e, (events.Fallback, events.RanPlain)):
                 continue
             row, key = codes.lookup(e.code), (e.code, e.reason, e.frame, e.where)
             found[key] = NoteRecord(
-                **_place(e.where),
+                **_place(e.where or seen.get(e.frame)),
                 code=e.code,
                 title=row.title,
                 reason=e.reason,
@@ -239,7 +240,7 @@ class Report:
         return FrameRecord(
             **_place(first or next((e.where for e in captured + plain if e.where), None)),
             frame=name,
-            entries=counted[-1].entries if counted else len(captured),
+            entries=sum(e.entries for e in counted) if counted else len(captured),
             kinds=tuple(e.kind for e in captured),
             graphs=sum(e.graphs for e in captured),
             operators=sum(e.nodes for e in compiled) or sum(e.nodes for e in captured),
@@ -248,9 +249,9 @@ class Report:
             library=sum(e.library for e in compiled),
             breaks=sum(b.frame == name for b in self.breaks),
             recompiles=sum(type(e) is events.Recompile for e in mine),
-            guards=sum(len(e.guards) for e in captured),
-            hits=counted[-1].hits if counted else 0,
-            misses=counted[-1].misses if counted else 0,
+            guards=sum(g.frame == name for g in self.guards),
+            hits=sum(e.hits for e in counted if not e.resumed),
+            misses=sum(e.misses for e in counted if not e.resumed),
             plain=plain[-1].code if plain else "",
             seconds=tuple(seconds.items()),
         )

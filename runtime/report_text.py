@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.location import Location
 from .errors import format_location
+from .events import Counted
 
 if TYPE_CHECKING:
     from .report import FrameRecord, NoteRecord, Place, Report
@@ -86,15 +87,15 @@ def _summary(report: Report, width: int) -> Iterator[str]:
     if not report.events:
         yield "  nothing has been captured yet: it was not called, or only in plain Python"
         return
-    yield "  " + ", ".join(
-        (
-            counted(report.graph_count, "graph"),
-            counted(report.break_count, "graph break"),
-            counted(report.recompile_count, "recompile"),
-            counted(len(report.guards), "guard"),
-            counted(sum(f.hits for f in frames), "hit"),
-        )
-    )
+    totals = [
+        counted(report.graph_count, "graph"),
+        counted(report.break_count, "graph break"),
+        counted(report.recompile_count, "recompile"),
+        counted(len(report.guards), "guard"),
+    ]
+    if any(type(event) is Counted for event in report.events):
+        totals.append(counted(sum(f.hits for f in frames), "hit"))
+    yield "  " + ", ".join(totals)
     if any(f.operators for f in frames):
         yield "  " + _work(frames)
     spent: dict[str, float] = {}
@@ -130,15 +131,16 @@ def _frame_lines(frame: FrameRecord, _number: int, width: int) -> Iterator[str]:
     if frame.plain and not frame.graphs:
         yield f"    plain Python ({frame.plain})"
         return
-    yield "    " + ", ".join(
-        (
-            counted(frame.graphs, "graph"),
-            counted(frame.breaks, "break"),
-            counted(frame.recompiles, "recompile"),
-            counted(frame.guards, "guard"),
-            counted(frame.hits, "hit"),
-        )
-    ) + ("  " + _work([frame]) if frame.operators else "")  # fmt: skip
+    totals = [
+        counted(frame.graphs, "graph"),
+        counted(frame.breaks, "break"),
+        counted(frame.recompiles, "recompile"),
+        counted(frame.guards, "guard"),
+    ]
+    if frame.hits or frame.misses:
+        totals.append(counted(frame.hits, "hit"))
+    work = "  " + _work([frame]) if frame.operators else ""
+    yield "    " + ", ".join(totals) + work
 
 
 def _break_lines(record: Any, number: int, width: int) -> Iterator[str]:

@@ -68,7 +68,7 @@ KINDS: dict[str, SourceKind] = {
     "global": SourceKind("{key}", "f_globals[key]; missing there is a failed guard, builtins are not asked"),
     "globals": SourceKind("globals()", "the frame's f_globals dict itself"),
     "builtin": SourceKind("{key}", "f_builtins[key]"),
-    "cell": SourceKind("cell {key}", "the closure cell object of that free variable"),
+    "cell": SourceKind("{key}", "the closure cell object of that free variable"),
     "const": SourceKind("{key}", "a fixed object, held by the entry (a torch module, a type): no load"),
     # steps; none of them runs user code
     "contents": SourceKind("{base}", "cell_contents of a cell; empty is a failed guard"),

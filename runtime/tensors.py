@@ -52,12 +52,7 @@ def samples() -> list[tuple[Any, ...]]:
         torch.zeros(4, requires_grad=True, device=cpu),
         torch.zeros(4, device=cpu).requires_grad_().view(2, 2),
         torch.zeros(2, dtype=torch.complex64, device=cpu).conj(),
-        torch.sparse_coo_tensor(
-            torch.zeros(1, 1, dtype=torch.int64, device=cpu),
-            torch.zeros(1, device=cpu),
-            (2,),
-            check_invariants=False,
-        ),
+        torch.zeros(2, layout=torch.sparse_coo, device=cpu),
     ]
     return [_sample(tensor) for tensor in tensors]
 
