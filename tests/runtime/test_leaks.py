@@ -280,25 +280,3 @@ def test_a_module_given_as_an_argument_is_let_go():
     references = [weakref.ref(model), *map(weakref.ref, model.parameters())]
     del model
     assert gone(*references)
-
-
-def test_functions_met_inside_an_extent_are_let_go():
-    """Their code belongs to this file and stays; what one of them closed over does not."""
-
-    def caller(function: Callable, x: torch.Tensor) -> torch.Tensor:
-        return list(map(function, [x]))[0] + 1
-
-    jitted = graftjit.jit(caller)
-    references = []
-    for _ in range(5):
-        weight = torch.randn(4)
-
-        def scaled(x: torch.Tensor, weight: torch.Tensor = weight) -> torch.Tensor:
-            y = x * weight
-            print(end="")
-            return y.sin()
-
-        torch.testing.assert_close(jitted(scaled, X), caller(scaled, X))
-        references.append(weakref.ref(weight))
-    del weight, scaled
-    assert gone(*references)
