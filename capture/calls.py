@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -224,6 +225,8 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         return _builtin(m, real, args, kwargs)
     if isinstance(real, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return _descriptor(m, real, args, kwargs)
+    if type(real) is weakref.ref and fn.source is not None:
+        return m.wrap(real(), Source("referent", fn.source))
     wrapped = getattr(real, "__wrapped__", None)
     if type(real).__module__.startswith("graftjit") and isinstance(wrapped, types.FunctionType):
         return inline(m, Obj(wrapped, source=None), args, kwargs)

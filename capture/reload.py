@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -51,11 +52,18 @@ def class_attribute(base: Any, name: str) -> Any:
 
 def nth_key(base: Any, index: int) -> Any:
     """The index-th key of a dict in order."""
-    return next(itertools.islice(dict.__iter__(base), index, None))
+    keys = OrderedDict.__iter__(base) if isinstance(base, OrderedDict) else dict.__iter__(base)
+    return next(itertools.islice(keys, index, None))
+
+
+def referent(base: Any) -> Any:
+    """What a weak reference refers to."""
+    return base()
 
 
 STEPS: dict[str, tuple[Callable[..., Any], bool]] = {
     "type": (type, False),
+    "referent": (referent, False),
     "class_attr": (class_attribute, True),
     "mro_attr": (mro_attribute, True),
     "item": (item, True),

@@ -12,6 +12,7 @@ import abc
 import functools
 import itertools
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -135,6 +136,7 @@ def _member(base: Any, key: Any) -> Any:
 
 _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "contents": _contents,
+    "referent": lambda base, _key: base() if type(base) is weakref.ref else MISSING,
     "type": lambda base, _key: type(base),
     "attr": _attr,
     "dict": lambda base, _key: instance_dict(base),

@@ -72,6 +72,7 @@ KINDS: dict[str, SourceKind] = {
     "const": SourceKind("{key}", "a fixed object, held by the entry (a torch module, a type): no load"),
     # steps; none of them runs user code
     "contents": SourceKind("{base}", "cell_contents of a cell; empty is a failed guard"),
+    "referent": SourceKind("{base}()", "what an exact weakref.ref refers to; None when it is gone"),
     "type": SourceKind("type({base})", "type(base)"),
     "attr": SourceKind("{base}.{key}", "the instance dict of base holds key (no descriptor, no __getattr__)"),
     "dict": SourceKind("{base}.__dict__", "the instance dict of base"),

@@ -32,6 +32,13 @@ PyObject *call_plain(PyObject *function, PyObject *const *args, size_t nargsf, P
     return call_frame(function, args, nargsf, kwnames);
 }
 
+// A debugger, tracer or profiler wants to see the lines as they are written.
+bool is_watched(CodeState *state, PyCodeObject *code) {
+    if (!frame_is_watched(PyThreadState_GET(), code)) return false;
+    state->watched++;
+    return true;
+}
+
 // The function's __code__ was rebound: Python says which state belongs to the new one.
 bool refresh_state(Callable *self, PyObject *code) {
     if (callbacks.state_for == nullptr) {
@@ -56,7 +63,8 @@ PyObject *call_function(PyObject *object, PyObject *const *args, size_t nargsf, 
     auto *code = (PyCodeObject *)function->func_code;
     if (self->state->code != (PyObject *)code && !refresh_state(self, (PyObject *)code)) return nullptr;
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
-    if (self->state->disabled) return call_plain(self->function, args, nargsf, kwnames, false);
+    if (self->state->disabled || is_watched(self->state, code))
+        return call_plain(self->function, args, nargsf, kwnames, false);
     Ref state(Py_NewRef((PyObject *)self->state));
     View view{args, n, function->func_globals, function->func_builtins, function->func_closure};
     Outcome outcome;
@@ -97,7 +105,8 @@ PyObject *call_resume(PyObject *object, PyObject *const *args, size_t nargsf, Py
     Ref state(Py_NewRef((PyObject *)self->state));
     View view{args + 1, n - 1, self->globals, nullptr, closure};
     Outcome outcome{nullptr, true};
-    if (!self->state->disabled) outcome = answer((CodeState *)state.get(), view, closure == nullptr ? &self->cache : nullptr);
+    if (!self->state->disabled && !is_watched(self->state, code))
+        outcome = answer((CodeState *)state.get(), view, closure == nullptr ? &self->cache : nullptr);
     if (!outcome.plain) return outcome.result;
     Ref function(resume_function(self, closure));
     return function ? call_plain(function.get(), args + 1, (size_t)(n - 1), nullptr, outcome.extent) : nullptr;

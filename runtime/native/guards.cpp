@@ -164,6 +164,7 @@ PyObject *load(Run &run, const Instruction &at) {
                 return nullptr;
             return PyTuple_GET_ITEM(view.closure, at.number);
         case CONST: return at.key;
+        case REFERENT: return PyWeakref_CheckRefExact(base) ? run.keep(PyObject_CallNoArgs(base)) : nullptr;
         case CONTENTS: return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
         case TYPE: return (PyObject *)Py_TYPE(base);
         case ATTR: return instance_attribute(base, at.key, at.hash);

@@ -29,6 +29,7 @@ const OpLaw LAWS[] = {
     {"cell", CELL, Needs::number, true},
     {"const", CONST, Needs::object, true},
     {"contents", CONTENTS, Needs::nothing, true},
+    {"referent", REFERENT, Needs::nothing, true},
     {"type", TYPE, Needs::nothing, true},
     {"attr", ATTR, Needs::name, true},
     {"dict", DICT, Needs::nothing, true},
@@ -163,7 +164,7 @@ bool add_instruction(GuardProgram *self, PyObject *item) {
     at.op = law->op;
     at.key = Py_NewRef(key);
     self->code->push_back(at);
-    if (law->op == DICT || law->op == SLOT || law->op == MEMBER) self->n_owned++;
+    if (law->op == DICT || law->op == SLOT || law->op == MEMBER || law->op == REFERENT) self->n_owned++;
     return prepare(self->code->back(), *law, key, n);
 }
 

@@ -266,6 +266,7 @@ PyGetSetDef state_getset[] = {
 PyMemberDef state_members[] = {
     {"miss", T_OBJECT_EX, offsetof(CodeState, miss), 0, "(state, locals, globals, closure) -> Entry | None"},
     {"misses", T_ULONGLONG, offsetof(CodeState, misses), 0, "how often no entry's guards held"},
+    {"watched", T_ULONGLONG, offsetof(CodeState, watched), 0, "calls left to plain Python for a tracer's sake"},
     {"disabled", T_BOOL, offsetof(CodeState, disabled), 0, "run in plain Python without a look"},
     {"__dictoffset__", T_PYSSIZET, offsetof(CodeState, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(CodeState, weak_references), READONLY, nullptr},

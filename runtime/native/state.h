@@ -14,6 +14,7 @@ struct CodeState {
     PyObject *entries;  // tuple in order of publication; replaced as a whole
     Py_ssize_t hint;    // the entry that answered last is asked first
     unsigned long long misses;
+    unsigned long long watched;  // calls that a tracer or debugger made run in plain Python
     char disabled;
     PyObject *dict;
     PyObject *weak_references;

@@ -216,3 +216,29 @@ def test_signatures():
         return x + len(found.parameters), list(found.parameters), "b" in found.parameters
 
     return f, (t(2),)
+
+
+@agrees(grad=False, calls=4)
+def test_weak_references_and_recurrent_layers():
+    import weakref
+
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(3, 4, num_layers=2, batch_first=True)
+    kept = [torch.ones(3), torch.zeros(3)]
+    refs = [weakref.ref(kept[0])]
+
+    def f(x):
+        y, (h, c) = layer(x)
+        return y * 2, h + c, refs[0]() is kept[0], refs[0]() is None
+
+    def replaced():
+        layer.weight_ih_l0 = torch.nn.Parameter(torch.ones(16, 3))
+
+    def dropped():
+        del kept[0]
+
+    return (
+        f,
+        (t(30).reshape(2, 5, 3),),
+        [lambda: refs.__setitem__(0, weakref.ref(kept[1])), replaced, dropped],
+    )
