@@ -35,7 +35,7 @@ from .containers import NotConstant
 from .emit import Emitter
 from .liveness import live_locals
 from .machine import Frame, Machine, Scope, make_frame
-from .resume import ResumeSpec, break_tail, can_resume
+from .resume import CannotResume, ResumeSpec, break_tail, can_resume
 from .stackshape import after
 from .values import UNREAD, Const, Dict, Null, Obj, Sequence, Set, Tensor, Unread, Value
 from .wrapping import IDENTITY_TYPES
@@ -321,7 +321,11 @@ class _Attempt:
             ahead = live_locals(f.decoded, target)
             kept = {name for name, value in restored.items() if _may_be_missed(value)}
             bound = _bound_after(rest, kept | (restored.keys() & ahead))
-            return ResumeSpec(self.make_resume(code, target, stack, bound), stack, bound)
+            try:
+                resume = self.make_resume(code, target, stack, bound)
+            except CannotResume as error:
+                raise PlainFrame("PL203", f"{stop.reason}; {error}", stop.where) from None
+            return ResumeSpec(resume, stack, bound)
 
         def restore(e: Emitter) -> None:
             for name, cell in f.cells.items():

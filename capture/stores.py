@@ -26,7 +26,9 @@ from .attributes import (
     instance_dict,
     is_data,
     load_attr,
+    mro_lookup,
     real_class,
+    special,
 )
 from .breaks import Break
 from .machine import Scope, SetAttr
@@ -103,17 +105,26 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
                 raise containers.raises(f"AttributeError: can't set {name!r}")
             which = "fset" if item is not None else "fdel"
             source = Source("member", class_source(value, name), which)
-            if which == "fdel":
-                raise Break("GB128", f"property {name!r} is deleted")
             m.call(m.wrap(setter, source), [value, item] if item is not None else [value], {})
             return
         if not isinstance(found, types.MemberDescriptorType):
-            raise Break("GB112", f"descriptor {type(found).__name__} is set")
+            _by_descriptor(m, value, name, item, found)
+            return
     elif isinstance(value, Obj) and instance_dict(value.value) is None:
         raise containers.raises(f"AttributeError: no attribute {name!r}")
     if item is None:
         load_attr(m, value, name)  # deleting what is not there raises
     set_in_overlay(m, value, name, item, raw)
+
+
+def _by_descriptor(m: Machine, value: Any, name: str, item: Value | None, found: Any) -> None:
+    """The `__set__` or `__delete__` of a descriptor of the user's."""
+    method = "__delete__" if item is None else "__set__"
+    if not isinstance(mro_lookup(type(found), method), types.FunctionType):
+        raise Break("GB112", f"descriptor {type(found).__name__} is set")
+    setter = special(m, m.wrap(found, class_source(value, name)), method)
+    assert setter is not None
+    m.call(setter, [value] if item is None else [value, item], {})
 
 
 def set_in_overlay(

@@ -241,7 +241,11 @@ def test_classmethods_staticmethods_and_class_state():
     def bump():
         Own.count = 3
 
-    return f, (t(2),), [bump, lambda: setattr(Base, "make", classmethod(lambda cls, n: Own())) or None]
+    return (
+        f,
+        (t(2),),
+        [bump, lambda: setattr(Base, "make", classmethod(lambda cls, n: Own())) or None],
+    )
 
 
 @agrees()
