@@ -97,13 +97,46 @@ def overlap(one: Meta, other: Meta) -> str:
     if 0 in one.shape or 0 in other.shape:
         return "none"
     if not is_dense(one.shape, one.stride) or not is_dense(other.shape, other.stride):
-        return "unclear"
+        return "none" if are_apart(one, other) else "unclear"
     size, its = one.dtype.itemsize, other.dtype.itemsize
     begin, start = one.offset * size, other.offset * its
     end, stop = begin + numel(one.shape) * size, start + numel(other.shape) * its
     if (begin, end) == (start, stop):
         return "full" if one.stride == other.stride else "partial"
     return "partial" if begin < stop and start < end else "none"
+
+
+def are_apart(one: Meta, other: Meta) -> bool:
+    """Whether two strided tensors in the same memory certainly share no element, as chunks of a matrix do.
+
+    An element of both is a solution of sum(i * stride) - sum(j * stride') == distance with i and j in range;
+    it is looked for by interval arithmetic, largest stride first, and given up after a few hundred tries.
+    """
+    if one.dtype.itemsize != other.dtype.itemsize:
+        return False
+    terms = [(st, si - 1, 0) for si, st in zip(one.shape, one.stride, strict=True)]
+    terms += [(st, 0, si - 1) for si, st in zip(other.shape, other.stride, strict=True)]
+    terms = sorted((t for t in terms if t[0] and (t[1] or t[2])), reverse=True)
+    merged: list[tuple[int, int, int]] = []
+    for stride, up, down in terms:  # equal strides of both sides are one unknown
+        if merged and merged[-1][0] == stride:
+            _, other_up, other_down = merged.pop()
+            up, down = up + other_up, down + other_down
+        merged.append((stride, up, down))
+    tries = [400]
+
+    def meets(rest: int, at: int) -> bool:
+        tries[0] -= 1
+        if tries[0] < 0 or at == len(merged):
+            return rest == 0 or tries[0] < 0
+        stride, up, down = merged[at]
+        high = sum(s * u for s, u, _ in merged[at + 1 :])
+        low = -sum(s * d for s, _, d in merged[at + 1 :])
+        first = max(-down, -((high - rest) // stride))
+        last = min(up, (rest - low) // stride)
+        return any(meets(rest - k * stride, at + 1) for k in range(first, last + 1))
+
+    return not meets(other.offset - one.offset, 0)
 
 
 def broadcast(*shapes: Sizes) -> Sizes:
