@@ -23,7 +23,7 @@ from .runtime.errors import OptionError, UserError, describe
 from .runtime.options import JitConfig
 from .runtime.report import Report, report_of
 from .runtime.session import SESSION
-from .unit import UNITS, Unit, check, on_rerun
+from .unit import UNITS, Unit, check, on_rerun, watched
 
 
 class JitFunction(_native.Callable):
@@ -32,7 +32,8 @@ class JitFunction(_native.Callable):
     def report(self) -> Report:
         """What has been compiled so far and what has not."""
         rows = [*self._unit.counted(), *hook.counted(self._unit.met())]
-        return report_of(self._unit.name, [state for state, _ in rows], [row for _, row in rows])
+        extra = [row for _, row in rows] + [note for state, _ in rows for note in watched(state)]
+        return report_of(self._unit.name, [state for state, _ in rows], extra)
 
     def reset(self) -> None:
         """Forget compiled code and events."""

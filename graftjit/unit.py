@@ -315,6 +315,16 @@ class Unit:
         ]
 
 
+def watched(state: Any) -> list[events.Event]:
+    """What a report says of calls that ran in plain Python for a tracer's sake; native code counts them."""
+    if not state.watched:
+        return []
+    code, reason = state.code, f"{state.watched} calls under a tracer, profiler or debugger"
+    return [
+        events.Fallback(code="PL208", reason=reason, frame=code.co_qualname, where=_place(code))
+    ]
+
+
 UNITS: weakref.WeakSet[Unit] = weakref.WeakSet()
 
 
