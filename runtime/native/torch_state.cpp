@@ -2,6 +2,8 @@
 //
 // An image is read through C++ symbols of torch that `state_bind` has compared with Python's answers. Where a
 // mode, transform or tracer is in force, or a symbol is missing, the plain-Python reading is compared instead.
+#include "objects.h"
+
 #include <dlfcn.h>
 
 #include <cstring>
@@ -42,6 +44,7 @@ bool native_state = false;
 PyObject *snapshot_function = nullptr;  // runtime.state.snapshot
 PyObject *forward_ad = nullptr;         // torch.autograd.forward_ad's dict
 PyObject *level_name = nullptr;         // "_current_level"
+Py_hash_t level_hash = 0;
 
 struct Image {
     uint64_t autograd[AUTOGRAD_WORDS];
@@ -52,25 +55,30 @@ struct Image {
     int8_t flags[FLAGS];
 };
 
-// This thread's dispatch key sets. A thread-local symbol's address is looked up once a thread.
-uint64_t *key_sets() {
-    static thread_local uint64_t *mine = nullptr;
-    if (mine == nullptr) mine = (uint64_t *)dlsym(torch_api.c10, KEY_SET_SYMBOL);
+// What torch keeps for this thread, at addresses that are looked up once a thread.
+struct Own {
+    const uint64_t *autograd, *key_sets;
+};
+
+const Own &own() {
+    static constinit thread_local Own mine = {nullptr, nullptr};
+    if (mine.key_sets == nullptr)
+        mine = {api.autograd(), (const uint64_t *)dlsym(torch_api.c10, KEY_SET_SYMBOL)};
     return mine;
 }
 
 int64_t forward_level() {
-    PyObject *level = PyDict_GetItem(forward_ad, level_name);
+    PyObject *level = dict_find(forward_ad, level_name, level_hash);
     return level != nullptr && PyLong_CheckExact(level) ? PyLong_AsLong(level) : -2;
 }
 
 void read_image(Image *image) {
     std::memset(image, 0, sizeof *image);
-    const uint64_t *words = api.autograd(), *keys = key_sets();
+    const Own &mine = own();
     for (int i = 0; i < AUTOGRAD_WORDS; i++)
-        if (autograd_mask[i]) image->autograd[i] = words[i] & autograd_mask[i];
-    image->include = keys[0];
-    image->exclude = keys[1];
+        if (autograd_mask[i]) image->autograd[i] = mine.autograd[i] & autograd_mask[i];
+    image->include = mine.key_sets[0];
+    image->exclude = mine.key_sets[1];
     image->function_modes = api.function_modes();
     image->dispatch_modes = api.dispatch_modes();
     image->forward_level = forward_level();
@@ -96,12 +104,12 @@ bool bind_symbols() {
     *(void **)&api.dispatch_modes = c10("_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv");
     *(void **)&api.context = cpu("_ZN2at13globalContextEv");
     bool all = api.autograd && api.default_dtype && api.autocast_dtype && api.autocast_cache &&
-               api.function_modes && api.function_disabled && api.dispatch_modes && api.context && key_sets();
+               api.function_modes && api.function_disabled && api.dispatch_modes && api.context;
     for (int i = 0; i < FLAGS; i++) {
         *(void **)&api.flags[i] = cpu(FLAG_SYMBOLS[i]);
         all = all && api.flags[i];
     }
-    return all;
+    return all && own().key_sets != nullptr;
 }
 
 // Words of this thread's c10::AutogradState, or None where the symbol is missing.
@@ -143,6 +151,7 @@ int load_python_part() {
     if (module != nullptr) {
         forward_ad = Py_NewRef(PyModule_GetDict(module));
         level_name = PyUnicode_InternFromString("_current_level");
+        level_hash = PyObject_Hash(level_name);
         snapshot_function = PyObject_GetAttrString(state, "snapshot");
     }
     Py_XDECREF(module);
