@@ -378,7 +378,9 @@ def _module(m: Machine, value: Obj, name: str) -> Value:
         return m.wrap(names[name], Source("attr", value.source, name))
     m.guard("no_attr", value.source, name)
     getter = class_attribute(m, value, "__getattr__")
-    if isinstance(getter, types.FunctionType):  # a class of modules: its method comes before module.__getattr__
+    if isinstance(
+        getter, types.FunctionType
+    ):  # a class of modules: its method comes before module.__getattr__
         return m.call(bind_raw(m, value, "__getattr__", getter), [Const(name)], {})
     if "__getattr__" in names or getter is not MISSING:
         raise Break("GB112", f"attribute {name!r} of a module with __getattr__")

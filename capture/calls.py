@@ -226,7 +226,10 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(real, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return _descriptor(m, real, args, kwargs)
     if type(real) is weakref.ref and fn.source is not None:
-        return m.wrap(real(), Source("referent", fn.source))
+        referent = real()
+        if m.may_be_gone(referent):
+            raise Break("GB102", "a weak reference to what this frame may have dropped")
+        return m.wrap(referent, Source("referent", fn.source))
     wrapped = getattr(real, "__wrapped__", None)
     if type(real).__module__.startswith("graftjit") and isinstance(wrapped, types.FunctionType):
         return inline(m, Obj(wrapped, source=None), args, kwargs)

@@ -363,14 +363,15 @@ class _Attempt:
     ) -> Capture:
         m, code = self.machine, self.input.code
         contexts = list(m.contexts)
-        dry = Emitter(Assembler(code), m, self.root)
-        self._body(dry, values, mode, contexts)
-        outputs = dry.outputs
         for context in reversed(contexts):
             context.undo[-1]()
             context.undo.pop()
+        outside = torch.is_grad_enabled() if contexts else mode
         if torch.is_grad_enabled() != self.grad_before:
             self.tracer.grad_mode(self.grad_before)
+        dry = Emitter(Assembler(code), m, self.root)
+        self._body(dry, values, outside, contexts)
+        outputs = dry.outputs
         graph = self._finish(outputs)
         made = Capture("code", [], graph, breaks=breaks)
         self._compile(made)
@@ -379,26 +380,27 @@ class _Attempt:
         if graph is not None:
             real.call_program(made.program, list(m.inputs), outputs, not graph.mutates)
         real.preload(dry.loaded)
-        self._body(real, values, mode, contexts)
+        self._body(real, values, outside, contexts)
         tail(real)
         made.rerun = False
         made.code = asm.finish()
         return made
 
     def _body(
-        self, e: Emitter, values: Callable[[Emitter], None], mode: bool, contexts: list[Any]
+        self, e: Emitter, values: Callable[[Emitter], None], outside: bool, contexts: list[Any]
     ) -> None:
         m = self.machine
         e.replay(m.effects)
-        self._set_mode(e, mode, contexts)
+        self._set_mode(e, outside, contexts)
         values(e)
         e.bind_cells(self.input.code.co_cellvars)
 
-    def _set_mode(self, e: Emitter, mode: bool, contexts: list[Any]) -> None:
-        e.enter_contexts(contexts)
-        if not contexts and mode != self.grad_before:
-            e.asm.call_const(torch._C._set_grad_enabled, lambda: e.asm.load_const(mode))
+    def _set_mode(self, e: Emitter, outside: bool, contexts: list[Any]) -> None:
+        """The grad mode outside of all that is entered here, and that again."""
+        if outside != self.grad_before:
+            e.asm.call_const(torch._C._set_grad_enabled, lambda: e.asm.load_const(outside))
             e.asm.pop_top()
+        e.enter_contexts(contexts)
 
 
 class _Arguments(dict[str, Value]):

@@ -107,6 +107,8 @@ def _load_fast_clear(m: Machine, f: Frame, i: Instr) -> None:
 @handles("STORE_FAST")
 def _store_fast(m: Machine, f: Frame, i: Instr) -> None:
     value = f.stack.pop()
+    if len(m.frames) == 1:
+        m.let_go(dict.get(f.locals, i.arg))
     if isinstance(value, Null):
         f.locals.pop(i.arg, None)
     else:
@@ -115,8 +117,11 @@ def _store_fast(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("DELETE_FAST")
 def _delete_fast(m: Machine, f: Frame, i: Instr) -> None:
-    if dict.pop(f.locals, i.arg, None) is None:
+    value = dict.pop(f.locals, i.arg, None)
+    if value is None:
         raise raises(f"UnboundLocalError: local variable {i.arg!r}")
+    if len(m.frames) == 1:
+        m.let_go(value)
 
 
 @handles("LOAD_GLOBAL")

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from ..ir.location import Location
 from ..ir.trace import Tracer
 from ..runtime.guards import Row
@@ -144,6 +146,7 @@ class Machine:
             Value, int
         ] = {}  # an exception -> the root's instruction that made or raised it
         self.root_index = 0
+        self.gone: list[Any] = []
         self.open_generators: set[Frame] = set()  # suspended where a handler waits for them
         self.count = 0
         self.activity = 0
@@ -183,6 +186,7 @@ class Machine:
         raise Break("GB108", f"NameError: name {name!r} is not defined")
 
     def store_global(self, scope: Scope, name: str, value: Value | None) -> None:
+        self.let_go(scope.names.get(name))
         self.globals[id(scope.names), name] = value
         self.keep.append(scope.names)
         self.effects.append(SetGlobal(scope, name, value))
@@ -212,6 +216,7 @@ class Machine:
         return cell.content
 
     def store_cell(self, cell: Cell, value: Value | None) -> None:
+        self.let_go(cell.content)
         cell.content = value
         if cell.source is not None and not cell.changed:
             cell.changed = True
@@ -223,6 +228,23 @@ class Machine:
         if container.source is not None and not container.changed:
             container.changed = True
             self.effects.append(Written(container))
+            for kind, items in _HELD:
+                if isinstance(getattr(container, "origin", None), kind):
+                    for item in items(container.origin):
+                        self.let_go(item)
+
+    def let_go(self, held: Any) -> None:
+        """The program may drop a reference to what existed before the frame: weak references may see it."""
+        if isinstance(held, Value):
+            if held.source is None:
+                return
+            held = held.origin if isinstance(held, Tensor) else getattr(held, "value", held)
+        if type(held) not in wrapping.CONST_TYPES:
+            self.gone.append(held)
+
+    def may_be_gone(self, referent: Any) -> bool:
+        """Whether something that the frame dropped may have kept this object alive."""
+        return any(one is referent or not isinstance(one, torch.Tensor) for one in self.gone)
 
     # -- what the rooms of values share --------------------------------------------------------------------
     def call(self, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -268,7 +290,7 @@ class Machine:
         )
         for store in stores:
             store.clear()
-        for kept in (self.keep, self.effects, self.inputs, self.handling):
+        for kept in (self.keep, self.effects, self.inputs, self.handling, self.gone):
             kept.clear()
 
     # -- walking -----------------------------------------------------------------------------------------
@@ -324,6 +346,14 @@ class Machine:
         if handler is None:
             raise Break("GB101", f"instruction {instr.op}")
         handler(self, frame, instr)
+
+
+# What containers hold, by the builtin types' own methods.
+_HELD: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (dict, dict.values),
+    (list, list.__iter__),
+    (set, set.__iter__),
+)
 
 
 class _LazyContent(Value):

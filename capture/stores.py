@@ -133,6 +133,8 @@ def set_in_overlay(
     if isinstance(value, Obj) and id(instance_dict(value.value)) in m.known:
         raise Break("GB112", "an attribute is set while its __dict__ is in use")
     m.activity += 1
+    if isinstance(value, Obj):
+        m.let_go((instance_dict(value.value) or {}).get(name))
     m.overlay.setdefault(value, {})[name] = item
     if isinstance(value, Obj):
         m.effects.append(SetAttr(value, name, item, raw))

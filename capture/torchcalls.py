@@ -42,7 +42,7 @@ _TORCH_MODULES = frozenset(
         "torch", "torch._C", "torch._C._nn", "torch._C._VariableFunctions", "torch._C._linalg",
         "torch._C._special", "torch._C._fft", "torch.functional", "torch.nn.functional",
         "torch._tensor", "torch._ops", "torch._refs", "torch.special", "torch.linalg", "torch.fft",
-        "torch._VF", "torch._jit_internal", "torch.nn._reduction", "torch.overrides", "torch._lowrank",
+        "torch._jit_internal", "torch.nn._reduction", "torch.overrides", "torch._lowrank",
     }
 )  # fmt: skip
 
