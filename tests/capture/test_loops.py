@@ -26,7 +26,7 @@ def test_entries_do_not_grow_with_the_trip_count(n):
     for _ in range(2):
         torch.testing.assert_close(run(t(4), t(4), n), steps(t(4), t(4), n))
     report = run.report()
-    assert sum(frame.entries for frame in report.frames) <= 4, str(report)
+    assert sum(frame.entries for frame in report.frames) <= 6, str(report)
     assert not report.recompiles
     assert {stop.code for stop in report.breaks} == ({"GB116", "GB120"} if n > 64 else set())
 
@@ -77,4 +77,4 @@ def test_what_is_handed_on_is_not_guarded():
         assert found[1] == tag
         assert found[2] is keep
     entries = [frame.entries for frame in run.report().frames]
-    assert entries[0] == 1, str(run.report())
+    assert sum(entries) == 2, str(run.report())  # the function, and what follows the break
