@@ -21,7 +21,7 @@ from .assemble import Assembler
 from .breaks import Break, ExceptionLeaves, GeneratorLeaves
 from .encode import Cover
 from .hybrids import base_of
-from .machine import Effect, Frame, Machine, SetAttr, SetGlobal, Written
+from .machine import Effect, Filled, Frame, Machine, SetAttr, SetGlobal, Written
 from .sets import is_exact
 from .values import (
     UNREAD,
@@ -550,7 +550,13 @@ def _written(e: Emitter, effect: Written) -> None:
         e.asm.pop_top()
 
 
+def _filled(e: Emitter, effect: Filled) -> None:
+    e.asm.call_const(effect.step, *[e._loader(value) for value in (effect.target, *effect.items)])
+    e.asm.pop_top()
+
+
 _REPLAY: dict[type, Callable[[Emitter, Any], None]] = {
+    Filled: _filled,
     SetAttr: _set_attr,
     SetGlobal: _set_global,
     Written: _written,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..runtime.sources import Source
-from . import attributes, containers, contexts, iteration, methods, operators, sets, stores
+from . import attributes, containers, contexts, displays, iteration, methods, operators, stores
 from .breaks import Break
 from .bytecodes import Instr
 from .containers import raises
@@ -264,137 +264,6 @@ def _store_slice(m: Machine, f: Frame, i: Instr) -> None:
     operators.set_item(m, owner, Slice(start, stop, Const(None)), item)
 
 
-# -- building containers ---------------------------------------------------------------------------------
-@handles("BUILD_TUPLE")
-def _build_tuple(m: Machine, f: Frame, i: Instr) -> None:
-    returned = f.decoded.instrs[i.index + 1].op == "RETURN_VALUE" and f is m.frames[0]
-    f.push(Sequence(f.leave(i.arg) if returned else f.popn(i.arg), tuple))
-
-
-@handles("BUILD_LIST")
-def _build_list(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(Sequence(f.popn(i.arg), list))
-
-
-@handles("BUILD_SET")
-def _build_set(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(sets.make(m, f.popn(i.arg)))
-
-
-@handles("BUILD_MAP")
-def _build_map(m: Machine, f: Frame, i: Instr) -> None:
-    parts, made = f.popn(2 * i.arg), Dict({})
-    for key, item in zip(parts[::2], parts[1::2], strict=True):
-        containers.dict_set(m, made, key, item)
-    f.push(made)
-
-
-@handles("BUILD_CONST_KEY_MAP")
-def _build_const_key_map(m: Machine, f: Frame, i: Instr) -> None:
-    keys = iteration.drain(m, f.pop())
-    made = Dict({})
-    for key, item in zip(keys, f.popn(i.arg), strict=True):
-        containers.dict_set(m, made, key, item)
-    f.push(made)
-
-
-@handles("BUILD_STRING")
-def _build_string(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(Const("".join(_string(part) for part in f.popn(i.arg))))
-
-
-def _string(value: Value) -> str:
-    if isinstance(value, Const) and isinstance(value.value, str):
-        return value.value
-    raise Break("GB121", "a part of a string that is not a constant")
-
-
-@handles("BUILD_SLICE")
-def _build_slice(m: Machine, f: Frame, i: Instr) -> None:
-    parts = f.popn(i.arg)
-    f.push(Slice(parts[0], parts[1], parts[2] if i.arg == 3 else Const(None)))
-
-
-@handles("LIST_APPEND")
-def _list_append(m: Machine, f: Frame, i: Instr) -> None:
-    item = f.pop()
-    target = f.peek(i.arg)
-    assert isinstance(target, Sequence)
-    target.items.append(item)
-
-
-@handles("SET_ADD")
-def _set_add(m: Machine, f: Frame, i: Instr) -> None:
-    item = f.pop()
-    sets.add(m, f.peek(i.arg), item)  # type: ignore[arg-type]
-
-
-@handles("MAP_ADD")
-def _map_add(m: Machine, f: Frame, i: Instr) -> None:
-    item, key = f.pop(), f.pop()
-    containers.dict_set(m, f.peek(i.arg), key, item)  # type: ignore[arg-type]
-
-
-@handles("LIST_EXTEND")
-def _list_extend(m: Machine, f: Frame, i: Instr) -> None:
-    items = iteration.drain(m, f.pop())
-    target = f.peek(i.arg)
-    assert isinstance(target, Sequence)
-    target.items.extend(items)
-
-
-@handles("SET_UPDATE")
-def _set_update(m: Machine, f: Frame, i: Instr) -> None:
-    other = f.pop()
-    sets.update(m, f.peek(i.arg), other)  # type: ignore[arg-type]
-
-
-@handles("DICT_UPDATE")
-def _dict_update(m: Machine, f: Frame, i: Instr) -> None:
-    other = f.pop()
-    methods.update_dict(m, f.peek(i.arg), other)  # type: ignore[arg-type]
-
-
-@handles("DICT_MERGE")
-def _dict_merge(m: Machine, f: Frame, i: Instr) -> None:
-    other, target = f.pop(), f.peek(i.arg)
-    assert isinstance(target, Dict)
-    pairs = methods.mapping_pairs(m, other)
-    if pairs is None:
-        raise raises("TypeError: argument after ** must be a mapping")
-    for key, item in pairs:
-        if methods.contains(m, target, key):
-            raise raises("TypeError: multiple values for a keyword argument")
-        containers.dict_set(m, target, key, item)
-
-
-@handles("LIST_TO_TUPLE")
-def _list_to_tuple(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(Sequence(iteration.drain(m, f.pop()), tuple))
-
-
-@handles("UNPACK_SEQUENCE")
-def _unpack_sequence(m: Machine, f: Frame, i: Instr) -> None:
-    value = f.pop()
-    if isinstance(value, Tensor) and value.ghost.dim() and value.ghost.shape[0] != i.arg:
-        raise raises("ValueError: unpacking a tensor of another length")
-    items = iteration.drain(m, value)
-    if len(items) != i.arg:
-        raise raises("ValueError: wrong number of values to unpack")
-    f.stack.extend(reversed(items))
-
-
-@handles("UNPACK_EX")
-def _unpack_ex(m: Machine, f: Frame, i: Instr) -> None:
-    before, after = i.arg
-    items = iteration.drain(m, f.pop())
-    if len(items) < before + after:
-        raise raises("ValueError: not enough values to unpack")
-    end = len(items) - after
-    parts = [*items[:before], Sequence(items[before:end], list), *items[end:]]
-    f.stack.extend(reversed(parts))
-
-
 # -- f-strings -------------------------------------------------------------------------------------------
 _CONVERSIONS: dict[str | None, Callable[[Any], Any]] = {"s": str, "r": repr, "a": ascii}
 
@@ -509,7 +378,7 @@ def _call_function_ex(m: Machine, f: Frame, i: Instr) -> None:
         if pairs is None:
             raise raises("TypeError: argument after ** must be a mapping")
         for key, item in pairs:
-            kwargs[_string(key)] = item
+            kwargs[displays.string_of(key)] = item
     fn, receiver = _callee(f)
     f.push(m.call(fn, receiver + args, kwargs))
 

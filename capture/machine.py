@@ -118,7 +118,16 @@ class Written:
     target: Value
 
 
-Effect = SetAttr | SetGlobal | Written
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A list, set or dict that the program builds on its stack, across a break, gets one more: step(target, *items)."""
+
+    target: Unread
+    step: Any
+    items: tuple[Value, ...]
+
+
+Effect = SetAttr | SetGlobal | Written | Filled
 
 
 class Machine:
