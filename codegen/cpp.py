@@ -203,9 +203,9 @@ class _Kernel:
         for number, one_pass in enumerate(found):
             roots = self._roots(one_pass)
             one_pass.body = loops.needed(nest, roots, rows | self.kept)
-            for value in self._worth_keeping(found[:number], one_pass, roots):
-                self.kept.add(value)
-                next(p for p in found if value in p.body).keeps.append(value)
+            for kept in self._worth_keeping(found[:number], one_pass, roots):
+                self.kept.add(kept)
+                next(p for p in found if kept in p.body).keeps.append(kept)
             one_pass.body = loops.needed(nest, roots, rows | self.kept)
         return found
 
@@ -222,7 +222,7 @@ class _Kernel:
         fresh = set(now.body) - again
         border = {arg for number in fresh for arg in self.nest.values[number].args} | set(roots)
         width = self.lanes if self.plan.lanes_are_rows else 1
-        chosen = []
+        chosen: list[int] = []
         for number in sorted(border & again):
             size = self._stack(len(self.kept) + len(chosen) + 1) * width
             if self._cost(number) > KEEP_COST and size <= ROW_BUFFER_BYTES:

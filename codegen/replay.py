@@ -33,8 +33,8 @@ class _Writer:
         for position, call in enumerate(self.graph.calls):
             for ref in _refs((call.args, call.kwargs, call.results)):
                 last[ref] = position
-        for ref in self.graph.call_outputs:
-            last.pop(ref.index, None)
+        for output in self.graph.call_outputs:
+            last.pop(output.index, None)
         return last
 
     def named(self, value: Any, hint: str) -> str:
