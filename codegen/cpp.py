@@ -1,7 +1,7 @@
 """The C++ renderer: loop nests -> one translation unit without any #include.
 
 A kernel is `extern "C" void name(void **buffers, int threads)`. Values are vectors of W lanes along one axis
-(see `_Plan`): the last inner axis as a rule, the last outer axis where that is the contiguous one or where rows
+(see `cpp_plan.Plan`): the last inner axis as a rule, the last outer axis where that is the contiguous one or where rows
 are short. The loops over what remains, the passes over a row (one a phase), accumulators, tails and the
 OpenMP pragma are made here; expressions come from `expr` with the dialect of `cpp_dialect`.
 """
@@ -9,20 +9,12 @@ OpenMP pragma are made here; expressions come from `expr` with the dialect of `c
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-
-import torch
 
 from . import expr, loops
-from .cpp_dialect import DIALECT, SCALAR, TYPES, WIDTH, const, library_text, register, section_of
+from .cpp_dialect import DIALECT, SCALAR, TYPES, library_text, register, section_of
+from .cpp_pass import PassWriter
+from .cpp_plan import KEEP_COST, PARALLEL_WORK, ROW_BUFFER_BYTES, Pass, lane_count, make_plan
 from .loops import Index, LoopNest, Value
-
-PARALLEL_WORK = 32768  # light element operations below which one thread is faster
-CHUNK = 8192  # elements a thread takes at a time along a long axis
-SPLIT_COLUMNS = 65536  # a row is shared by threads from here on, when there are too few rows
-SUM_BLOCK = 256  # additions after which a float accumulator is flushed into a second one
-ROW_BUFFER_BYTES = 65536  # stack for values that are kept from one pass over a row to the next
-KEEP_COST = 8  # recompute what is cheaper than this many flops
 
 PREAMBLE = """\
 typedef signed char i8_t; typedef unsigned char u8_t; typedef short i16_t; typedef unsigned short u16_t;
@@ -61,7 +53,7 @@ def render(nests: list[LoopNest], vector_bytes: int) -> str:
     if any(_needs_libm(names) for names in wanted.values()):
         parts.append(LIBM)
     for lanes, names in wanted.items():
-        kernels = [_Kernel(n, lanes).text() for n in nests if lane_count(n, vector_bytes) == lanes]
+        kernels = [Kernel(n, lanes).text() for n in nests if lane_count(n, vector_bytes) == lanes]
         header = f"namespace w{lanes} {{\nconstexpr int W = {lanes};\n"
         parts.append(header + library_text(names) + FOLD + "\n" + "\n".join(kernels) + "}\n")
     return "\n".join(parts)
@@ -81,104 +73,20 @@ template <class V, class F> inline V fold(V v, F f) {
 def kernel_text(nest: LoopNest, vector_bytes: int) -> str:
     """One kernel by itself, with what it covers above it: for the report."""
     lines = "".join(f"// {line}\n" for line in nest.covers)
-    return lines + _Kernel(nest, lane_count(nest, vector_bytes)).text()
+    return lines + Kernel(nest, lane_count(nest, vector_bytes)).text()
 
 
 def _needs_libm(names: set[str]) -> bool:
     return bool(names & {"libm", "libm64", "division", "sincos"})
 
 
-def lane_count(nest: LoopNest, vector_bytes: int) -> int:
-    """Lanes so that the widest register type of the nest fills one hardware vector."""
-    widest = max((_width(nest, value) for value in nest.values), default=4)
-    return max(vector_bytes // max(widest, 4), 2)
-
-
-def _width(nest: LoopNest, value: Value) -> int:
-    if value.op == "cast" and value.dtype == torch.uint8:
-        return 8 if nest.values[value.args[0]].dtype.is_floating_point else 4
-    return WIDTH[register(value.dtype)]
-
-
-@dataclass(slots=True)
-class _Plan:
-    """Which axes are loops of what kind. Axis numbers are the nest's.
-
-    rows    looped outside, in parallel; one iteration a combination
-    folds   looped inside a row, one after the other, by each pass
-    vector  the axis of the lanes (None: the nest has no axes at all)
-    lanes_are_rows   the vector axis is an outer one: each lane is a row of its own
-    split   columns of one row are shared by threads
-    """
-
-    rows: list[int]
-    folds: list[int]
-    vector: int | None
-    lanes_are_rows: bool = False
-    split: bool = False
-    chunk: int = 0  # elements of the vector axis an item takes; 0: all of it
-    chunk_major: bool = False
-
-
-def _plan(nest: LoopNest, lanes: int) -> _Plan:
-    outer = list(range(len(nest.outer)))
-    inner = list(range(len(nest.outer), len(nest.outer) + len(nest.inner)))
-    sizes = nest.outer + nest.inner
-    if not nest.has_reduction:
-        axes = outer + inner
-        if not axes:
-            return _Plan([], [], None)
-        plan = _Plan(axes[:-1], [], axes[-1])
-        strided = any(index.strides[axes[-1]] not in (0, 1) for index in loops.indices(nest))
-        if strided and len(axes) > 1:
-            plan.chunk, plan.chunk_major = 512, True
-        elif sizes[axes[-1]] >= 2 * CHUNK:
-            plan.chunk = CHUNK
-        return plan
-    if outer and _rows_in_lanes(nest, lanes):
-        plan = _Plan(outer[:-1], inner, outer[-1], lanes_are_rows=True)
-        plan.chunk = max(
-            lanes * 4, min(CHUNK, PARALLEL_WORK // max(nest.columns, 1) // lanes * lanes)
-        )
-        return plan
-    plan = _Plan(outer, inner[:-1], inner[-1] if inner else None)
-    plan.split = len(inner) == 1 and nest.rows < 4 and nest.columns >= SPLIT_COLUMNS
-    return plan
-
-
-def _rows_in_lanes(nest: LoopNest, lanes: int) -> bool:
-    """Is the last outer axis the better one for the lanes?"""
-    last_outer, last = len(nest.outer) - 1, len(nest.outer) + len(nest.inner) - 1
-    if nest.inner and nest.inner[-1] >= lanes:
-        moving = [i for i in loops.indices(nest) if nest.moves_inner(i)]
-        across = sum(i.strides[last_outer] == 1 for i in moving)
-        along = sum(i.strides[last] == 1 for i in moving)
-        return across > along and nest.outer[last_outer] >= lanes
-    return nest.outer[last_outer] >= 2 * lanes
-
-
-@dataclass(slots=True)
-class _Pass:
-    """One pass over the row: values to compute an element, those to fold, stores, values to keep."""
-
-    phase: int
-    folds: list[int] = field(default_factory=list)  # reduce values
-    stores: list[loops.Store] = field(default_factory=list)
-    body: list[int] = field(default_factory=list)
-    keeps: list[int] = field(default_factory=list)
-
-    @property
-    def empty(self) -> bool:
-        return not (self.folds or self.stores)
-
-
-class _Kernel:
+class Kernel:
     """Writes one kernel. `lines` grows from top to bottom; `self.depth` is the indentation."""
 
     def __init__(self, nest: LoopNest, lanes: int) -> None:
         self.nest, self.lanes = nest, lanes
         self.sizes = nest.outer + nest.inner
-        self.plan = _plan(nest, lanes)
+        self.plan = make_plan(nest, lanes)
         self.level, self.phase = loops.levels(nest), loops.phases(nest)
         self.lines: list[str] = []
         self.depth = 1
@@ -189,9 +97,9 @@ class _Kernel:
 
     # --- what happens in which pass ---
 
-    def _passes(self) -> list[_Pass]:
+    def _passes(self) -> list[Pass]:
         nest = self.nest
-        found = [_Pass(phase) for phase in range(max(self.phase, default=0) + 1)]
+        found = [Pass(phase) for phase in range(max(self.phase, default=0) + 1)]
         for number, value in enumerate(nest.values):
             if value.op == "reduce":
                 found[self.phase[number] - 1].folds.append(number)
@@ -209,11 +117,11 @@ class _Kernel:
             one_pass.body = loops.needed(nest, roots, rows | self.kept)
         return found
 
-    def _roots(self, one_pass: _Pass) -> list[int]:
+    def _roots(self, one_pass: Pass) -> list[int]:
         args = [self.nest.values[number].args[0] for number in one_pass.folds]
         return args + [store.value for store in one_pass.stores]
 
-    def _worth_keeping(self, before: list[_Pass], now: _Pass, roots: list[int]) -> list[int]:
+    def _worth_keeping(self, before: list[Pass], now: Pass, roots: list[int]) -> list[int]:
         """Values of earlier passes that this one needs again and that are dear to compute."""
         if self.plan.split:
             return []
@@ -234,9 +142,9 @@ class _Kernel:
 
     def _cost(self, number: int) -> int:
         rows = frozenset(n for n, element in enumerate(self.level) if not element)
-        return sum(self._cost_of(n) for n in loops.needed(self.nest, [number], rows | self.kept))
+        return sum(self.cost_of(n) for n in loops.needed(self.nest, [number], rows | self.kept))
 
-    def _cost_of(self, number: int) -> int:
+    def cost_of(self, number: int) -> int:
         value = self.nest.values[number]
         if value.op == "load":
             vector = self.plan.vector
@@ -245,7 +153,7 @@ class _Kernel:
         return expr.OPS[value.op].cost if value.op in expr.OPS else 1
 
     def work(self) -> int:
-        cost = sum(self._cost_of(number) for number in range(len(self.nest.values)))
+        cost = sum(self.cost_of(number) for number in range(len(self.nest.values)))
         return math.prod(self.sizes) * max(1, cost // 8)
 
     # --- text ---
@@ -433,8 +341,8 @@ class _Kernel:
 
     # --- one pass ---
 
-    def _run_pass(self, one_pass: _Pass, first: str, last: str, length: int) -> None:
-        _PassWriter(self, one_pass).write(first, last, length)
+    def _run_pass(self, one_pass: Pass, first: str, last: str, length: int) -> None:
+        PassWriter(self, one_pass).write(first, last, length)
 
     def kept_at(self, number: int) -> str:
         """Address of the current element of a kept value."""
@@ -447,280 +355,6 @@ class _Kernel:
         if position and plan.vector is not None:
             position = f"({position}) * {self.sizes[plan.vector]} + "
         return f"t{number} + {position}i"
-
-
-class _PassWriter:
-    """Writes one pass: accumulators, the loops, the element's body, and what follows from the folds."""
-
-    def __init__(self, kernel: _Kernel, one_pass: _Pass) -> None:
-        self.kernel, self.one = kernel, one_pass
-        self.nest, self.plan = kernel.nest, kernel.plan
-        self.put = kernel.put
-        cost = sum(kernel._cost_of(number) for number in one_pass.body)
-        plain = all(self.nest.values[n].attr not in ("argmax", "argmin") for n in one_pass.folds)
-        self.unroll = (4 if cost < 16 else 2) if one_pass.folds and plain else 1
-        self.sums = [
-            n for n in one_pass.folds
-            if self.nest.values[n].attr == "sum" and self.nest.values[n].dtype.is_floating_point
-        ]  # fmt: skip
-
-    def write(self, first: str, last: str, length: int) -> None:
-        plan = self.plan
-        if plan.split:
-            self._write_split(length)
-        else:
-            self.declare("")
-            self._loops(first, last, length)
-            self.finish("")
-
-    # accumulators: a{value}_{copy}, with a position beside it for argmax and argmin
-
-    def declare(self, prefix: str) -> None:
-        for number in self.one.folds:
-            value = self.nest.values[number]
-            kind, start = self._accumulator(number)
-            for copy in range(self.unroll):
-                self.put(f"{kind} {prefix}a{number}_{copy} = {start};")
-            if value.attr in ("argmax", "argmin"):
-                self.put(f"i64 {prefix}k{number}_0 = splat<i64>(9223372036854775807ll);")
-
-    def _accumulator(self, number: int) -> tuple[str, str]:
-        """(register type, text of the identity)."""
-        value = self.nest.values[number]
-        dtype = self.nest.values[value.args[0]].dtype
-        identity = loops.REDUCTIONS[value.attr].identity
-        if math.isinf(identity) and not dtype.is_floating_point:
-            if dtype == torch.bool:
-                identity = int(identity > 0)
-            else:
-                limits = torch.iinfo(dtype)
-                identity = limits.max if identity > 0 else limits.min
-        return register(dtype), const(identity, dtype)
-
-    def _combine(
-        self, number: int, copy: int, value: str, position: str = "", prefix: str = ""
-    ) -> str:
-        """The statement that takes a value (and its position) into an accumulator."""
-        kind = self.nest.values[number].attr
-        target = f"{prefix}a{number}_{copy}"
-        if kind in ("argmax", "argmin"):
-            return f"{_pick(kind, self._is_float(number))}({target}, {prefix}k{number}_{copy}, {value}, {position});"
-        return f"{target} = {_combined(kind, self._is_bool(number), target, value)};"
-
-    def _is_float(self, number: int) -> bool:
-        return self.nest.values[self.nest.values[number].args[0]].dtype.is_floating_point
-
-    def _is_bool(self, number: int) -> bool:
-        return self.nest.values[number].dtype == torch.bool
-
-    def _loops(self, first: str, last: str, length: int) -> None:
-        """Loops over the fold axes, the innermost with several accumulators and in blocks for sums."""
-        kernel, plan = self.kernel, self.plan
-        axes = list(plan.folds)
-        inner_axis = axes.pop() if plan.lanes_are_rows and axes else None
-        for axis in axes:
-            self.put(f"for (i64_t x{axis} = 0; x{axis} < {kernel.sizes[axis]}; ++x{axis}) {{")
-            kernel.depth += 1
-        if plan.lanes_are_rows:
-            size = 1 if inner_axis is None else kernel.sizes[inner_axis]
-            name = "x" if inner_axis is None else f"x{inner_axis}"
-            self._innermost(name, "0", str(size), size, 1, bool(axes))
-        else:
-            self._innermost("i", first, last, length, kernel.lanes, bool(axes))
-        for _axis in axes:
-            kernel.depth -= 1
-            self.put("}")
-
-    def _innermost(
-        self, name: str, first: str, last: str, length: int, step: int, again: bool
-    ) -> None:
-        kernel = self.kernel
-        block = SUM_BLOCK * step * self.unroll
-        blocked = bool(self.sums) and (length > block or again)
-        self.put("{")
-        kernel.depth += 1
-        if blocked:
-            self.put(f"for (i64_t block = {first}; block < {last}; block += {block}) {{")
-            kernel.depth += 1
-            self.put(f"const i64_t end = block + {block} < {last} ? block + {block} : {last};")
-            for number in self.sums:
-                for copy in range(self.unroll):
-                    self.put(f"auto s{number}_{copy} = {self._accumulator(number)[1]};")
-            first, last = "block", "end"
-        self._body(name, blocked)
-        self._calls(first, last, length, step, blocked)
-        if blocked:
-            for number in self.sums:
-                for copy in range(self.unroll):
-                    self.put(f"a{number}_{copy} = a{number}_{copy} + s{number}_{copy};")
-            kernel.depth -= 1
-            self.put("}")
-        kernel.depth -= 1
-        self.put("}")
-
-    def _names(self, copy: int, blocked: bool) -> str:
-        """The accumulators of one copy as further arguments of the body."""
-        names = []
-        for number in self.one.folds:
-            names.append(f"{'s' if blocked and number in self.sums else 'a'}{number}_{copy}")
-            if self.nest.values[number].attr in ("argmax", "argmin"):
-                names.append(f"k{number}_{copy}")
-        return "".join(f", {name}" for name in names)
-
-    def _body(self, name: str, blocked: bool) -> None:
-        """A lambda for one element vector: (position, number of lanes, accumulators)."""
-        kernel = self.kernel
-        parameters = ""
-        for number in self.one.folds:
-            parameters += f", {self._accumulator(number)[0]} &a{number}_0"
-            if self.nest.values[number].attr in ("argmax", "argmin"):
-                parameters += f", i64 &k{number}_0"
-        lanes = "" if self.plan.lanes_are_rows else ", auto n"
-        self.put(
-            f"auto body = [&](const i64_t {name}{lanes}{parameters}) __attribute__((always_inline)) {{"
-        )
-        kernel.depth += 1
-        self._known_again()
-        for number in self.one.body:
-            self.put(kernel._statement(number))
-        for number in self.one.keeps:
-            self.put(f"put({kernel.kept_at(number)}, v{number}, full{{}});" if self.plan.lanes_are_rows
-                     else f"put({kernel.kept_at(number)}, v{number}, n);")  # fmt: skip
-        for number in self.one.folds:
-            self._take(number)
-        for store in self.one.stores:
-            kernel._store(store)
-        kernel.depth -= 1
-        self.put("};")
-
-    def _known_again(self) -> None:
-        """Read back the values that an earlier pass kept."""
-        kernel = self.kernel
-        used = {arg for n in self.one.body for arg in self.nest.values[n].args}
-        used |= set(kernel._roots(self.one))
-        for number in sorted(used & kernel.kept - set(self.one.body)):
-            kind = register(self.nest.values[number].dtype)
-            count = "full{}" if self.plan.lanes_are_rows else "n"
-            self.put(f"const {kind} v{number} = raw<{kind}>({kernel.kept_at(number)}, {count});")
-
-    def _take(self, number: int) -> None:
-        value = self.nest.values[number]
-        text = f"v{value.args[0]}"
-        position = ""
-        if not self.plan.lanes_are_rows:
-            text = f"keep({text}, {self._accumulator(number)[1]}, n)"
-        if value.attr in ("argmax", "argmin"):
-            inner = range(len(self.nest.outer), len(self.kernel.sizes))
-            strides = [0] * len(self.kernel.sizes)
-            below = 1
-            for axis in reversed(inner):
-                strides[axis] = below
-                below *= self.kernel.sizes[axis]
-            position = self.kernel._index(Index(tuple(strides)), row=False)
-            if not self.plan.lanes_are_rows:
-                position = f"keep({position}, splat<i64>(9223372036854775807ll), n)"
-        self.put(self._combine(number, 0, text, position))
-
-    def _calls(self, first: str, last: str, length: int, step: int, blocked: bool) -> None:
-        """Call the body: unrolled, one by one, and for the rest."""
-        lanes = not self.plan.lanes_are_rows
-        count = ", full{}" if lanes else ""
-        self.put(f"i64_t at = {first};")
-        if self.unroll > 1 and length >= step * self.unroll:
-            together = step * self.unroll
-            self.put(f"for (; at + {together} <= {last}; at += {together}) {{")
-            for copy in range(self.unroll):
-                self.put(f"  body(at + {copy * step}{count}{self._names(copy, blocked)});")
-            self.put("}")
-        if length >= step and (
-            self.unroll == 1 or length % (step * self.unroll) >= step or length < step * self.unroll
-        ):
-            self.put(
-                f"for (; at + {step} <= {last}; at += {step}) body(at{count}{self._names(0, blocked)});"
-            )
-        if lanes and length % step:
-            rest = str(length % step) if first == "0" else f"int({last} - at)"
-            self.put(f"if (at < {last}) body(at, {rest}{self._names(0, blocked)});")
-
-    def finish(self, prefix: str) -> None:
-        """From accumulators to the value of the row."""
-        for number in self.one.folds:
-            value = self.nest.values[number]
-            for copy in range(1, self.unroll):
-                self.put(self._combine(number, 0, f"{prefix}a{number}_{copy}", prefix=prefix))
-            accumulator = f"{prefix}a{number}_0"
-            kind = self._accumulator(number)[0]
-            if value.attr in ("argmax", "argmin"):
-                if not self.plan.lanes_are_rows:
-                    self.put("#pragma GCC unroll 8")
-                    self.put("for (int by = W / 2; by; by /= 2)")
-                    turned = f"turned({accumulator}, by)", f"turned({prefix}k{number}_0, by)"
-                    self.put("  " + self._combine(number, 0, *turned, prefix=prefix))
-                self.put(f"const i64 v{number} = {prefix}k{number}_0;")
-            elif self.plan.lanes_are_rows:
-                self.put(f"const {kind} v{number} = {accumulator};")
-            else:
-                joined = _combined(value.attr, self._is_bool(number), "a", "b")
-                self.put(
-                    f"const {kind} v{number} = fold({accumulator}, []({kind} a, {kind} b) {{ return {joined}; }});"
-                )
-            self.kernel.known.add(number)
-
-    def _write_split(self, length: int) -> None:
-        """Threads share the columns: each chunk folds by itself, then the chunks in order."""
-        kernel = self.kernel
-        chunk = max(2 * CHUNK, -(-length // 1024))
-        chunk = -(-chunk // kernel.lanes) * kernel.lanes
-        chunks = -(-length // chunk)
-        for number in self.one.folds:
-            kind = self._accumulator(number)[0]
-            self.put(f"{kind} part{number}[{chunks}];")
-            if self.nest.values[number].attr in ("argmax", "argmin"):
-                self.put(f"i64 place{number}[{chunks}];")
-        kernel._pragma(chunks)
-        self.put(f"for (i64_t c = 0; c < {chunks}; ++c) {{")
-        kernel.depth += 1
-        self.put(f"const i64_t from = c * {chunk};")
-        self.put(f"const i64_t to = from + {chunk} < {length} ? from + {chunk} : {length};")
-        self.declare("")
-        self._innermost("i", "from", "to", length, kernel.lanes, False)
-        for number in self.one.folds:
-            for copy in range(1, self.unroll):
-                self.put(self._combine(number, 0, f"a{number}_{copy}"))
-            self.put(f"part{number}[c] = a{number}_0;")
-            if self.nest.values[number].attr in ("argmax", "argmin"):
-                self.put(f"place{number}[c] = k{number}_0;")
-        kernel.depth -= 1
-        self.put("}")
-        if self.one.folds:
-            unroll, self.unroll = self.unroll, 1
-            self.declare("")
-            self.put(f"for (i64_t c = 0; c < {chunks}; ++c) {{")
-            for number in self.one.folds:
-                self.put("  " + self._combine(number, 0, f"part{number}[c]", f"place{number}[c]"))
-            self.put("}")
-            self.finish("")
-            self.unroll = unroll
-
-
-_COMBINED = {
-    "sum": "{0} + {1}",
-    "prod": "{0} * {1}",
-    "max": "maximum({1}, {0})",
-    "min": "minimum({1}, {0})",
-    "any": "{0} | {1}",
-    "all": "{0} & {1}",
-}
-
-
-def _combined(kind: str, of_bool: bool, left: str, right: str) -> str:
-    if of_bool and kind in ("max", "min"):
-        kind = "any" if kind == "max" else "all"
-    return _COMBINED[kind].format(left, right)
-
-
-def _pick(kind: str, _float: bool) -> str:
-    return "pick_max" if kind == "argmax" else "pick_min"
 
 
 def _buffer_text(buffer: loops.Buffer) -> str:

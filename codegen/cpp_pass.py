@@ -1,0 +1,293 @@
+"""One pass over a row in C++: accumulators, the loops, the element's body, and what follows from the folds.
+
+In: a kernel being written (`cpp.Kernel`) and one of its passes. Out: lines, put to the kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from . import loops
+from .cpp_dialect import const, register
+from .cpp_plan import CHUNK, SUM_BLOCK, Pass
+from .loops import Index
+
+if TYPE_CHECKING:
+    from .cpp import Kernel
+
+
+class PassWriter:
+    """Writes one pass: accumulators, the loops, the element's body, and what follows from the folds."""
+
+    def __init__(self, kernel: Kernel, one_pass: Pass) -> None:
+        self.kernel, self.one = kernel, one_pass
+        self.nest, self.plan = kernel.nest, kernel.plan
+        self.put = kernel.put
+        cost = sum(kernel.cost_of(number) for number in one_pass.body)
+        plain = all(self.nest.values[n].attr not in ("argmax", "argmin") for n in one_pass.folds)
+        self.unroll = (4 if cost < 16 else 2) if one_pass.folds and plain else 1
+        self.sums = [
+            n for n in one_pass.folds
+            if self.nest.values[n].attr == "sum" and self.nest.values[n].dtype.is_floating_point
+        ]  # fmt: skip
+
+    def write(self, first: str, last: str, length: int) -> None:
+        plan = self.plan
+        if plan.split:
+            self._write_split(length)
+        else:
+            self.declare("")
+            self._loops(first, last, length)
+            self.finish("")
+
+    # accumulators: a{value}_{copy}, with a position beside it for argmax and argmin
+
+    def declare(self, prefix: str) -> None:
+        for number in self.one.folds:
+            value = self.nest.values[number]
+            kind, start = self._accumulator(number)
+            for copy in range(self.unroll):
+                self.put(f"{kind} {prefix}a{number}_{copy} = {start};")
+            if value.attr in ("argmax", "argmin"):
+                self.put(f"i64 {prefix}k{number}_0 = splat<i64>(9223372036854775807ll);")
+
+    def _accumulator(self, number: int) -> tuple[str, str]:
+        """(register type, text of the identity)."""
+        value = self.nest.values[number]
+        dtype = self.nest.values[value.args[0]].dtype
+        identity = loops.REDUCTIONS[value.attr].identity
+        if math.isinf(identity) and not dtype.is_floating_point:
+            if dtype == torch.bool:
+                identity = int(identity > 0)
+            else:
+                limits = torch.iinfo(dtype)
+                identity = limits.max if identity > 0 else limits.min
+        return register(dtype), const(identity, dtype)
+
+    def _combine(
+        self, number: int, copy: int, value: str, position: str = "", prefix: str = ""
+    ) -> str:
+        """The statement that takes a value (and its position) into an accumulator."""
+        kind = self.nest.values[number].attr
+        target = f"{prefix}a{number}_{copy}"
+        if kind in ("argmax", "argmin"):
+            return f"{_pick(kind, self._is_float(number))}({target}, {prefix}k{number}_{copy}, {value}, {position});"
+        return f"{target} = {_combined(kind, self._is_bool(number), target, value)};"
+
+    def _is_float(self, number: int) -> bool:
+        return self.nest.values[self.nest.values[number].args[0]].dtype.is_floating_point
+
+    def _is_bool(self, number: int) -> bool:
+        return self.nest.values[number].dtype == torch.bool
+
+    def _loops(self, first: str, last: str, length: int) -> None:
+        """Loops over the fold axes, the innermost with several accumulators and in blocks for sums."""
+        kernel, plan = self.kernel, self.plan
+        axes = list(plan.folds)
+        inner_axis = axes.pop() if plan.lanes_are_rows and axes else None
+        for axis in axes:
+            self.put(f"for (i64_t x{axis} = 0; x{axis} < {kernel.sizes[axis]}; ++x{axis}) {{")
+            kernel.depth += 1
+        if plan.lanes_are_rows:
+            size = 1 if inner_axis is None else kernel.sizes[inner_axis]
+            name = "x" if inner_axis is None else f"x{inner_axis}"
+            self._innermost(name, "0", str(size), size, 1, bool(axes))
+        else:
+            self._innermost("i", first, last, length, kernel.lanes, bool(axes))
+        for _axis in axes:
+            kernel.depth -= 1
+            self.put("}")
+
+    def _innermost(
+        self, name: str, first: str, last: str, length: int, step: int, again: bool
+    ) -> None:
+        kernel = self.kernel
+        block = SUM_BLOCK * step * self.unroll
+        blocked = bool(self.sums) and (length > block or again)
+        self.put("{")
+        kernel.depth += 1
+        if blocked:
+            self.put(f"for (i64_t block = {first}; block < {last}; block += {block}) {{")
+            kernel.depth += 1
+            self.put(f"const i64_t end = block + {block} < {last} ? block + {block} : {last};")
+            for number in self.sums:
+                for copy in range(self.unroll):
+                    self.put(f"auto s{number}_{copy} = {self._accumulator(number)[1]};")
+            first, last = "block", "end"
+        self._body(name, blocked)
+        self._calls(first, last, length, step, blocked)
+        if blocked:
+            for number in self.sums:
+                for copy in range(self.unroll):
+                    self.put(f"a{number}_{copy} = a{number}_{copy} + s{number}_{copy};")
+            kernel.depth -= 1
+            self.put("}")
+        kernel.depth -= 1
+        self.put("}")
+
+    def _names(self, copy: int, blocked: bool) -> str:
+        """The accumulators of one copy as further arguments of the body."""
+        names = []
+        for number in self.one.folds:
+            names.append(f"{'s' if blocked and number in self.sums else 'a'}{number}_{copy}")
+            if self.nest.values[number].attr in ("argmax", "argmin"):
+                names.append(f"k{number}_{copy}")
+        return "".join(f", {name}" for name in names)
+
+    def _body(self, name: str, blocked: bool) -> None:
+        """A lambda for one element vector: (position, number of lanes, accumulators)."""
+        kernel = self.kernel
+        parameters = ""
+        for number in self.one.folds:
+            parameters += f", {self._accumulator(number)[0]} &a{number}_0"
+            if self.nest.values[number].attr in ("argmax", "argmin"):
+                parameters += f", i64 &k{number}_0"
+        lanes = "" if self.plan.lanes_are_rows else ", auto n"
+        self.put(
+            f"auto body = [&](const i64_t {name}{lanes}{parameters}) __attribute__((always_inline)) {{"
+        )
+        kernel.depth += 1
+        self._known_again()
+        for number in self.one.body:
+            self.put(kernel._statement(number))
+        for number in self.one.keeps:
+            self.put(f"put({kernel.kept_at(number)}, v{number}, full{{}});" if self.plan.lanes_are_rows
+                     else f"put({kernel.kept_at(number)}, v{number}, n);")  # fmt: skip
+        for number in self.one.folds:
+            self._take(number)
+        for store in self.one.stores:
+            kernel._store(store)
+        kernel.depth -= 1
+        self.put("};")
+
+    def _known_again(self) -> None:
+        """Read back the values that an earlier pass kept."""
+        kernel = self.kernel
+        used = {arg for n in self.one.body for arg in self.nest.values[n].args}
+        used |= set(kernel._roots(self.one))
+        for number in sorted(used & kernel.kept - set(self.one.body)):
+            kind = register(self.nest.values[number].dtype)
+            count = "full{}" if self.plan.lanes_are_rows else "n"
+            self.put(f"const {kind} v{number} = raw<{kind}>({kernel.kept_at(number)}, {count});")
+
+    def _take(self, number: int) -> None:
+        value = self.nest.values[number]
+        text = f"v{value.args[0]}"
+        position = ""
+        if not self.plan.lanes_are_rows:
+            text = f"keep({text}, {self._accumulator(number)[1]}, n)"
+        if value.attr in ("argmax", "argmin"):
+            inner = range(len(self.nest.outer), len(self.kernel.sizes))
+            strides = [0] * len(self.kernel.sizes)
+            below = 1
+            for axis in reversed(inner):
+                strides[axis] = below
+                below *= self.kernel.sizes[axis]
+            position = self.kernel._index(Index(tuple(strides)), row=False)
+            if not self.plan.lanes_are_rows:
+                position = f"keep({position}, splat<i64>(9223372036854775807ll), n)"
+        self.put(self._combine(number, 0, text, position))
+
+    def _calls(self, first: str, last: str, length: int, step: int, blocked: bool) -> None:
+        """Call the body: unrolled, one by one, and for the rest."""
+        lanes = not self.plan.lanes_are_rows
+        count = ", full{}" if lanes else ""
+        self.put(f"i64_t at = {first};")
+        if self.unroll > 1 and length >= step * self.unroll:
+            together = step * self.unroll
+            self.put(f"for (; at + {together} <= {last}; at += {together}) {{")
+            for copy in range(self.unroll):
+                self.put(f"  body(at + {copy * step}{count}{self._names(copy, blocked)});")
+            self.put("}")
+        if length >= step and (
+            self.unroll == 1 or length % (step * self.unroll) >= step or length < step * self.unroll
+        ):
+            self.put(
+                f"for (; at + {step} <= {last}; at += {step}) body(at{count}{self._names(0, blocked)});"
+            )
+        if lanes and length % step:
+            rest = str(length % step) if first == "0" else f"int({last} - at)"
+            self.put(f"if (at < {last}) body(at, {rest}{self._names(0, blocked)});")
+
+    def finish(self, prefix: str) -> None:
+        """From accumulators to the value of the row."""
+        for number in self.one.folds:
+            value = self.nest.values[number]
+            for copy in range(1, self.unroll):
+                self.put(self._combine(number, 0, f"{prefix}a{number}_{copy}", prefix=prefix))
+            accumulator = f"{prefix}a{number}_0"
+            kind = self._accumulator(number)[0]
+            if value.attr in ("argmax", "argmin"):
+                if not self.plan.lanes_are_rows:
+                    self.put("#pragma GCC unroll 8")
+                    self.put("for (int by = W / 2; by; by /= 2)")
+                    turned = f"turned({accumulator}, by)", f"turned({prefix}k{number}_0, by)"
+                    self.put("  " + self._combine(number, 0, *turned, prefix=prefix))
+                self.put(f"const i64 v{number} = {prefix}k{number}_0;")
+            elif self.plan.lanes_are_rows:
+                self.put(f"const {kind} v{number} = {accumulator};")
+            else:
+                joined = _combined(value.attr, self._is_bool(number), "a", "b")
+                self.put(
+                    f"const {kind} v{number} = fold({accumulator}, []({kind} a, {kind} b) {{ return {joined}; }});"
+                )
+            self.kernel.known.add(number)
+
+    def _write_split(self, length: int) -> None:
+        """Threads share the columns: each chunk folds by itself, then the chunks in order."""
+        kernel = self.kernel
+        chunk = max(2 * CHUNK, -(-length // 1024))
+        chunk = -(-chunk // kernel.lanes) * kernel.lanes
+        chunks = -(-length // chunk)
+        for number in self.one.folds:
+            kind = self._accumulator(number)[0]
+            self.put(f"{kind} part{number}[{chunks}];")
+            if self.nest.values[number].attr in ("argmax", "argmin"):
+                self.put(f"i64 place{number}[{chunks}];")
+        kernel._pragma(chunks)
+        self.put(f"for (i64_t c = 0; c < {chunks}; ++c) {{")
+        kernel.depth += 1
+        self.put(f"const i64_t from = c * {chunk};")
+        self.put(f"const i64_t to = from + {chunk} < {length} ? from + {chunk} : {length};")
+        self.declare("")
+        self._innermost("i", "from", "to", length, kernel.lanes, False)
+        for number in self.one.folds:
+            for copy in range(1, self.unroll):
+                self.put(self._combine(number, 0, f"a{number}_{copy}"))
+            self.put(f"part{number}[c] = a{number}_0;")
+            if self.nest.values[number].attr in ("argmax", "argmin"):
+                self.put(f"place{number}[c] = k{number}_0;")
+        kernel.depth -= 1
+        self.put("}")
+        if self.one.folds:
+            unroll, self.unroll = self.unroll, 1
+            self.declare("")
+            self.put(f"for (i64_t c = 0; c < {chunks}; ++c) {{")
+            for number in self.one.folds:
+                self.put("  " + self._combine(number, 0, f"part{number}[c]", f"place{number}[c]"))
+            self.put("}")
+            self.finish("")
+            self.unroll = unroll
+
+
+_COMBINED = {
+    "sum": "{0} + {1}",
+    "prod": "{0} * {1}",
+    "max": "maximum({1}, {0})",
+    "min": "minimum({1}, {0})",
+    "any": "{0} | {1}",
+    "all": "{0} & {1}",
+}
+
+
+def _combined(kind: str, of_bool: bool, left: str, right: str) -> str:
+    if of_bool and kind in ("max", "min"):
+        kind = "any" if kind == "max" else "all"
+    return _COMBINED[kind].format(left, right)
+
+
+def _pick(kind: str, _float: bool) -> str:
+    return "pick_max" if kind == "argmax" else "pick_min"

@@ -1,0 +1,105 @@
+"""How a nest becomes loops in C++: which axis the lanes run along, what threads share, what each pass does.
+
+In: a LoopNest and the number of lanes. Out: a `Plan`, read by `cpp` (the kernel) and `cpp_pass` (one pass over a row).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from . import loops
+from .cpp_dialect import WIDTH, register
+from .loops import LoopNest, Value
+
+PARALLEL_WORK = 32768  # light element operations below which one thread is faster
+CHUNK = 8192  # elements a thread takes at a time along a long axis
+SPLIT_COLUMNS = 65536  # a row is shared by threads from here on, when there are too few rows
+SUM_BLOCK = 256  # additions after which a float accumulator is flushed into a second one
+ROW_BUFFER_BYTES = 65536  # stack for values that are kept from one pass over a row to the next
+KEEP_COST = 8  # recompute what is cheaper than this many flops
+
+
+def lane_count(nest: LoopNest, vector_bytes: int) -> int:
+    """Lanes so that the widest register type of the nest fills one hardware vector."""
+    widest = max((_width(nest, value) for value in nest.values), default=4)
+    return max(vector_bytes // max(widest, 4), 2)
+
+
+def _width(nest: LoopNest, value: Value) -> int:
+    if value.op == "cast" and value.dtype == torch.uint8:
+        return 8 if nest.values[value.args[0]].dtype.is_floating_point else 4
+    return WIDTH[register(value.dtype)]
+
+
+@dataclass(slots=True)
+class Plan:
+    """Which axes are loops of what kind. Axis numbers are the nest's.
+
+    rows    looped outside, in parallel; one iteration a combination
+    folds   looped inside a row, one after the other, by each pass
+    vector  the axis of the lanes (None: the nest has no axes at all)
+    lanes_are_rows   the vector axis is an outer one: each lane is a row of its own
+    split   columns of one row are shared by threads
+    """
+
+    rows: list[int]
+    folds: list[int]
+    vector: int | None
+    lanes_are_rows: bool = False
+    split: bool = False
+    chunk: int = 0  # elements of the vector axis an item takes; 0: all of it
+    chunk_major: bool = False
+
+
+def make_plan(nest: LoopNest, lanes: int) -> Plan:
+    outer = list(range(len(nest.outer)))
+    inner = list(range(len(nest.outer), len(nest.outer) + len(nest.inner)))
+    sizes = nest.outer + nest.inner
+    if not nest.has_reduction:
+        axes = outer + inner
+        if not axes:
+            return Plan([], [], None)
+        plan = Plan(axes[:-1], [], axes[-1])
+        strided = any(index.strides[axes[-1]] not in (0, 1) for index in loops.indices(nest))
+        if strided and len(axes) > 1:
+            plan.chunk, plan.chunk_major = 512, True
+        elif sizes[axes[-1]] >= 2 * CHUNK:
+            plan.chunk = CHUNK
+        return plan
+    if outer and _rows_in_lanes(nest, lanes):
+        plan = Plan(outer[:-1], inner, outer[-1], lanes_are_rows=True)
+        plan.chunk = max(
+            lanes * 4, min(CHUNK, PARALLEL_WORK // max(nest.columns, 1) // lanes * lanes)
+        )
+        return plan
+    plan = Plan(outer, inner[:-1], inner[-1] if inner else None)
+    plan.split = len(inner) == 1 and nest.rows < 4 and nest.columns >= SPLIT_COLUMNS
+    return plan
+
+
+def _rows_in_lanes(nest: LoopNest, lanes: int) -> bool:
+    """Is the last outer axis the better one for the lanes?"""
+    last_outer, last = len(nest.outer) - 1, len(nest.outer) + len(nest.inner) - 1
+    if nest.inner and nest.inner[-1] >= lanes:
+        moving = [i for i in loops.indices(nest) if nest.moves_inner(i)]
+        across = sum(i.strides[last_outer] == 1 for i in moving)
+        along = sum(i.strides[last] == 1 for i in moving)
+        return across > along and nest.outer[last_outer] >= lanes
+    return nest.outer[last_outer] >= 2 * lanes
+
+
+@dataclass(slots=True)
+class Pass:
+    """One pass over the row: values to compute an element, those to fold, stores, values to keep."""
+
+    phase: int
+    folds: list[int] = field(default_factory=list)  # reduce values
+    stores: list[loops.Store] = field(default_factory=list)
+    body: list[int] = field(default_factory=list)
+    keeps: list[int] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.folds or self.stores)
