@@ -8,6 +8,7 @@ here and nowhere else.
 from __future__ import annotations
 
 import builtins
+import functools
 import gc
 import threading
 import time
@@ -77,6 +78,7 @@ class Unit:
                 state = _native.CodeState(code, self._miss_of())
                 state.origin = origin and weakref.ref(_origin(origin))
                 state.resumes = {}
+                state.dropped = 0  # entries whose functions or classes are gone
                 self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
                 self._states.pop(id(code), None)
                 self._states[id(code)] = weakref.ref(state)
@@ -139,7 +141,7 @@ class Unit:
         limit = self.config.recompile_limit
         if state.entries:
             self._tell_recompile(state, view, limit)
-        if len(state.entries) >= limit:
+        if len(state.entries) + state.dropped >= limit:
             return self._give_up(state, "PL207", f"{limit} entries and still a new combination")
         frame = FrameInput(code, values, scope, closure)
         started, self._compiling = time.perf_counter(), 0.0
@@ -169,6 +171,7 @@ class Unit:
         stages: dict[str, float],
     ) -> Any:
         from .runtime.guard_program import compile_rows
+        from .runtime.held import hold_weakly
         from .runtime.mirror import explain_failure, mirror
 
         index = mirror(made.rows, view)
@@ -180,12 +183,15 @@ class Unit:
                                   f"guarded as {before}")
             )  # fmt: skip
         started = time.perf_counter()
-        guards = compile_rows(made.rows, made.inputs, code)
+        lost = functools.partial(_drop_dead, weakref.ref(state))
+        rows, inputs, held = hold_weakly(made.rows, made.inputs, lost)
+        guards = compile_rows(rows, inputs, code)
         target = made.code if made.kind == "code" else made.program
         entry = _native.Entry(
             made.kind, guards, target, made.tree, n_program_inputs=made.n_program,
-            name=code.co_qualname, rows=made.rows, rerun=made.rerun,
+            name=code.co_qualname, rows=rows, rerun=made.rerun,
         )  # fmt: skip
+        entry.data = held
         if made.plain is not None:
             entry.extent = made.plain.code not in ("PL204",)
         stages["guards"] = time.perf_counter() - started
@@ -348,6 +354,17 @@ UNITS: weakref.WeakSet[Unit] = weakref.WeakSet()
 def _origin(state: Any) -> Any:
     """The state of the frame's beginning; itself where that is gone or it is that."""
     return (state.origin and state.origin()) or state
+
+
+def _drop_dead(of: weakref.ref[Any], _reference: Any) -> None:
+    """An object that entries of this state were made for is gone: so are they."""
+    state = of()
+    if state is None:
+        return
+    for entry in state.entries:
+        if any(reference() is None for reference in entry.data or ()):
+            state.remove(entry)
+            state.dropped += 1
 
 
 def _leave_plain(state: Any) -> Any:

@@ -3,7 +3,7 @@
 A row says: at this source, this must hold, because of this line of the user's program. An entry's rows are
 in order: a row that makes a later row's path safe to walk (a type, a key's presence) comes before it. Two
 executions of the same rows exist: the native guard program and `runtime.mirror`; under GRAFTJIT_CHECK=1 both
-run and must agree. No user code (`__eq__`, `__hash__`, properties) runs in either.
+run and must agree. An expected function, class or code object may stand behind a `weak.Weak`. No user code (`__eq__`, `__hash__`, properties) runs in either.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ ROW_KINDS: dict[str, str] = {
     "no_global": "f_globals lacks the name in expected (source is None)",
     "no_class_attr": "no class along type(value).__mro__ has the name in expected in its dict",
     "no_mro_attr": "value is a class: no class along its __mro__ has the name in expected in its dict",
-    "mro": "value is a class whose __mro__ is expected (the tuple itself: rebinding __bases__ makes another)",
+    "mro": "value is a class whose __mro__ has the classes in expected (a tuple)",
     "tensor": "value is a tensor and meets expected (a TensorSpec)",
     "same": "value is the very object at the source in expected",
     "distinct": "the values at the sources in expected (a tuple) are pairwise different objects, and no two of"

@@ -12,6 +12,8 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
+from .weak import given
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -46,6 +48,7 @@ class Source:
 
 def _fixed(value: Any) -> str:
     """A fixed object in a few words: no code of the user's is run for it."""
+    value = given(value)
     if value is sys.modules:
         return "sys.modules"
     if isinstance(value, type):

@@ -147,6 +147,9 @@ PyObject *nth_key(PyObject *base, Py_ssize_t n) {
     return key;
 }
 
+// What the constant of an operation stands for; null if it is gone.
+PyObject *given(const Instruction &at) { return at.weak ? referent(at.key) : at.key; }
+
 // A borrowed reference that lives as long as the run, or null if the path cannot be walked.
 PyObject *load(Run &run, const Instruction &at) {
     const View &view = run.view;
@@ -163,7 +166,7 @@ PyObject *load(Run &run, const Instruction &at) {
             if (view.closure == nullptr || at.number < 0 || at.number >= PyTuple_GET_SIZE(view.closure))
                 return nullptr;
             return PyTuple_GET_ITEM(view.closure, at.number);
-        case CONST: return at.key;
+        case CONST: return given(at);
         case REFERENT: return PyWeakref_CheckRefExact(base) ? run.keep(PyObject_CallNoArgs(base)) : nullptr;
         case CONTENTS: return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
         case TYPE: return (PyObject *)Py_TYPE(base);
@@ -253,6 +256,16 @@ bool all_distinct(PyObject **registers, const std::vector<int> &which) {
     return true;
 }
 
+bool mro_holds(PyObject *mro, PyObject *expected) {
+    Py_ssize_t n = PyTuple_Check(expected) ? PyTuple_GET_SIZE(expected) : -1;
+    if (mro == nullptr || PyTuple_GET_SIZE(mro) != n) return false;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *other = PyTuple_GET_ITEM(expected, i);
+        if (PyTuple_GET_ITEM(mro, i) != (is_weak(other) ? referent(other) : other)) return false;
+    }
+    return true;
+}
+
 bool token_holds(PyObject *expected) {
     if (known.abc_token == nullptr) return false;
     Ref token(PyObject_CallNoArgs(known.abc_token));
@@ -263,8 +276,8 @@ bool token_holds(PyObject *expected) {
 bool holds(Run &run, const Instruction &at) {
     PyObject *value = at.source < 0 ? nullptr : run.registers[at.source];
     switch (at.op) {
-        case IS_TYPE: return (PyObject *)Py_TYPE(value) == at.key;
-        case IS: return value == at.key;
+        case IS_TYPE: return (PyObject *)Py_TYPE(value) == given(at);
+        case IS: return value == given(at);
         case EQUALS: return same_constant(value, at.key);
         case LEN: return builtin_length(value) == at.number;
         case KEYS: return keys_hold(value, at.key);
@@ -277,7 +290,7 @@ bool holds(Run &run, const Instruction &at) {
         case NO_GLOBAL: return dict_lacks(run.view.globals, at.key, at.hash);
         case NO_CLASS_ATTR: return _PyType_Lookup(Py_TYPE(value), at.key) == nullptr;
         case NO_MRO_ATTR: return PyType_Check(value) && _PyType_Lookup((PyTypeObject *)value, at.key) == nullptr;
-        case MRO: return PyType_Check(value) && ((PyTypeObject *)value)->tp_mro == at.key;
+        case MRO: return PyType_Check(value) && mro_holds(((PyTypeObject *)value)->tp_mro, at.key);
         case TENSOR: return tensor_record_matches((const TensorRecord *)at.record, value);
         case SAME: return value == run.registers[at.other];
         case DISTINCT: return all_distinct(run.registers, *at.registers);

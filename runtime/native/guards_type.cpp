@@ -163,6 +163,7 @@ bool add_instruction(GuardProgram *self, PyObject *item) {
     }
     at.op = law->op;
     at.key = Py_NewRef(key);
+    at.weak = is_weak(key);
     self->code->push_back(at);
     if (law->op == DICT || law->op == SLOT || law->op == MEMBER || law->op == REFERENT) self->n_owned++;
     return prepare(self->code->back(), *law, key, n);

@@ -24,9 +24,19 @@ struct Instruction {
     Py_ssize_t number = 0;
     Py_hash_t hash = 0;
     PyObject *key = nullptr;
+    bool weak = false;  // the constant is what `key`, a runtime.weak.Weak, refers to
     void *record = nullptr;
     std::vector<int> *registers = nullptr;
 };
+
+// A weak reference that stands for its referent: an instance of runtime.weak.Weak, not of weakref.ref itself.
+inline bool is_weak(PyObject *key) { return PyWeakref_CheckRef(key) && !PyWeakref_CheckRefExact(key); }
+
+// Borrowed; null once it is gone.
+inline PyObject *referent(PyObject *weak) {
+    PyObject *found = PyWeakref_GET_OBJECT(weak);
+    return found == Py_None ? nullptr : found;
+}
 
 // Elements of the expected set, sorted by hash.
 using Elements = std::vector<std::pair<Py_hash_t, PyObject *>>;

@@ -28,24 +28,25 @@ def resident() -> int:
 
 
 def growth(work: Callable[[int], Any], times: int, warm: int = 20) -> tuple[int, int, int]:
-    """What `times` rounds leave: bytes of Python's allocator, resident bytes, objects of the collector."""
+    """What `times` rounds leave: bytes of Python's allocator, resident bytes, objects of the collector. Bytes are
+    those of the better of two halves: caches and free lists fill up once, a leak shows in both."""
     for number in range(warm):
         work(number)
     gc.collect()
     objects, before = len(gc.get_objects()), resident()
+    traced = []
     tracemalloc.start()
     try:
-        for number in range(times // 2):
+        for number in range(times):
+            if number % (times // 3) == 0:
+                gc.collect()
+                traced.append(tracemalloc.get_traced_memory()[0])
             work(number)
-        gc.collect()
-        traced = tracemalloc.get_traced_memory()[0]  # from here on free lists are full
-        for number in range(times - times // 2):
-            work(number)
-        gc.collect()
-        traced = tracemalloc.get_traced_memory()[0] - traced
     finally:
         tracemalloc.stop()
-    return traced, resident() - before, len(gc.get_objects()) - objects
+    gc.collect()
+    halves = (traced[2] - traced[1], traced[3] - traced[2])
+    return min(halves), resident() - before, len(gc.get_objects()) - objects
 
 
 def plain(x: torch.Tensor) -> torch.Tensor:
@@ -81,14 +82,19 @@ def test_calls_leave_memory_flat(function):
     for _ in range(5):
         jitted(X)
     gc.collect()
-    objects, before, blocks = len(gc.get_objects()), resident(), sys.getallocatedblocks()
+    objects, blocks = len(gc.get_objects()), sys.getallocatedblocks()
     times = 10_000 if function in (plain, listed) else 2_000
-    for _ in range(times):
-        jitted(X)
-    gc.collect()
+    pages = [resident()]
+    for _ in range(2):
+        for _ in range(times // 2):
+            jitted(X)
+        gc.collect()
+        pages.append(resident())
     assert len(gc.get_objects()) - objects < 50
     assert sys.getallocatedblocks() - blocks < 500
-    assert resident() - before < 2 << 20
+    assert (
+        min(pages[1] - pages[0], pages[2] - pages[1]) < 1 << 20
+    )  # malloc may grow once, a leak twice
 
 
 def test_errors_leave_memory_flat():
@@ -204,7 +210,7 @@ MADE = [
 def test_functions_made_again_leave_memory_flat(work):
     gc.collect()
     units, shelves, states = len(UNITS), len(SESSION.log._shelves), len(hook._UNIT._states)
-    traced, pages, objects = growth(work, 200 if work in (closure, module) else 60)
+    traced, pages, objects = growth(work, 202 if work in (closure, module) else 61)
     assert traced < 40 << 10, f"{traced} bytes of Python objects"
     assert pages < 8 << 20, f"{pages} bytes resident"
     assert objects < 100
@@ -220,7 +226,7 @@ def gone(*references: weakref.ref) -> bool:
     return all(reference() is None for reference in references)
 
 
-def test_a_dead_closure_leaves_nothing():
+def live_and_die() -> list[weakref.ref]:
     weight = torch.randn(4)
 
     def inner(x: torch.Tensor) -> torch.Tensor:
@@ -239,13 +245,13 @@ def test_a_dead_closure_leaves_nothing():
         return y.sin()
 
     outer(X)
-    references = [
-        weakref.ref(thing)
-        for thing in (weight, inner, Helper, helper, outer, outer.__wrapped__, outer.state)
-    ]
-    references += [weakref.ref(entry.target) for entry in outer.state.entries]
-    del weight, inner, Helper, helper, outer
-    assert gone(*references)
+    things = (weight, inner, Helper, helper, outer, outer.__wrapped__, outer.state)
+    targets = [entry.target for entry in outer.state.entries]
+    return [weakref.ref(thing) for thing in (*things, *targets)]
+
+
+def test_a_dead_closure_leaves_nothing():
+    assert gone(*live_and_die())
 
 
 def test_a_dead_module_leaves_nothing():
@@ -280,3 +286,64 @@ def test_a_module_given_as_an_argument_is_let_go():
     references = [weakref.ref(model), *map(weakref.ref, model.parameters())]
     del model
     assert gone(*references)
+
+
+def test_functions_met_inside_an_extent_are_let_go():
+    """Their code belongs to this file and stays; what one of them closed over does not."""
+
+    def caller(function: Callable, x: torch.Tensor) -> torch.Tensor:
+        return list(map(function, [x]))[0] + 1
+
+    jitted = graftjit.jit(caller)
+    references = []
+    for _ in range(5):
+        weight = torch.randn(4)
+
+        def scaled(x: torch.Tensor, weight: torch.Tensor = weight) -> torch.Tensor:
+            y = x * weight
+            print(end="")
+            return y.sin()
+
+        torch.testing.assert_close(jitted(scaled, X), caller(scaled, X))
+        references.append(weakref.ref(weight))
+    del weight, scaled
+    assert gone(*references)
+
+
+def test_entries_go_with_what_they_were_made_for():
+    """A class, a function of a class, a function handed in: each is gone when the program lets it go, and the
+    entries with it. What the function is given next, at the same address maybe, is looked at anew."""
+    jitted = graftjit.jit(lambda thing, x: thing(x) + 1)
+
+    def handed_in(number: int) -> Callable:
+        return lambda x: x * number
+
+    def of_a_class(number: int) -> Callable:
+        class Local(Net):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return super().forward(x) * number if isinstance(self, Local) else x
+
+        return Local()
+
+    for make in (handed_in, of_a_class):
+        for number in range(4):
+            thing = make(number)
+            with torch.no_grad():
+                torch.testing.assert_close(jitted(thing, X), thing(X) + 1)
+            references = [weakref.ref(thing), weakref.ref(type(thing))]
+            if make is handed_in:
+                references.pop()
+            del thing
+            assert gone(*references)
+            assert len(jitted.state.entries) == 0
+    assert jitted.state.dropped == 8
+
+
+def test_the_limit_counts_entries_that_have_gone():
+    """A function that is new in each call is not compiled for ever."""
+    config = graftjit.JitConfig(recompile_limit=3)
+    jitted = graftjit.jit(lambda function, x: function(x), config=config)
+    for number in range(8):
+        assert torch.equal(jitted(lambda x, by=number: x * by, X), X * number)
+    assert jitted.state.misses == 4
+    assert [entry.kind for entry in jitted.state.entries] == ["plain"]

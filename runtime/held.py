@@ -1,0 +1,78 @@
+"""What an entry expects of functions, classes and code objects is held weakly: a cache keeps nothing alive.
+
+In: the rows and input sources that capture made. Out: the same with a `Weak` in place of each such object. A row
+whose object is gone holds no longer, whatever lives at its address by then; the entry is then taken from its
+state by the callback. The guard program and the mirror both read through `given`.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .guards import Row
+from .sources import Source
+from .weak import Weak
+
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time, so it may go
+_BY_OBJECT = ("is", "type", "mro")
+_BY_SOURCE = ("same", "distinct")
+
+
+class Holder:
+    """One entry's objects, each behind one `Weak`, whose death calls `lost`."""
+
+    def __init__(self, lost: Callable[[Any], Any]) -> None:
+        self._lost = lost
+        self._seen: dict[int, Any] = {}
+        self._keep: list[Any] = []  # until the rows are made: an id must stay that of its object
+
+    def weak(self, value: Any) -> Any:
+        """Its `Weak`, or the value itself where it cannot go before the program does."""
+        if type(value) is tuple:
+            items = tuple(map(self.weak, value))
+            return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+        function = type(value) in (types.FunctionType, types.CodeType)
+        if not function and not (isinstance(value, type) and value.__flags__ & HEAP_TYPE):
+            return value
+        found = self._seen.get(id(value))
+        if found is None:
+            self._keep.append(value)
+            found = self._seen[id(value)] = Weak(value, self._lost)
+        return found
+
+    def source(self, source: Source | None) -> Source | None:
+        """The source, over a weak constant if its root is one."""
+        if source is None:
+            return None
+        if source.kind == "const":
+            held = self.weak(source.key)
+            return source if held is source.key else Source("const", None, held)
+        base = self.source(source.base)
+        return source if base is source.base else Source(source.kind, base, source.key)
+
+    def row(self, row: Row) -> Row:
+        expected = row.expected
+        if row.kind in _BY_OBJECT:
+            expected = self.weak(expected)
+        elif row.kind in _BY_SOURCE:
+            expected = (
+                tuple(map(self.source, expected))
+                if type(expected) is tuple
+                else self.source(expected)
+            )
+        source = self.source(row.source)
+        if expected is row.expected and source is row.source:
+            return row
+        return Row(row.kind, source, expected, row.where)
+
+
+def hold_weakly(
+    rows: Sequence[Row], inputs: Sequence[Source], lost: Callable[[Any], Any]
+) -> tuple[list[Row], list[Source], tuple[Weak, ...]]:
+    """(rows, inputs, the weak references): `lost(reference)` is called when one of the objects is gone."""
+    holder = Holder(lost)
+    held = [holder.row(row) for row in rows]
+    sources = [source for source in map(holder.source, inputs) if source is not None]
+    return held, sources, tuple(holder._seen.values())
