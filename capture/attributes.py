@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..runtime import _native
+from ..runtime.safe import MISSING
+from ..runtime.safe import in_classes as mro_lookup
 from ..runtime.sources import Source
 from . import containers, methods, torchcalls
 from .breaks import Break, Thrown
+from .kinds import is_kind
 from .values import (
     BuiltinMethod,
     Cell,
@@ -41,7 +45,6 @@ from .wrapping import freeze
 if TYPE_CHECKING:
     from .machine import Machine
 
-MISSING: Any = object()
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class whose attributes and bases can change
 _MRO: Any = vars(type)["__mro__"].__get__
 
@@ -73,21 +76,12 @@ def no_attribute(error: Thrown) -> bool:
     return issubclass(error.cls, AttributeError)
 
 
-def mro_lookup(cls: type, name: str) -> Any:
-    """The raw attribute along cls.__mro__, or MISSING."""
-    for base in _MRO(cls):
-        found = base.__dict__.get(name, MISSING)
-        if found is not MISSING:
-            return found
-    return MISSING
-
-
 def instance_dict(value: Any) -> dict[str, Any] | None:
     """The instance dict without running user code, or None."""
     getter = mro_lookup(type(value), "__dict__")
-    if isinstance(getter, types.GetSetDescriptorType):
+    if is_kind(getter, types.GetSetDescriptorType):
         found = getter.__get__(value)
-        return found if isinstance(found, dict) else None
+        return found if is_kind(found, dict) else None
     return None
 
 
@@ -172,31 +166,31 @@ def call_special(m: Machine, value: Value, name: str, args: list[Value]) -> Valu
 def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
     """`raw.__get__(value)` for the descriptors whose meaning is known."""
     source = class_source(value, name)
-    if isinstance(raw, types.FunctionType):
+    if is_kind(raw, types.FunctionType):
         return Method(m.wrap(raw, source), value)
-    if isinstance(raw, staticmethod):
+    if type(raw) is staticmethod:
         return m.wrap(raw.__func__, Source("member", source, "__func__"))
-    if isinstance(raw, classmethod):
+    if type(raw) is classmethod:
         return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), type_of(m, value))
-    if isinstance(raw, property):
+    if type(raw) is property:
         if raw.fget is None:
             raise containers.raises(f"AttributeError: unreadable attribute {name}")
         return m.call(m.wrap(raw.fget, Source("member", source, "fget")), [value], {})
     if (
-        isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType))
+        type(raw) in (types.MemberDescriptorType, types.GetSetDescriptorType)
         and isinstance(value, Instance)
         and issubclass(raw.__objclass__, BaseException)
     ):
         from .exceptions import field
 
         return field(m, value, name)
-    if isinstance(raw, types.MemberDescriptorType) and isinstance(value, (Obj, Instance)):
+    if is_kind(raw, types.MemberDescriptorType) and isinstance(value, (Obj, Instance)):
         return _slot(m, value, name, raw)
-    if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+    if is_kind(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
         return Method(m.wrap(raw, source), value)
-    if isinstance(raw, types.BuiltinFunctionType) or not has_protocol(m, raw, "__get__"):
+    if is_kind(raw, types.BuiltinFunctionType) or not has_protocol(m, raw, "__get__"):
         return m.wrap(raw, source)
-    if hasattr(raw, "__wrapped__") and type(raw).__module__.startswith("graftjit"):
+    if is_kind(raw, _native.Callable):
         return Method(m.wrap(raw, source), value)
     if isinstance(mro_lookup(type(raw), "__get__"), types.FunctionType):
         getter = special(m, m.wrap(raw, source), "__get__")
@@ -260,19 +254,19 @@ def load_attr(m: Machine, value: Value, name: str) -> Value:
 
 def _object(m: Machine, value: Any, name: str) -> Value:
     real = value.value if isinstance(value, Obj) else None
-    if isinstance(real, types.ModuleType):
+    if is_kind(real, types.ModuleType):
         return _module(m, value, name)
-    if isinstance(real, type):
+    if is_kind(real, type):
         return _class(m, value, name)
-    if isinstance(real, types.FunctionType):
+    if is_kind(real, types.FunctionType):
         return _function(m, value, name)
     cls = real_class(value)
     assert cls is not None
-    if isinstance(real, torch.Tensor):
+    if is_kind(real, torch.Tensor):
         raise Break("GB113", f"attribute {name!r} of tensor subclass {cls.__name__}")
     own = class_attribute(m, value, "__getattribute__")
     if own not in _GENERIC_LOOKUPS:
-        if isinstance(own, types.FunctionType):
+        if is_kind(own, types.FunctionType):
             return m.call(bind_raw(m, value, "__getattribute__", own), [Const(name)], {})
         raise Break("GB112", f"attribute {name!r} of {cls.__name__}, which looks up its own way")
     return generic_attr(m, value, name, cls)
@@ -412,7 +406,7 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
         m.guard("no_mro_attr", value.source, name)
         if raw_meta is MISSING:
             getter = class_attribute(m, value, "__getattr__")
-            if isinstance(getter, types.FunctionType):
+            if is_kind(getter, types.FunctionType):
                 return m.call(bind_raw(m, value, "__getattr__", getter), [Const(name)], {})
             raise NoAttribute(name, "type")
         if isinstance(raw_meta, types.FunctionType):
@@ -420,15 +414,15 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
         if isinstance(raw_meta, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return Method(Obj(raw_meta), value)
         raise Break("GB112", f"attribute {name!r} of a metaclass")
-    if isinstance(raw, staticmethod):
+    if type(raw) is staticmethod:
         return m.wrap(raw.__func__, Source("member", source, "__func__"))
-    if isinstance(raw, classmethod):
+    if type(raw) is classmethod:
         m.wrap(raw, source)
         return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), value)
-    if isinstance(raw, types.ClassMethodDescriptorType):
+    if is_kind(raw, types.ClassMethodDescriptorType):
         return m.wrap(getattr(cls, name), Source("const", None, getattr(cls, name)))
     if (
-        isinstance(raw, (types.FunctionType, property))
+        type(raw) in (types.FunctionType, property)
         or not has_protocol(m, raw, "__get__")
         or isinstance(
             raw,
@@ -439,7 +433,7 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
         )
     ):  # fmt: skip
         return m.wrap(raw, source)
-    if type(raw).__module__.startswith("graftjit"):
+    if is_kind(raw, _native.Callable):
         return m.wrap(raw, source)
     raise Break("GB112", f"descriptor {type(raw).__name__} read from a class")
 
@@ -479,7 +473,7 @@ def _function(m: Machine, value: Obj, name: str) -> Value:
             return stored
         if name in value.value.__dict__:
             return m.wrap(value.value.__dict__[name], Source("attr", value.source, name))
-        if not hasattr(types.FunctionType, name):
+        if mro_lookup(types.FunctionType, name) is MISSING:
             m.guard("no_attr", value.source, name)
             raise NoAttribute(name, "function")
         if name == "__call__":
@@ -508,7 +502,7 @@ def _container(m: Machine, value: Any, name: str) -> Value:
         return type_of(m, value)
     if isinstance(value, Sequence) and value.cls not in (list, tuple):
         return _record(m, value, name)
-    if methods.find_method(value, name) is not None or hasattr(value.cls, name):
+    if methods.find_method(value, name) is not None or mro_lookup(value.cls, name) is not MISSING:
         return BuiltinMethod(value, name)
     raise NoAttribute(name, value.cls.__name__)
 
@@ -520,11 +514,11 @@ def _record(m: Machine, value: Sequence, name: str) -> Value:
     if raw is MISSING:
         raise NoAttribute(name, cls.__name__)
     fields = getattr(cls, "_fields", None) or _struct_fields(cls)
-    if name in fields and not isinstance(raw, (types.FunctionType, property)):
+    if name in fields and not is_kind(raw, (types.FunctionType, property)):
         return containers.sequence_item(m, value, fields.index(name))
     if name == "_fields":
         return Const(fields)
-    if isinstance(raw, (types.FunctionType, property, classmethod, staticmethod)):
+    if is_kind(raw, (types.FunctionType, property, classmethod, staticmethod)):
         return bind_raw(m, value, name, raw)
     if name in methods.TUPLE_METHODS:
         return BuiltinMethod(value, name)
@@ -544,14 +538,14 @@ def _const(m: Machine, value: Const, name: str) -> Value:
         found = getattr(value.value, name)
     except AttributeError:
         raise NoAttribute(name, type(value.value).__name__) from None
-    if callable(found) and not isinstance(found, type):
+    if callable(found) and not is_kind(found, type):
         return BuiltinMethod(value, name)
     return containers.from_constant(found)
 
 
 def _super(m: Machine, value: Super, name: str) -> Value:
     receiver = value.receiver
-    of_class = isinstance(receiver, Obj) and isinstance(receiver.value, type)
+    of_class = isinstance(receiver, Obj) and is_kind(receiver.value, type)
     cls = receiver.value if isinstance(receiver, Obj) and of_class else real_class(receiver)
     assert cls is not None
     chain = bases(m, cls)
@@ -573,24 +567,24 @@ def _super(m: Machine, value: Super, name: str) -> Value:
 def _super_bound(m: Machine, value: Super, name: str, raw: Any, source: Source) -> Value:
     """What `super().name` gives for the raw attribute that was found."""
     receiver = value.receiver
-    is_class = isinstance(receiver, Obj) and isinstance(receiver.value, type)
+    is_class = isinstance(receiver, Obj) and is_kind(receiver.value, type)
     if raw is object.__dict__.get(name, MISSING):
         return BuiltinMethod(value, name)
-    if isinstance(raw, types.FunctionType):
+    if is_kind(raw, types.FunctionType):
         made = m.wrap(raw, source)
         return made if is_class else Method(made, receiver)
-    if isinstance(raw, staticmethod):
+    if type(raw) is staticmethod:
         return m.wrap(raw.__func__, Source("member", source, "__func__"))
-    if isinstance(raw, classmethod):
+    if type(raw) is classmethod:
         owner = receiver if is_class else type_of(m, receiver)
         return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), owner)
-    if isinstance(raw, property) and not is_class and raw.fget is not None:
+    if type(raw) is property and not is_class and raw.fget is not None:
         return m.call(m.wrap(raw.fget, Source("member", source, "fget")), [receiver], {})
     if isinstance(receiver, (Sequence, Dict)):
         return BuiltinMethod(receiver, name)
-    if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)) and not is_class:
+    if is_kind(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)) and not is_class:
         return Method(m.wrap(raw, source), receiver)
-    if name == "__new__" and isinstance(raw, types.BuiltinFunctionType):
+    if name == "__new__" and is_kind(raw, types.BuiltinFunctionType):
         return m.wrap(raw, source)
     raise Break("GB112", f"super().{name}")
 

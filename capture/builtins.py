@@ -22,6 +22,7 @@ from .breaks import Break, Thrown
 from .containers import NotConstant, as_constant, fold, raises
 from .exceptions import text as exception_text
 from .iteration import drain
+from .kinds import is_kind
 from .operators import binary, compare
 from .tables import BUILTINS, NONE, Args, Kwargs, Model, models
 from .values import (
@@ -61,7 +62,7 @@ _MODELLED_TYPES: dict[type, type] = {Super: super, Partial: functools.partial, S
 
 @models(issubclass)
 def _issubclass(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    if not isinstance(args[0], Obj) or not isinstance(args[0].value, type):
+    if not isinstance(args[0], Obj) or not is_kind(args[0].value, type):
         raise raises("TypeError: issubclass() arg 1 must be a class")
     return Const(any(_is_kind(m, args[0].value, target) for target in _classes(m, args[1])))
 
@@ -70,9 +71,9 @@ def _classes(m: Machine, value: Value) -> list[type]:
     if isinstance(value, Sequence):
         return [cls for item in containers.sequence_items(m, value) for cls in _classes(m, item)]
     if isinstance(value, Obj):
-        if isinstance(value.value, type):
+        if is_kind(value.value, type):
             return [value.value]
-        if isinstance(value.value, types.UnionType):
+        if is_kind(value.value, types.UnionType):
             return [arg for arg in typing.get_args(value.value) if isinstance(arg, type)]
     raise Break("GB121", "isinstance() with this second argument")
 
@@ -132,7 +133,7 @@ def _super(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         if receiver is None and first in frame.cells:
             receiver = m.load_cell(frame.cells[first])
         args = [m.load_cell(cell), receiver]  # type: ignore[list-item]
-    if len(args) != 2 or not isinstance(args[0], Obj) or not isinstance(args[0].value, type):
+    if len(args) != 2 or not isinstance(args[0], Obj) or not is_kind(args[0].value, type):
         raise Break("GB121", "super() with these arguments")
     return Super(args[0].value, args[1])
 
@@ -143,7 +144,7 @@ def _callable(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(value, (Function, Method, Partial)):
         return Const(True)
     if isinstance(value, (Obj, Instance)):
-        if isinstance(value, Obj) and not isinstance(value.value, torch.nn.Module):
+        if isinstance(value, Obj) and not is_kind(value.value, torch.nn.Module):
             return Const(callable(value.value))
         return Const(attributes.special(m, value, "__call__") is not None)
     cls = attributes.real_class(value)
@@ -191,7 +192,7 @@ def _id(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _text(value: Value) -> str:
-    if isinstance(value, Const) and isinstance(value.value, str):
+    if isinstance(value, Const) and is_kind(value.value, str):
         return value.value
     raise Break("GB121", "an attribute name that is not a constant")
 
@@ -415,7 +416,7 @@ _NUMBER_DUNDERS = {
 def _plain_class(real: object) -> bool:
     """A class that prints itself as classes do."""
     return (
-        isinstance(real, type)
+        is_kind(real, type)
         and type(real).__repr__ is type.__repr__
         and type(real).__str__ is object.__str__
     )
@@ -439,7 +440,7 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
     name = _NUMBER_DUNDERS.get(fn, "")
     for method_name in (name, "__repr__") if fn is str else (name,):
         raw = attributes.mro_lookup(cls, method_name)
-        if isinstance(raw, types.FunctionType):
+        if is_kind(raw, types.FunctionType):
             method = attributes.special(m, value, method_name)
             assert method is not None
             return m.call(method, args[1:], {})

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..runtime import _native
 from ..runtime.sources import Source
 from . import (
     attributes,
@@ -30,6 +31,7 @@ from . import (
 from .breaks import Break, PlainFrame
 from .containers import NotConstant, as_constant, raises
 from .generators import GENERATOR_METHODS, closing_is_seen, make_generator
+from .kinds import is_kind
 from .machine import Frame, Scope, make_frame
 from .values import (
     BuiltinMethod,
@@ -189,7 +191,7 @@ def scope_of(m: Machine, real: types.FunctionType) -> Scope:
     if real.__globals__ is root.names:
         return root
     found = real.__globals__.get("__builtins__", root.builtins)
-    names = found.__dict__ if isinstance(found, types.ModuleType) else found
+    names = found.__dict__ if is_kind(found, types.ModuleType) else found
     return Scope(real.__globals__, names, Source("const", None, real.__globals__))
 
 
@@ -206,33 +208,29 @@ def _refused(real: Any) -> str | None:
 # -- pre-existing objects --------------------------------------------------------------------------------
 def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     real = fn.value
-    try:
-        model = tables.BUILTINS.get(real)
-    except TypeError:  # not hashable
-        model = None
+    model = tables.model_of(real)
     if model is not None:
         return model(m, args, kwargs)
-    if isinstance(real, type):
+    if is_kind(real, type):
         return _class(m, fn, args, kwargs)
     if torchcalls.is_torch_callable(real):
         return _torch(m, real, args, kwargs)
-    if isinstance(real, types.FunctionType):
+    if is_kind(real, types.FunctionType):
         code = _refused(real)
         if code is not None:
             raise Break(code, f"call of {real.__module__}.{real.__qualname__}")
         return inline(m, fn, args, kwargs)
-    if isinstance(real, (types.BuiltinFunctionType, types.BuiltinMethodType)):
+    if is_kind(real, (types.BuiltinFunctionType, types.BuiltinMethodType)):
         return _builtin(m, real, args, kwargs)
-    if isinstance(real, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+    if is_kind(real, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return _descriptor(m, real, args, kwargs)
     if type(real) is weakref.ref and fn.source is not None:
         referent = real()
         if m.may_be_gone(referent):
             raise Break("GB102", "a weak reference to what this frame may have dropped")
         return m.wrap(referent, Source("referent", fn.source))
-    wrapped = getattr(real, "__wrapped__", None)
-    if type(real).__module__.startswith("graftjit") and isinstance(wrapped, types.FunctionType):
-        return inline(m, Obj(wrapped, source=None), args, kwargs)
+    if is_kind(real, _native.Callable) and is_kind(real.__wrapped__, types.FunctionType):
+        return inline(m, Obj(real.__wrapped__, source=None), args, kwargs)
     method = attributes.special(m, fn, "__call__")
     if method is None:
         raise raises(f"TypeError: {type(real).__name__!r} object is not callable")
@@ -466,7 +464,7 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     layout = (
         cls.__basicsize__ - (8 if cls.__dictoffset__ else 0) - (8 if cls.__weakrefoffset__ else 0)
     )
-    if isinstance(new, staticmethod) and isinstance(new.__func__, types.FunctionType):
+    if is_kind(new, staticmethod) and is_kind(new.__func__, types.FunctionType):
         made = call(m, Obj(new.__func__), [fn, *args], kwargs)
         if not isinstance(made, Instance):
             raise Break("GB126", f"{cls.__name__}.__new__ gives another object")
@@ -476,7 +474,7 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         and (cls.__itemsize__ == 0 and _object_layout(cls, layout))
     ):  # a heap type whose instances hold nothing but attributes
         made = Instance(fn)
-    elif hybrids.is_buildable(cls) and isinstance(new, types.BuiltinFunctionType):
+    elif hybrids.is_buildable(cls) and is_kind(new, types.BuiltinFunctionType):
         made = hybrids.make(m, fn)
     else:
         raise Break("GB126", f"{cls.__name__} is built by C code")
@@ -490,7 +488,7 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         if args or kwargs:
             raise raises(f"TypeError: {cls.__name__}() takes no arguments")
         return made
-    if not isinstance(init, types.FunctionType) and made.storage is None:
+    if not is_kind(init, types.FunctionType) and made.storage is None:
         raise Break("GB126", f"{cls.__name__}.__init__ is not a plain function")
     attributes.class_attribute(m, made, "__init__")
     call(m, attributes.bind_raw(m, made, "__init__", init), args, kwargs)

@@ -19,6 +19,7 @@ import torch
 from ..runtime._native import look_up
 from ..runtime.sources import Source
 from .breaks import Break, Thrown
+from .kinds import is_kind
 from .values import UNREAD, Const, Dict, DictView, Obj, Sequence, Set, Slice, Tensor, Value
 from .wrapping import CONST_TYPES, freeze
 
@@ -104,9 +105,9 @@ def sequence_item(m: Machine, value: Sequence, index: int) -> Value:
 
 def _item_of(origin: Any, index: int) -> Any:
     """An item by the builtin's own method: a subclass may have a look-up of its own."""
-    if isinstance(origin, list):
+    if is_kind(origin, list):
         return list.__getitem__(origin, index)
-    return tuple.__getitem__(origin, index) if isinstance(origin, tuple) else origin[index]
+    return tuple.__getitem__(origin, index) if is_kind(origin, tuple) else origin[index]
 
 
 def writable(m: Machine, value: Any) -> Any:
@@ -121,9 +122,7 @@ def open_dict(m: Machine, value: Dict) -> Dict:
     """Guard all keys of a pre-existing dict and know them all."""
     if value.opened:
         return value
-    keys = tuple(
-        (OrderedDict if isinstance(value.origin, OrderedDict) else dict).keys(value.origin)
-    )
+    keys = tuple((OrderedDict if is_kind(value.origin, OrderedDict) else dict).keys(value.origin))
     m.guard("keys", value.source, keys)
     read, value.items = value.items, {}
     for position, key in enumerate(keys):

@@ -33,6 +33,7 @@ from .breaks import Break, ExceptionLeaves, GeneratorLeaves, PlainFrame, Restart
 from .bytecodes import Instr, argument_names, decode
 from .containers import NotConstant
 from .emit import Emitter
+from .kinds import is_kind
 from .liveness import live_locals
 from .machine import Frame, Machine, Scope, make_frame
 from .resume import CannotResume, ResumeSpec, break_tail, can_resume
@@ -531,5 +532,5 @@ def _may_be_missed(value: Value) -> bool:
     if isinstance(value, Unread):
         return True
     if isinstance(value, Obj):
-        return not isinstance(value.value, IDENTITY_TYPES)
+        return not is_kind(value.value, IDENTITY_TYPES)
     return value.source is not None and isinstance(value, (Sequence, Dict, Set))

@@ -15,6 +15,7 @@ from . import attributes, containers, methods, tables
 from .breaks import Break
 from .containers import raises
 from .iteration import drain
+from .kinds import is_kind
 from .tables import NONE
 from .values import UNREAD, Const, Dict, Instance, Obj, Sequence, Value
 from .wrapping import freeze
@@ -59,7 +60,7 @@ def storage(m: Machine, value: Value) -> Any:
     """The Sequence or Dict beneath an object, or None if it is no container."""
     if isinstance(value, Instance):
         return value.storage
-    if not isinstance(value, Obj) or isinstance(value.value, type) or value.source is None:
+    if not isinstance(value, Obj) or is_kind(value.value, type) or value.source is None:
         return None
     if value in m.storages:
         return m.storages[value]
@@ -88,7 +89,7 @@ def as_container(m: Machine, value: Value) -> Value:
     assert cls is not None
     for name in ("__iter__", "__len__", "__getitem__", "keys"):
         raw = attributes.class_attribute(m, value, name)
-        if isinstance(raw, types.FunctionType):
+        if is_kind(raw, types.FunctionType):
             return value
     return held
 
@@ -115,7 +116,7 @@ def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs)
 def _stores_itself(m: Machine, value: Value) -> bool:
     """OrderedDict fills itself through the object's own __setitem__."""
     raw = attributes.class_attribute(m, value, "__setitem__")
-    return isinstance(raw, types.FunctionType)
+    return is_kind(raw, types.FunctionType)
 
 
 def _update(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) -> Value:

@@ -21,6 +21,7 @@ from ..runtime.sources import Source
 from . import wrapping
 from .breaks import Break, PlainFrame, Thrown
 from .bytecodes import Decoded, Instr, decode
+from .kinds import is_kind
 from .values import Cell, Const, Tensor, Unread, Value
 
 MAX_INSTRUCTIONS = 400_000
@@ -253,7 +254,7 @@ class Machine:
 
     def may_be_gone(self, referent: Any) -> bool:
         """Whether something that the frame dropped may have kept this object alive."""
-        return any(one is referent or not isinstance(one, torch.Tensor) for one in self.gone)
+        return any(one is referent or not is_kind(one, torch.Tensor) for one in self.gone)
 
     # -- what the rooms of values share --------------------------------------------------------------------
     def call(self, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from . import attributes, containers, iteration, methods, torchcalls
 from .breaks import Break
 from .containers import NotConstant, as_constant, fold, raises
+from .kinds import is_kind
 from .tables import BUILTINS, DUNDERS, NONE
 from .values import Cell, Const, Dict, Function, Instance, Method, Obj, Sequence, Set, Tensor, Value
 
@@ -225,7 +226,7 @@ def _compare_objects(
         if method_name == "__ne__" and raw is object.__dict__["__ne__"]:
             equal = compare(m, "==", left, right)
             return Const(not m.truth(equal))
-        if isinstance(raw, types.FunctionType):
+        if is_kind(raw, types.FunctionType):
             method = attributes.special(m, owner, method_name)
             assert method is not None
             result = m.call(method, [other], {})
@@ -248,7 +249,7 @@ def _plain_members(m: Machine, symbol: str, left: Value, right: Value) -> Value 
                 return None
             for method in (name, reflected):
                 raw = attributes.class_attribute(m, value, method)
-                if not isinstance(raw, types.WrapperDescriptorType):
+                if not is_kind(raw, types.WrapperDescriptorType):
                     return None
             sides.append(value.value)
         elif isinstance(value, Const):
@@ -261,9 +262,9 @@ def _plain_members(m: Machine, symbol: str, left: Value, right: Value) -> Value 
 def _c_identity(owner: Value, cls: type) -> bool:
     """C types whose equality is identity (or, for code and methods, follows from it)."""
     return isinstance(owner, Obj) and (
-        isinstance(owner.value, (type, types.ModuleType, types.FunctionType, types.CodeType))
+        is_kind(owner.value, (type, types.ModuleType, types.FunctionType, types.CodeType))
         or cls.__eq__ is _SAME
-        or isinstance(owner.value, types.BuiltinFunctionType)
+        or is_kind(owner.value, types.BuiltinFunctionType)
     )
 
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import containers
+from .attributes import MISSING, mro_lookup
 from .breaks import Break
 from .containers import as_constant
+from .kinds import is_kind
 from .tables import BUILTINS, NONE, Args, Kwargs, Model, models
 from .values import Const, Obj, Sequence, Tensor, Value
 
@@ -26,7 +28,7 @@ def _is_grad_enabled(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 @models(torch.is_tensor)
 def _is_tensor(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], Obj) and isinstance(args[0].value, torch.Tensor):
+    if isinstance(args[0], Obj) and is_kind(args[0].value, torch.Tensor):
         return Const(True)
     return Const(isinstance(args[0], Tensor))
 
@@ -66,7 +68,10 @@ BUILTINS[torch._C._len_torch_function_stack] = _no_modes
 def _no_torch_function(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     for value in args:
         items = value.items if isinstance(value, Sequence) else [value]
-        if any(isinstance(i, Obj) and hasattr(i.value, "__torch_function__") for i in items):
+        if any(
+            isinstance(i, Obj) and mro_lookup(type(i.value), "__torch_function__") is not MISSING
+            for i in items
+        ):
             raise Break("GB113", "an operand with __torch_function__")
     return Const(False)
 

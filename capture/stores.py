@@ -31,6 +31,7 @@ from .attributes import (
     special,
 )
 from .breaks import Break
+from .kinds import is_kind
 from .machine import Scope, SetAttr
 from .values import Cell, Const, Dict, Function, Instance, Obj, Tensor, Value
 from .wrapping import freeze
@@ -56,10 +57,10 @@ def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
     if not isinstance(value, (Obj, Instance)):
         raise Break("GB115", f"attribute {name!r} of this value is set")
     real = value.value if isinstance(value, Obj) else None
-    if isinstance(value, Obj) and isinstance(real, types.ModuleType):
+    if isinstance(value, Obj) and is_kind(real, types.ModuleType):
         _store_in_module(m, value, name, item)
         return
-    if isinstance(real, (type, types.FunctionType, torch.Tensor)):
+    if is_kind(real, (type, types.FunctionType, torch.Tensor)):
         raise Break("GB115", f"attribute {name!r} of a {type(real).__name__} is set")
     slot = "__setattr__" if item is not None else "__delattr__"
     raw = class_attribute(m, value, slot)
@@ -67,7 +68,7 @@ def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
         plain_store(m, value, name, item)
     elif raw in (MODULE_SETATTR, MODULE_DELATTR):
         _module_store(m, value, name, item)
-    elif isinstance(raw, types.FunctionType):
+    elif is_kind(raw, types.FunctionType):
         args = [Const(name)] + ([item] if item is not None else [])
         m.call(bind_raw(m, value, slot, raw), args, {})
     else:
@@ -99,7 +100,7 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
         )
         return
     if found is not MISSING and is_data(m, found):
-        if isinstance(found, property):
+        if type(found) is property:
             setter = found.fset if item is not None else found.fdel
             if setter is None:
                 raise containers.raises(f"AttributeError: can't set {name!r}")
@@ -107,7 +108,7 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
             source = Source("member", class_source(value, name), which)
             m.call(m.wrap(setter, source), [value, item] if item is not None else [value], {})
             return
-        if not isinstance(found, types.MemberDescriptorType):
+        if not is_kind(found, types.MemberDescriptorType):
             _by_descriptor(m, value, name, item, found)
             return
     elif isinstance(value, Obj) and instance_dict(value.value) is None:

@@ -19,6 +19,7 @@ from ..runtime.sources import Source
 from . import containers
 from .breaks import Break
 from .containers import NotConstant, as_constant, from_constant
+from .kinds import is_kind
 from .values import (
     BuiltinMethod,
     Const,
@@ -99,20 +100,21 @@ _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 
 def is_torch_callable(fn: Any) -> bool:
     """Whether calls of fn are recorded as they are."""
-    if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if is_kind(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True
-    if isinstance(fn, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+    if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
         return issubclass(torch.Tensor, fn.__objclass__) and fn.__objclass__ is not object
-    if not isinstance(fn, (types.FunctionType, types.BuiltinFunctionType)):
+    if type(fn) not in (types.FunctionType, types.BuiltinFunctionType):
         return False
     owner = getattr(fn, "__self__", None)
-    if isinstance(owner, type) and owner.__module__.startswith("torch._C"):
+    if is_kind(owner, type) and owner.__module__.startswith("torch._C"):
         return True
-    if isinstance(owner, torch.Tensor):
+    if is_kind(owner, torch.Tensor):
         return False
     module = getattr(fn, "__module__", None) or ""
-    if isinstance(fn, types.BuiltinFunctionType):
-        return module.startswith("torch") or getattr(owner, "__name__", "").startswith("torch._C")
+    if type(fn) is types.BuiltinFunctionType:
+        named = owner.__name__ if is_kind(owner, types.ModuleType) else ""
+        return module.startswith("torch") or named.startswith("torch._C")
     if module not in _TORCH_MODULES or hasattr(fn, "__wrapped__"):
         return False
     return fn.__globals__.get("__name__", "").startswith("torch")
@@ -153,10 +155,10 @@ def to_argument(m: Machine, value: Value) -> Any:
         return {as_constant(m, k): to_argument(m, v) for k, v in containers.dict_items(m, value)}
     if isinstance(value, Slice):
         return slice(*(to_argument(m, part) for part in (value.start, value.stop, value.step)))
-    if isinstance(value, Obj) and isinstance(value.value, torch.Tensor):
+    if isinstance(value, Obj) and is_kind(value.value, torch.Tensor):
         raise Break("GB113", f"a {type(value.value).__name__} in a torch call")
-    if isinstance(value, Obj) and isinstance(value.value, (type, torch.Generator)):
-        if isinstance(value.value, torch.Generator):
+    if isinstance(value, Obj) and is_kind(value.value, (type, torch.Generator)):
+        if is_kind(value.value, torch.Generator):
             raise Break("GB124", "a generator object in a torch call")
         return value.value
     try:

@@ -18,8 +18,10 @@ import torch
 
 from ..ir.trace import Unsupported
 from ..runtime.guards import TensorSpec
+from ..runtime.safe import in_classes
 from ..runtime.sources import Source
 from .breaks import Break
+from .kinds import is_kind
 from .values import (
     UNREAD,
     Const,
@@ -73,6 +75,9 @@ PLAIN_TENSORS = frozenset(
 def wrap(m: Machine, value: Any, source: Source) -> Value:
     """See the module's docstring."""
     kind = type(value)
+    meta = kind if issubclass(kind, type) else type(kind)
+    if meta is not type and decides_for_itself(meta):
+        raise Break("GB112", f"a class whose metaclass {meta.__name__} has ways of its own")
     if kind in CONST_TYPES:
         m.guard("equals", source, value)
         return Const(value, source=source)
@@ -87,8 +92,16 @@ def wrap(m: Machine, value: Any, source: Source) -> Value:
     return made
 
 
+# What capture asks of classes, and `type` must answer: a metaclass that does instead would be run by capture.
+_OF_TYPE = ("__eq__", "__hash__", "__getattribute__", "__dict__", "__mro__", "__flags__")
+
+
+def decides_for_itself(meta: type) -> bool:
+    return any(in_classes(meta, name) is not in_classes(type, name) for name in _OF_TYPE)
+
+
 def _same(m: Machine, known: Value, value: Any, source: Source) -> None:
-    if isinstance(value, IDENTITY_TYPES):
+    if is_kind(value, IDENTITY_TYPES):
         m.guard("is", source, value)
     else:
         m.guard("same", source, known.source)
@@ -99,9 +112,9 @@ def _make(m: Machine, value: Any, source: Source) -> Value:
     maker = MAKERS.get(kind)
     if maker is not None:
         return maker(m, value, source)
-    if isinstance(value, torch.Tensor):
+    if is_kind(value, torch.Tensor):
         return _tensor(m, value, source)
-    if isinstance(value, IDENTITY_TYPES):
+    if is_kind(value, IDENTITY_TYPES):
         m.guard("is", source, value)
         return Obj(value, source=source)
     m.guard("type", source, kind)
@@ -219,10 +232,8 @@ def freeze(value: Value) -> Any:
         return ("tuple", tuple(freeze(item) for item in value.items))
     if isinstance(value, Obj):
         kind = type(value.value)
-        by_value = isinstance(value.value, (int, float, complex, str, bytes, tuple, frozenset))
-        if kind.__hash__ is _BY_IDENTITY or (
-            isinstance(value.value, IDENTITY_TYPES) and not by_value
-        ):
+        by_value = is_kind(value.value, (int, float, complex, str, bytes, tuple, frozenset))
+        if kind.__hash__ is _BY_IDENTITY or (is_kind(value.value, IDENTITY_TYPES) and not by_value):
             return ("object", id(value.value))
     if isinstance(value, Tensor):
         return ("object", id(value.ghost))

@@ -170,16 +170,16 @@ class Describer:
         self.kept: list[Any] = []
 
     def describe(self, value: Any) -> Any:
-        if isinstance(value, PLAIN) and type(value) in PLAIN:
+        if type(value) in PLAIN:
             return (type(value).__name__, value)
-        if isinstance(value, (torch.dtype, torch.device, torch.Size, range, slice)):
+        if issubclass(type(value), (torch.dtype, torch.device, torch.Size, range, slice)):
             return (type(value).__name__, str(value))
         if id(value) in self.seen:
             return ("same as", self.seen[id(value)])
         self.seen[id(value)] = len(self.seen)
         self.kept.append(value)  # an id is only good while its object lives
         for kinds, describe in _DESCRIBERS:
-            if isinstance(value, kinds):
+            if issubclass(type(value), kinds):
                 return (type(value).__name__, describe(self, value))
         return (type(value).__name__, self._object(value))
 
@@ -187,10 +187,10 @@ class Describer:
         kind = type(value)
         parts: list[Any] = []
         for base in (list, tuple):
-            if isinstance(value, base):
+            if issubclass(kind, base):
                 parts.append([self.describe(item) for item in base.__iter__(value)])
-        if isinstance(value, dict):
-            items = OrderedDict.items if isinstance(value, OrderedDict) else dict.items
+        if issubclass(kind, dict):
+            items = OrderedDict.items if issubclass(kind, OrderedDict) else dict.items
             parts.append([(self.describe(k), self.describe(v)) for k, v in items(value)])
         for base in kind.__mro__:
             for name in base.__dict__.get("__slots__", ()):

@@ -427,3 +427,122 @@ def test_frozen_dataclass_refuses():
         return x * o.n
 
     return f, (t(2),)
+
+
+@agrees()
+def test_capture_asks_nothing_of_the_programs_objects():
+    """No code of a class runs that plain Python would not run."""
+    seen = []
+
+    class Meta(type):
+        def __eq__(cls, other):
+            seen.append("meta eq")
+            return cls is other
+
+        def __hash__(cls):
+            seen.append("meta hash")
+            return 1
+
+    class Proxy(metaclass=Meta):
+        def __init__(self, n):
+            self.n = n
+
+        @property
+        def __class__(self):
+            seen.append("class")
+            return dict
+
+        def __getattr__(self, name):
+            seen.append(name)
+            raise AttributeError(name)
+
+        def __eq__(self, other):
+            seen.append("eq")
+            return True
+
+        def __hash__(self):
+            seen.append("hash")
+            return 7
+
+        def __call__(self, x):
+            return x * self.n
+
+        def __bool__(self):
+            seen.append("bool")
+            return False
+
+    class Nosy:
+        def __init__(self):
+            self.n = 2
+
+        def __getattribute__(self, name):
+            seen.append(name)
+            return object.__getattribute__(self, name)
+
+    p, q = Proxy(2), Nosy()
+
+    def f(x, p, q):
+        y = p(x) + q.n
+        print(seen)
+        items = [p, q]
+        z = items[0](y)
+        return z, p is q, Proxy(3)(x), q, p
+
+    return f, (t(2), p, q), [lambda: seen.clear(), lambda: (t(2), Proxy(4), Nosy())]
+
+
+@agrees()
+def test_properties_of_other_kinds():
+    class lazy(property):
+        def __get__(self, owner, cls=None):
+            return self if owner is None else self.fget(owner) * 10
+
+    class bound(classmethod):
+        def __get__(self, owner, cls=None):
+            return lambda x: x + 100
+
+    class A:
+        @lazy
+        def n(self):
+            return 2
+
+        @property
+        def m(self):
+            return 3
+
+        @bound
+        def run(cls, x):
+            return x
+
+    o = A()
+
+    def f(x):
+        return x * o.n + o.m, A.run(x), o.run(x), isinstance(A.n, property)
+
+    return f, (t(2),), [lambda: setattr(lazy, "__get__", lambda s, o, c=None: 1)]
+
+
+@agrees()
+def test_fields_of_functions_and_classes():
+    class A:
+        x: int = 1
+
+        def m(self, v: "int") -> "str":
+            """What m does."""
+
+    def g(a: int, *, b: "float" = 2) -> None: ...
+
+    g.note = 3
+
+    def f(x):
+        return (
+            x + 1, dict(getattr(g, "__annotations__", None)), g.__defaults__, g.__kwdefaults__, g.note,
+            A.m.__doc__, A.m.__annotations__, A.__annotations__, hasattr(g, "__name__"), hasattr(g, "mro"),
+            hasattr([], "__name__"), hasattr([], "mro"), hasattr({}, "__dict__"), hasattr(1, "__name__"),
+            getattr((), "__qualname__", "none"), g.__code__.co_varnames, vars(g), A.m.__qualname__,
+        )  # fmt: skip
+
+    return f, (t(2),), [
+        lambda: g.__annotations__.update(c=1), lambda: setattr(g, "note", 4),
+        lambda: setattr(A, "__annotations__", {}),
+    ]  # fmt: skip
