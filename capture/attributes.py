@@ -17,23 +17,18 @@ from ..runtime import _native
 from ..runtime.safe import MISSING
 from ..runtime.safe import in_classes as mro_lookup
 from ..runtime.sources import Source
-from . import containers, methods, torchcalls
+from . import containers
 from .breaks import Break, Thrown
 from .kinds import is_kind
 from .values import (
-    BuiltinMethod,
     Cell,
     Const,
     Context,
-    ContextExit,
     Dict,
-    DictView,
     Function,
     Instance,
-    Iterator,
     Method,
     Obj,
-    Partial,
     Sequence,
     Set,
     Super,
@@ -45,11 +40,9 @@ from .wrapping import freeze
 if TYPE_CHECKING:
     from .machine import Machine
 
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class whose attributes and bases can change
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class whose attributes and bases can change
 _MRO: Any = vars(type)["__mro__"].__get__
 
-_MODULE_LOOKUP = vars(types.ModuleType)["__getattribute__"]
-_MODULE_DICT: Any = vars(types.ModuleType)["__dict__"].__get__
 # C types whose look-up is object's own under another name
 _GENERIC_LOOKUPS: tuple[Any, ...] = tuple(
     kind.__getattribute__
@@ -121,7 +114,7 @@ def class_source(value: Value, name: str) -> Source:
 def bases(m: Machine, cls: type) -> tuple[type, ...]:
     """cls.__mro__, guarded if `__bases__` can be rebound."""
     found = _MRO(cls)
-    if cls.__flags__ & _HEAP_TYPE:
+    if cls.__flags__ & HEAP_TYPE:
         m.guard("mro", Source("const", None, cls), found)
     return found
 
@@ -131,7 +124,7 @@ def class_attribute(m: Machine, value: Value, name: str) -> Any:
     cls = real_class(value)
     assert cls is not None
     raw = mro_lookup(cls, name)
-    if cls.__flags__ & _HEAP_TYPE:
+    if cls.__flags__ & HEAP_TYPE:
         source = class_source(value, name)
         if raw is MISSING:
             m.guard("no_mro_attr", source.base, name)
@@ -232,7 +225,7 @@ def type_of(m: Machine, value: Value) -> Value:
 def has_protocol(m: Machine, raw: Any, *names: str) -> bool:
     """Whether a raw attribute's type has one of these descriptor methods; guarded where that can change."""
     kind = type(raw)
-    if kind.__flags__ & _HEAP_TYPE:
+    if kind.__flags__ & HEAP_TYPE:
         for name in names:
             if mro_lookup(kind, name) is MISSING:
                 m.guard("no_mro_attr", Source("const", None, kind), name)
@@ -241,6 +234,11 @@ def has_protocol(m: Machine, raw: Any, *names: str) -> bool:
 
 def is_data(m: Machine, raw: Any) -> bool:
     return has_protocol(m, raw, "__set__", "__delete__")
+
+
+# Filled by `readers`: how a kind of Value is read, and a real object that is no plain instance.
+READERS: dict[type, Callable[[Any, Any, str], Value]] = {}
+OBJECT_READERS: dict[type, Callable[[Any, Any, str], Value]] = {}
 
 
 # -- reading ---------------------------------------------------------------------------------------------
@@ -252,14 +250,11 @@ def load_attr(m: Machine, value: Value, name: str) -> Value:
     return reader(m, value, name)
 
 
-def _object(m: Machine, value: Any, name: str) -> Value:
+def object_attr(m: Machine, value: Any, name: str) -> Value:
     real = value.value if isinstance(value, Obj) else None
-    if is_kind(real, types.ModuleType):
-        return _module(m, value, name)
-    if is_kind(real, type):
-        return _class(m, value, name)
-    if is_kind(real, types.FunctionType):
-        return _function(m, value, name)
+    for kind, reader in OBJECT_READERS.items():
+        if is_kind(real, kind):
+            return reader(m, value, name)
     cls = real_class(value)
     assert cls is not None
     if is_kind(real, torch.Tensor):
@@ -352,281 +347,6 @@ def _dict_of(m: Machine, value: Any) -> Value:
         if real is not None:
             return m.wrap(real, Source("dict", value.source, None))
     raise Break("GB112", "__dict__ of an object changed or made in this frame")
-
-
-def _module(m: Machine, value: Obj, name: str) -> Value:
-    if (
-        mro_lookup(type(value.value), "__getattribute__") is not _MODULE_LOOKUP
-        or value.source is None
-    ):
-        raise Break("GB112", f"attribute {name!r} of a {type(value.value).__name__}")
-    names = _MODULE_DICT(value.value)
-    stored = m.globals.get((id(names), name), MISSING)
-    if stored is None:
-        raise NoAttribute(name, "module")
-    if stored is not MISSING:
-        return stored
-    if class_attribute(m, value, name) is not MISSING:
-        raise Break("GB112", f"attribute {name!r} of a module")
-    if name in names:
-        return m.wrap(names[name], Source("attr", value.source, name))
-    m.guard("no_attr", value.source, name)
-    getter = class_attribute(m, value, "__getattr__")
-    if isinstance(
-        getter, types.FunctionType
-    ):  # a class of modules: its method comes before module.__getattr__
-        return m.call(bind_raw(m, value, "__getattr__", getter), [Const(name)], {})
-    if "__getattr__" in names or getter is not MISSING:
-        raise Break("GB112", f"attribute {name!r} of a module with __getattr__")
-    m.guard("no_attr", value.source, "__getattr__")
-    raise NoAttribute(name, "module")
-
-
-def _class(m: Machine, value: Obj, name: str) -> Value:
-    cls = value.value
-    meta = type(cls)
-    if class_attribute(m, value, "__getattribute__") is not vars(type)["__getattribute__"]:
-        raise Break("GB112", f"attribute {name!r} of a class, which looks up its own way")
-    raw_meta = class_attribute(m, value, name)
-    if name == "__class__" or value.source is None:
-        if name == "__class__":
-            return m.wrap(meta, Source("const", None, meta))
-        return m.wrap(cls, Source("const", None, cls)) and _class(
-            m, Obj(cls, source=Source("const", None, cls)), name
-        )
-    if name in ("__name__", "__qualname__", "__module__", "__doc__"):
-        return _class_name(m, value, name, raw_meta)
-    if name in ("__mro__", "__bases__", "__dict__") or (
-        raw_meta is not MISSING and is_data(m, raw_meta)
-    ):
-        raise Break("GB112", f"attribute {name!r} of a class")
-    source = Source("mro_attr", value.source, name)
-    raw = mro_lookup(cls, name)
-    if raw is MISSING:
-        m.guard("no_mro_attr", value.source, name)
-        if raw_meta is MISSING:
-            getter = class_attribute(m, value, "__getattr__")
-            if is_kind(getter, types.FunctionType):
-                return m.call(bind_raw(m, value, "__getattr__", getter), [Const(name)], {})
-            raise NoAttribute(name, "type")
-        if isinstance(raw_meta, types.FunctionType):
-            return Method(m.wrap(raw_meta, Source("class_attr", value.source, name)), value)
-        if isinstance(raw_meta, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            return Method(Obj(raw_meta), value)
-        raise Break("GB112", f"attribute {name!r} of a metaclass")
-    if type(raw) is staticmethod:
-        return m.wrap(raw.__func__, Source("member", source, "__func__"))
-    if type(raw) is classmethod:
-        m.wrap(raw, source)
-        return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), value)
-    if is_kind(raw, types.ClassMethodDescriptorType):
-        return m.wrap(getattr(cls, name), Source("const", None, getattr(cls, name)))
-    if (
-        type(raw) in (types.FunctionType, property)
-        or not has_protocol(m, raw, "__get__")
-        or isinstance(
-            raw,
-            (
-                types.BuiltinFunctionType, types.WrapperDescriptorType, type,
-                types.MethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
-            ),
-        )
-    ):  # fmt: skip
-        return m.wrap(raw, source)
-    if is_kind(raw, _native.Callable):
-        return m.wrap(raw, source)
-    raise Break("GB112", f"descriptor {type(raw).__name__} read from a class")
-
-
-def _class_name(m: Machine, value: Obj, name: str, raw_meta: Any) -> Value:
-    """What a class is called, as `type` answers."""
-    cls = value.value
-    own = raw_meta is vars(type).get(name, MISSING)
-    if not own and (name in ("__name__", "__qualname__") or is_data(m, raw_meta)):
-        raise Break("GB112", f"attribute {name!r} of a metaclass")
-    if not cls.__flags__ & _HEAP_TYPE:
-        return containers.from_constant(getattr(cls, name))
-    if name in ("__name__", "__qualname__"):
-        return m.wrap(getattr(cls, name), Source("member", value.source, name))
-    found = vars(cls).get(name)
-    if type(found) not in (str, type(None)) or name not in vars(cls):
-        raise Break("GB112", f"attribute {name!r} of a class")
-    return m.wrap(found, Source("attr", value.source, name))
-
-
-_FUNCTION_FIELDS = ("__name__", "__qualname__", "__module__", "__doc__")
-
-
-def _function(m: Machine, value: Obj, name: str) -> Value:
-    if name in _FUNCTION_FIELDS or name in (
-        "__code__",
-        "__defaults__",
-        "__kwdefaults__",
-        "__closure__",
-        "__globals__",
-    ):
-        if value.source is not None:
-            return m.wrap(getattr(value.value, name), Source("member", value.source, name))
-    elif value.source is not None:
-        stored = m.overlay.get(value, {}).get(name, MISSING)
-        if stored is not MISSING and stored is not None:
-            return stored
-        if name in value.value.__dict__:
-            return m.wrap(value.value.__dict__[name], Source("attr", value.source, name))
-        if mro_lookup(types.FunctionType, name) is MISSING:
-            m.guard("no_attr", value.source, name)
-            raise NoAttribute(name, "function")
-        if name == "__call__":
-            return value
-    raise Break("GB112", f"attribute {name!r} of a function")
-
-
-def _made_function(m: Machine, value: Function, name: str) -> Value:
-    if name in value.attributes:
-        return value.attributes[name]
-    if name in ("__name__", "__qualname__"):
-        return Const(getattr(value, name.strip("_")))
-    raise Break("GB112", f"attribute {name!r} of a function made in this frame")
-
-
-def _bound(m: Machine, value: Method, name: str) -> Value:
-    if name == "__func__":
-        return value.func
-    if name == "__self__":
-        return value.receiver
-    return load_attr(m, value.func, name)
-
-
-def _container(m: Machine, value: Any, name: str) -> Value:
-    if name == "__class__":
-        return type_of(m, value)
-    if isinstance(value, Sequence) and value.cls not in (list, tuple):
-        return _record(m, value, name)
-    if methods.find_method(value, name) is not None or mro_lookup(value.cls, name) is not MISSING:
-        return BuiltinMethod(value, name)
-    raise NoAttribute(name, value.cls.__name__)
-
-
-def _record(m: Machine, value: Sequence, name: str) -> Value:
-    """Fields, properties and methods of a named tuple (or torch.return_types)."""
-    cls = value.cls
-    raw = mro_lookup(cls, name)
-    if raw is MISSING:
-        raise NoAttribute(name, cls.__name__)
-    fields = getattr(cls, "_fields", None) or _struct_fields(cls)
-    if name in fields and not is_kind(raw, (types.FunctionType, property)):
-        return containers.sequence_item(m, value, fields.index(name))
-    if name == "_fields":
-        return Const(fields)
-    if is_kind(raw, (types.FunctionType, property, classmethod, staticmethod)):
-        return bind_raw(m, value, name, raw)
-    if name in methods.TUPLE_METHODS:
-        return BuiltinMethod(value, name)
-    raise Break("GB122", f"attribute {name!r} of {cls.__name__}")
-
-
-def _struct_fields(cls: type) -> tuple[str, ...]:
-    """Field names of a C struct sequence in order."""
-    probe: Any = cls(range(cls.n_fields))  # type: ignore[attr-defined, call-arg]
-    names = {getattr(probe, n): n for n in cls.__dict__ if isinstance(
-        cls.__dict__[n], types.MemberDescriptorType)}  # fmt: skip
-    return tuple(names.get(i, "?") for i in range(cls.n_fields))  # type: ignore[attr-defined]
-
-
-def _const(m: Machine, value: Const, name: str) -> Value:
-    try:
-        found = getattr(value.value, name)
-    except AttributeError:
-        raise NoAttribute(name, type(value.value).__name__) from None
-    if callable(found) and not is_kind(found, type):
-        return BuiltinMethod(value, name)
-    return containers.from_constant(found)
-
-
-def _super(m: Machine, value: Super, name: str) -> Value:
-    receiver = value.receiver
-    of_class = isinstance(receiver, Obj) and is_kind(receiver.value, type)
-    cls = receiver.value if isinstance(receiver, Obj) and of_class else real_class(receiver)
-    assert cls is not None
-    chain = bases(m, cls)
-    if value.cls not in chain:
-        raise containers.raises("TypeError: super(type, obj): obj must be an instance of type")
-    for base in chain[chain.index(value.cls) + 1 :]:
-        raw = base.__dict__.get(name, MISSING)
-        place = Source("const", None, base)
-        if raw is MISSING:
-            if base.__flags__ & _HEAP_TYPE:
-                m.guard("no_attr", place, name)
-            continue
-        if base.__flags__ & _HEAP_TYPE:
-            m.wrap(raw, Source("attr", place, name))
-        return _super_bound(m, value, name, raw, Source("attr", place, name))
-    raise NoAttribute(name, "super")
-
-
-def _super_bound(m: Machine, value: Super, name: str, raw: Any, source: Source) -> Value:
-    """What `super().name` gives for the raw attribute that was found."""
-    receiver = value.receiver
-    is_class = isinstance(receiver, Obj) and is_kind(receiver.value, type)
-    if raw is object.__dict__.get(name, MISSING):
-        return BuiltinMethod(value, name)
-    if is_kind(raw, types.FunctionType):
-        made = m.wrap(raw, source)
-        return made if is_class else Method(made, receiver)
-    if type(raw) is staticmethod:
-        return m.wrap(raw.__func__, Source("member", source, "__func__"))
-    if type(raw) is classmethod:
-        owner = receiver if is_class else type_of(m, receiver)
-        return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), owner)
-    if type(raw) is property and not is_class and raw.fget is not None:
-        return m.call(m.wrap(raw.fget, Source("member", source, "fget")), [receiver], {})
-    if isinstance(receiver, (Sequence, Dict)):
-        return BuiltinMethod(receiver, name)
-    if is_kind(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)) and not is_class:
-        return Method(m.wrap(raw, source), receiver)
-    if name == "__new__" and is_kind(raw, types.BuiltinFunctionType):
-        return m.wrap(raw, source)
-    raise Break("GB112", f"super().{name}")
-
-
-def _partial(m: Machine, value: Partial, name: str) -> Value:
-    fields: dict[str, Callable[[], Value]] = {
-        "func": lambda: value.func,
-        "args": lambda: Sequence(list(value.args), tuple),
-    }
-    if name in fields:
-        return fields[name]()
-    raise Break("GB112", f"attribute {name!r} of a partial")
-
-
-def _method_of(m: Machine, value: Any, name: str) -> Value:
-    return BuiltinMethod(value, name)
-
-
-def _cell(m: Machine, value: Cell, name: str) -> Value:
-    if name == "cell_contents":
-        return m.load_cell(value)
-    raise NoAttribute(name, "cell")
-
-
-READERS: dict[type, Callable[[Any, Any, str], Value]] = {
-    Obj: _object,
-    Instance: _object,
-    Tensor: torchcalls.tensor_attr,
-    Const: _const,
-    Sequence: _container,
-    Dict: _container,
-    Set: _container,
-    DictView: _method_of,
-    Iterator: _method_of,
-    Function: _made_function,
-    Method: _bound,
-    Super: _super,
-    Partial: _partial,
-    Cell: _cell,
-    Context: _method_of,
-    ContextExit: _method_of,
-}
 
 
 def has_attr(m: Machine, value: Value, name: str) -> bool:

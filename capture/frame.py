@@ -27,6 +27,7 @@ from . import exceptions as _exceptions  # noqa: F401
 from . import handlers as _handlers  # noqa: F401
 from . import imports as _imports  # noqa: F401
 from . import questions as _questions  # noqa: F401
+from . import readers as _readers  # noqa: F401
 from . import rebuild
 from .assemble import Assembler
 from .breaks import Break, ExceptionLeaves, GeneratorLeaves, PlainFrame, Restart, Thrown
