@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..runtime import _native
+from ..runtime import _native, safe
 from ..runtime.safe import MISSING
 from ..runtime.safe import in_classes as mro_lookup
 from ..runtime.sources import Source
@@ -71,11 +71,8 @@ def no_attribute(error: Thrown) -> bool:
 
 def instance_dict(value: Any) -> dict[str, Any] | None:
     """The instance dict without running user code, or None."""
-    getter = mro_lookup(type(value), "__dict__")
-    if is_kind(getter, types.GetSetDescriptorType):
-        found = getter.__get__(value)
-        return found if is_kind(found, dict) else None
-    return None
+    found = safe.instance_dict(value)
+    return found if is_kind(found, dict) else None
 
 
 # -- class attributes ------------------------------------------------------------------------------------
@@ -282,6 +279,8 @@ def generic_attr(m: Machine, value: Any, name: str, cls: type, hook: bool = True
     own = instance_dict(value.value) if isinstance(value, Obj) else None
     written = m.known.get(id(own))
     if isinstance(written, Dict) and written.changed:
+        assert value.source is not None
+        m.guard("same", Source("dict", value.source, None), written.source)
         in_dict = containers.dict_get(m, written, freeze(Const(name)))
         if in_dict is not None:
             return in_dict
