@@ -190,9 +190,13 @@ def scope_of(m: Machine, real: types.FunctionType) -> Scope:
     root = m.root_scope
     if real.__globals__ is root.names:
         return root
+    place = Source("const", None, real.__globals__)
+    m.scopes[id(real.__globals__)] = place
+    if id(real.__globals__) in m.known:
+        raise Break("GB112", "globals of a function that are in use as a dict")
     found = real.__globals__.get("__builtins__", root.builtins)
     names = found.__dict__ if is_kind(found, types.ModuleType) else found
-    return Scope(real.__globals__, names, Source("const", None, real.__globals__))
+    return Scope(real.__globals__, names, place)
 
 
 def _refused(real: Any) -> str | None:

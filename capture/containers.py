@@ -136,7 +136,7 @@ def open_dict(m: Machine, value: Dict) -> Dict:
 def _key_value(m: Machine, value: Dict, key: Any, position: int) -> Value:
     if type(key) in CONST_TYPES:
         return Const(key)
-    return m.wrap(key, Source("key", value.source, position))
+    return read_key(m, m.wrap(key, Source("key", value.source, position)))
 
 
 def dict_items(m: Machine, value: Dict) -> list[tuple[Value, Value]]:
@@ -170,6 +170,9 @@ def dict_get(m: Machine, value: Dict, frozen: Any) -> Value | None:
         else:
             m.guard("no_item", value.source, key)
         return None
+    asked = m.known.get(id(key)) if frozen[0] == "object" else None
+    if asked is not None and asked.source is not None:
+        m.guard("is", asked.source, key)  # the item's path names the key itself
     item = m.wrap(looked[0], Source("item", value.source, key))
     value.items[frozen] = (found[0] if found else Const(key), item)
     return item
@@ -179,7 +182,7 @@ def _real_key(value: Dict, frozen: Any) -> Any:
     if frozen[0] == "const":
         return frozen[1]
     if frozen[0] == "object":
-        return next((key for key in value.origin if id(key) == frozen[1]), UNREAD)
+        return next((key for key in dict.keys(value.origin) if id(key) == frozen[1]), UNREAD)
     return UNREAD
 
 
@@ -206,8 +209,18 @@ def read_key(m: Machine, key: Value) -> Value:
     if isinstance(key, Sequence):
         if key.cls is list:
             raise raises("TypeError: unhashable type: 'list'")
-        sequence_items(m, key)
+        for item in sequence_items(m, key):
+            read_key(m, item)
+    elif isinstance(key, (Obj, Tensor)) and key.source is not None and key not in m.keys:
+        if isinstance(key, Tensor) and any(isinstance(k, Tensor) and share(k, key) for k in m.keys):
+            raise Break("GB137", "tensors that share memory as keys")
+        m.keys.append(key)
     return key
+
+
+def share(left: Tensor, right: Tensor) -> bool:
+    """Whether a "distinct" guard could not hold: it is also about memory."""
+    return left.origin.untyped_storage().data_ptr() == right.origin.untyped_storage().data_ptr()
 
 
 def length(m: Machine, value: Value) -> int | None:

@@ -22,13 +22,13 @@ from ..ir.trace import Tracer
 from ..runtime.guards import Row
 from ..runtime.sources import Source
 from ..runtime.state import snapshot
+from . import aliasing, rebuild
 from . import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
 from . import exceptions as _exceptions  # noqa: F401
 from . import handlers as _handlers  # noqa: F401
 from . import imports as _imports  # noqa: F401
 from . import questions as _questions  # noqa: F401
 from . import readers as _readers  # noqa: F401
-from . import rebuild
 from .assemble import Assembler
 from .breaks import Break, ExceptionLeaves, GeneratorLeaves, PlainFrame, Restart, Thrown
 from .bytecodes import Instr, argument_names, decode
@@ -279,6 +279,7 @@ class _Attempt:
                 self._guard_aliases()
         else:
             made.program = rebuild.nothing
+        aliasing.guard(self.machine)
         made.rows = self.rows()
 
     def _input_sources(self) -> list[Source]:

@@ -137,6 +137,8 @@ class Machine:
     def __init__(self, tracer: Tracer, root_scope: Scope) -> None:
         self.tracer = tracer
         self.root_scope = root_scope
+        # the globals in play, by address -> their place
+        self.scopes: dict[int, Source] = {id(root_scope.names): Source("globals", None, None)}
         self.rows: dict[tuple, Row] = {}
         self.known: dict[int, Value] = {}
         self.keep: list[Any] = []
@@ -157,6 +159,9 @@ class Machine:
         ] = {}  # an exception -> the root's instruction that made or raised it
         self.root_index = 0
         self.gone: list[Any] = []
+        self.keys: list[
+            Value
+        ] = []  # objects from outside that stood beside others as keys of dicts and sets
         self.open_generators: set[Frame] = set()  # suspended where a handler waits for them
         self.count = 0
         self.activity = 0
@@ -165,7 +170,8 @@ class Machine:
     # -- guards ------------------------------------------------------------------------------------------
     def guard(self, kind: str, source: Source | None, expected: Any) -> None:
         """Add a row, once a kind and source (and name, for rows about an absent name)."""
-        key = (kind, source, expected if kind.startswith("no_") or kind == "same" else None)
+        about = kind.startswith("no_") or kind in ("same", "distinct", "apart")
+        key = (kind, source, expected if about else None)
         if key not in self.rows:
             self.rows[key] = Row(kind, source, expected, self.where)
 
@@ -206,6 +212,8 @@ class Machine:
         """The Cell of a pre-existing closure cell."""
         known = self.known.get(id(cell))
         if isinstance(known, Cell):
+            if known.source is not None and known.source != source:
+                self.guard("same", source, known.source)
             return known
         made = Cell(source=source)
         self.known[id(cell)] = made
@@ -300,7 +308,7 @@ class Machine:
         )
         for store in stores:
             store.clear()
-        for kept in (self.keep, self.effects, self.inputs, self.handling, self.gone):
+        for kept in (self.keep, self.effects, self.inputs, self.handling, self.gone, self.keys):
             kept.clear()
 
     # -- walking -----------------------------------------------------------------------------------------

@@ -12,7 +12,9 @@ import torch
 from . import attributes, containers
 from .breaks import Break
 from .containers import raises
+from .kinds import is_kind
 from .values import Const, Dict, DictView, Instance, Obj, Sequence, Set, Slice, Tensor, Value
+from .wrapping import IDENTITY_TYPES
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -58,7 +60,10 @@ def identical(m: Machine, left: Value, right: Value) -> bool:
             return False
         raise Break("GB121", "'is' between equal constants is up to Python")
     if isinstance(left, Obj) and isinstance(right, Obj):
-        return left.value is right.value
+        if left.value is right.value:
+            return True
+        if type(left.value) is not type(right.value) or is_kind(left.value, IDENTITY_TYPES):
+            return False  # their guards say so
     if isinstance(left, Slice) or isinstance(right, Slice):
         raise Break("GB121", "'is' of a slice")
     if isinstance(left, Const) or isinstance(right, Const):
@@ -67,12 +72,7 @@ def identical(m: Machine, left: Value, right: Value) -> bool:
         return False
     # Two different Values are two objects now; when both came from outside they may be one next time.
     if left.source is not None and right.source is not None:
-        if isinstance(left, Tensor) and isinstance(right, Tensor) and _share(left, right):
+        if isinstance(left, Tensor) and isinstance(right, Tensor) and containers.share(left, right):
             raise Break("GB121", "'is' of two tensors that share memory")
         m.guard("distinct", None, (left.source, right.source))
     return False
-
-
-def _share(left: Tensor, right: Tensor) -> bool:
-    """Whether a "distinct" guard could not hold: it is also about memory."""
-    return left.origin.untyped_storage().data_ptr() == right.origin.untyped_storage().data_ptr()

@@ -164,6 +164,8 @@ def _dict(m: Machine, value: Any, source: Source) -> Value:
     m.guard("type", source, type(value))
     from .attributes import instance_dict
 
+    if id(value) in m.scopes:
+        raise Break("GB112", "the globals of a function as a dict")
     for owner, written in m.overlay.items():
         if written and isinstance(owner, Obj) and instance_dict(owner.value) is value:
             raise Break(

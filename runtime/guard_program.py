@@ -82,7 +82,7 @@ class _Compiler:
     def _expected(self, index: int, row: Row) -> Any:
         if row.kind == "same":
             return self.register(index, row.expected)
-        if row.kind == "distinct":
+        if row.kind in ("distinct", "apart"):
             return tuple(self.register(index, source) for source in row.expected)
         return row.expected
 
@@ -94,6 +94,6 @@ def _position(name: str, names: Sequence[str]) -> int:
 
 def _sameness(kind: str, source: int, expected: Any) -> tuple[Any, ...]:
     """A key under which two rows are one: only kinds whose expected value is compared without user code."""
-    if kind in ("same", "distinct") or type(expected) in (str, int):
+    if kind in ("same", "distinct", "apart") or type(expected) in (str, int):
         return (kind, source, type(expected), expected)
     return (kind, source, id(expected))

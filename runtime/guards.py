@@ -60,6 +60,7 @@ ROW_KINDS: dict[str, str] = {
     "same": "value is the very object at the source in expected",
     "distinct": "the values at the sources in expected (a tuple) are pairwise different objects, and no two of"
     " them that are tensors overlap in memory",
+    "apart": "value, a dict, is the instance dict of none of the objects at the sources in expected (a tuple)",
     "state": "the interpreter state read by `runtime.state.snapshot()` equals expected",
     "unbound_cell": "the cell at source is empty",
     "abc": "abc.get_cache_token() equals expected (source None)",

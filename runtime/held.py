@@ -17,7 +17,7 @@ from .weak import Weak
 
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time, so it may go
 _BY_OBJECT = ("is", "type", "mro")
-_BY_SOURCE = ("same", "distinct")
+_BY_SOURCE = ("same", "distinct", "apart")
 
 
 class Holder:

@@ -250,6 +250,13 @@ def _distinct(read: Reader, sources: tuple[Source, ...]) -> bool:
     return not any(_overlap(left, right) for left, right in itertools.combinations(spans, 2))
 
 
+def _apart(value: Any, sources: tuple[Source, ...], read: Reader) -> bool:
+    owners = [read(source) for source in sources]
+    if not is_a(value, dict) or any(owner is MISSING for owner in owners):
+        return False
+    return not any(instance_dict(owner) is value for owner in owners)
+
+
 def _state() -> Any:
     from . import state  # beside the native part; not needed for anything else here
 
@@ -286,6 +293,7 @@ _CHECKS: dict[str, Check] = {
     "tensor": lambda value, expected, _read: _meets(value, expected),
     "same": lambda value, expected, read: value is read(expected),
     "distinct": lambda _value, expected, read: _distinct(read, expected),
+    "apart": _apart,
     "state": lambda _value, expected, _read: _state() == expected,
     "unbound_cell": lambda value, _expected, _read: _empty_cell(value),
     "abc": lambda _value, expected, _read: abc.get_cache_token() == expected,
@@ -348,6 +356,7 @@ _FORMS: dict[str, str] = {
     "tensor": "{source}: {expected}",
     "same": "{source} is {expected}",
     "distinct": "{expected} are different and share no memory",
+    "apart": "{source} holds the attributes of none of {expected}",
     "state": "interpreter state is unchanged",
     "unbound_cell": "{source} is empty",
     "abc": "no class was registered with an ABC since",
@@ -356,7 +365,7 @@ _FORMS: dict[str, str] = {
 RECOMPILE_CODES: dict[str, str] = {
     "type": "RC401", "tensor": "RC402", "equals": "RC403", "is": "RC404", "len": "RC405", "keys": "RC405",
     "set": "RC405", "no_attr": "RC406", "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406",
-    "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "same": "RC408", "distinct": "RC408",
+    "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408",
     "unbound_cell": "RC406",
 }  # fmt: skip
 
@@ -375,7 +384,7 @@ def expected_text(row: Row) -> str:
     expected = given(row.expected)
     if row.kind == "tensor":
         return _show_spec(expected)
-    if row.kind == "distinct":
+    if row.kind in ("distinct", "apart"):
         return ", ".join(str(source) for source in expected)
     if row.kind == "same":
         return str(expected)
@@ -458,6 +467,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     ),
     "same": lambda _value, _row, _read: "another object",
     "distinct": _distinct_now,
+    "apart": lambda _value, _row, _read: "the __dict__ of one of them",
     "state": lambda _value, row, _read: _state_change(row.expected, _state()),
     "unbound_cell": lambda value, _row, _read: show(_contents(value, None)),
     "abc": lambda _value, _row, _read: "registered",
@@ -466,7 +476,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
 
 _BEFORE: dict[str, str] = {
     "no_attr": "absent", "no_item": "absent", "no_global": "absent", "no_class_attr": "absent",
-    "no_mro_attr": "absent", "state": "as captured", "distinct": "distinct", "unbound_cell": "empty",
+    "no_mro_attr": "absent", "state": "as captured", "distinct": "distinct", "apart": "a dict of its own", "unbound_cell": "empty",
     "abc": "not registered", "mro": "as captured",
 }  # fmt: skip
 

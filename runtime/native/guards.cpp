@@ -266,6 +266,13 @@ bool mro_holds(PyObject *mro, PyObject *expected) {
     return true;
 }
 
+// A dict that none of these objects keeps its attributes in.
+bool keeps_attributes_of_none(PyObject *dict, PyObject **registers, const std::vector<int> &which) {
+    for (int index : which)
+        if (inline_values(registers[index]) == nullptr && plain_dict(registers[index]) == dict) return false;
+    return PyDict_Check(dict);
+}
+
 bool token_holds(PyObject *expected) {
     if (known.abc_token == nullptr) return false;
     Ref token(PyObject_CallNoArgs(known.abc_token));
@@ -294,6 +301,7 @@ bool holds(Run &run, const Instruction &at) {
         case TENSOR: return tensor_record_matches((const TensorRecord *)at.record, value);
         case SAME: return value == run.registers[at.other];
         case DISTINCT: return all_distinct(run.registers, *at.registers);
+        case APART: return keeps_attributes_of_none(value, run.registers, *at.registers);
         case STATE: return state_record_matches((const StateRecord *)at.record);
         case UNBOUND_CELL: return PyCell_Check(value) && PyCell_GET(value) == nullptr;
         case ABC: return token_holds(at.key);

@@ -507,6 +507,18 @@ def test_a_tensor_changed_in_place_is_seen() -> None:
     assert not holds(row, tensor)
 
 
+def test_apart() -> None:
+    owner, other, own = Plain(), Plain(), {}
+    other.__dict__ = own
+    row = Row("apart", local(), (local("y"),))
+    assert holds(row, own, owner)
+    assert not holds(row, own, other)
+    assert not holds(row, owner.__dict__, owner)
+    assert not holds(row, [], owner)
+    assert holds(row, own, 3)
+    assert holds(row, own, Plain)
+
+
 def test_distinct_memory() -> None:
     whole = torch.zeros(40)
     row = Row("distinct", None, (local(), local("y")))
@@ -602,6 +614,7 @@ def test_every_kind_is_known_to_native() -> None:
         "set": frozenset(),
         "same": 0,
         "distinct": (0,),
+        "apart": (0,),
     }
     for kind in set(ROW_KINDS) - {"tensor", "state"}:
         _native.GuardProgram(((f"check {kind}", 0, -1, 0, expected.get(kind, "name")),), 1, (), 1)
@@ -673,6 +686,7 @@ def random_row(rng: random.Random) -> Row:
         "set": lambda: frozenset(rng.randrange(4) for _ in range(rng.randrange(3))),
         "same": lambda: random_source(rng),
         "distinct": lambda: (random_source(rng), random_source(rng)),
+        "apart": lambda: (random_source(rng), random_source(rng)),
         "equals": lambda: rng.choice(CONSTANTS),
         "is": lambda: rng.choice((None, Plain, len, function_of)),
     }

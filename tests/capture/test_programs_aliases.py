@@ -1,0 +1,273 @@
+"""Objects that were two at one call and are one at the next, and the other way round."""
+
+from __future__ import annotations
+
+import collections
+import functools
+
+import torch
+from torch import nn
+
+from .harness import agrees
+
+
+class A:
+    def __init__(self, **names):
+        self.__dict__.update(names)
+
+
+def x():
+    return torch.arange(2.0)
+
+
+def pairs(make):
+    """(arguments, steps): two objects, then one twice, then two again."""
+    one, two = make(), make()
+    rows = [(x(), two, two), (x(), one, two), (x(), two, one), (x(), one, one)]
+    return (x(), one, two), [lambda row=row: row for row in rows]
+
+
+@agrees()
+def test_identity_of_objects():
+    def f(x, a, b):
+        return x + (a is b), a == b, a is not b, a in [b], [a, b].index(b), [a, b].count(a)
+
+    args, steps = pairs(A)
+    return f, args, steps
+
+
+@agrees()
+def test_objects_as_keys():
+    def f(x, a, b):
+        d = {a: 1}
+        d[b] = 2
+        return x + len(d), d[a], len({a, b}), len({(a, 1), (b, 1)}), d.get(b), b in {a}
+
+    args, steps = pairs(A)
+    return f, args, steps
+
+
+@agrees()
+def test_tensors_as_keys():
+    def f(x, a, b):
+        d = {a: 1}
+        d[b] = 2
+        return x + len(d), len({a, b})
+
+    args, steps = pairs(lambda: torch.ones(2))
+    return f, args, steps
+
+
+@agrees()
+def test_objects_as_keys_of_the_callers_dicts():
+    one, two, three = A(), A(), A()
+
+    def f(x, a, d):
+        return x * d.get(a, 5), a in d, d[a] if a in d else None
+
+    d = {one: 1, two: 2}
+    return f, (x(), one, d), [
+        lambda: (x(), two, d), lambda: (x(), three, d), lambda: d.update({three: 9}), lambda: (x(), one, {one: 7}),
+        lambda: (x(), two, {one: 7}),
+    ]  # fmt: skip
+
+
+@agrees()
+def test_attributes_written():
+    def f(x, a, b):
+        a.n = 1
+        b.n = 2
+        y = x * a.n
+        del b.n
+        return y, hasattr(a, "n")
+
+    args, steps = pairs(A)
+    return f, args, steps
+
+
+@agrees()
+def test_attributes_written_and_read():
+    def f(x, a, b):
+        a.n += 1
+        return x * b.n
+
+    args, steps = pairs(lambda: A(n=1))
+    return f, args, steps
+
+
+@agrees()
+def test_lists_written():
+    def f(x, a, b):
+        a.append(1)
+        return x * len(b), b[-1], sum(a)
+
+    args, steps = pairs(lambda: [3])
+    return f, args, steps
+
+
+@agrees()
+def test_dicts_and_sets_written():
+    def f(x, a, b):
+        a["d"]["n"] = 1
+        a["s"].add(5)
+        a["o"].move_to_end("k")
+        return x * len(b["d"]), sorted(b["s"]), list(b["o"])
+
+    def make():
+        return {"d": {}, "s": {1}, "o": collections.OrderedDict(k=1, l=2)}
+
+    args, steps = pairs(make)
+    return f, args, steps
+
+
+@agrees()
+def test_containers_of_the_users_written():
+    class Items(list):
+        pass
+
+    class Table(dict):
+        pass
+
+    def f(x, a, b):
+        a[0].append(7)
+        a[1]["k"] = 1
+        a[0].note = 3
+        return x * len(b[0]), dict(b[1]), getattr(b[0], "note", 0)
+
+    args, steps = pairs(lambda: (Items([1]), Table()))
+    return f, args, steps
+
+
+@agrees()
+def test_an_object_and_a_dict_that_becomes_its_own():
+    def f(x, o, d):
+        d["n"] = 5
+        y = x * o.n
+        o.m = 7
+        return y, d.get("m"), len(d)
+
+    o = A(n=1)
+    return f, (x(), A(n=1), {"n": 1}), [
+        lambda: (x(), o, o.__dict__), lambda: (x(), A(n=1), {"n": 1}), lambda: (x(), o, o.__dict__),
+    ]  # fmt: skip
+
+
+@agrees()
+def test_a_dict_that_is_the_globals():
+    def f(x, d):
+        global scale
+        d["scale"] = 5
+        y = x * scale
+        scale = 3
+        return y, d["scale"]
+
+    scope = f.__globals__
+    scope["scale"] = 2
+    return f, (x(), {"scale": 2}), [lambda: scope.update(scale=2), lambda: (x(), {"scale": 2})]
+
+
+def test_a_dict_that_becomes_the_globals():
+    from graftjit import jit
+
+    def play(run):
+        scope = run.__globals__ if hasattr(run, "__globals__") else run.__wrapped__.__globals__
+        out = []
+        for own in (False, True, False, True):
+            scope["scale"] = 2
+            table = scope if own else {"scale": 2}
+            out.append((run(x(), table).tolist(), scope["scale"], table["scale"]))
+        return out
+
+    source = "def f(x, d):\n    d['scale'] = 5\n    return x * scale\n"
+    plain: dict = {}
+    exec(source, plain)
+    jitted: dict = {}
+    exec(source, jitted)
+    assert play(plain["f"]) == play(jit(jitted["f"]))
+
+
+@agrees()
+def test_cells_shared_and_not():
+    def make(n):
+        def bump():
+            nonlocal n
+            n += 1
+            return n
+
+        def get():
+            return n
+
+        return bump, get
+
+    one, two = make(1), make(1)
+    box = [one[0], two[1]]
+
+    def f(x):
+        a = box[0]()
+        return x * box[1](), a
+
+    return f, (x(),), [
+        lambda: box.__setitem__(1, one[1]), lambda: box.__setitem__(0, two[0]), lambda: box.__setitem__(1, two[1]),
+    ]  # fmt: skip
+
+
+def test_closures_of_one_code():
+    from graftjit import jit
+
+    def world(wrap):
+        def make(shared):
+            n = 1
+
+            def get():
+                return n
+
+            def run(x, other):
+                nonlocal n
+                n += 1
+                return x * other()
+
+            return wrap(run), get
+
+        (f, get_f), (g, get_g) = make(0), make(1)
+        calls = [(f, get_g), (f, get_f), (g, get_g), (g, get_f), (f, get_f), (f, get_g)]
+        return [run(x(), get).tolist() for run, get in calls]
+
+    assert world(lambda run: run) == world(jit)
+
+
+@agrees()
+def test_modules_tied_and_untied():
+    torch.manual_seed(0)
+    one, two = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def f(x, a, b):
+        a.scale = getattr(a, "scale", 1) + 1
+        a.names.append("a")
+        return a(x) * getattr(b, "scale", 1), a is b, a.weight is b.weight, len(b.names)
+
+    one.names, two.names = [], []
+    return f, (x(), one, two), [
+        lambda: (x(), one, one), lambda: (x(), two, one), lambda: setattr(two, "weight", one.weight),
+        lambda: setattr(two, "names", one.names), lambda: (x(), two, two),
+    ]  # fmt: skip
+
+
+@agrees()
+def test_identity_of_everything():
+    def f(x, a, b):
+        return x + (1 if a is b else 2), a is b
+
+    def g():
+        return 1
+
+    kinds = [
+        A, list, dict, lambda: {1}, collections.deque, lambda: functools.partial(g, 1), lambda: A().__init__,
+        lambda: (1, [2]), lambda: nn.ReLU(), lambda: torch.ones(1), lambda: (lambda: 0), lambda: type("T", (), {}),
+        lambda: iter([1]), lambda: memoryview(b"a"), object, lambda: Exception("e"), lambda: A,
+    ]  # fmt: skip
+    steps = []
+    for make in kinds:
+        one, two = make(), make()
+        for row in ((one, two), (one, one), (two, one), (two, two)):
+            steps.append(lambda row=row: (x(), *row))
+    return f, (x(), A(), A()), steps
