@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..ir.graph import Graph, Ref
+from ..ir.graph import Call, Graph, Ref
 
 _LITERALS = (bool, int, str, type(None), type(...))
 
@@ -84,6 +84,7 @@ class _Writer:
 
     def call(self, position: int) -> None:
         call = self.graph.calls[position]
+        called: Any = call.target
         target = self.named(call.target, getattr(call.target, "__name__", "call"))
         arguments = [self.text(item) for item in call.args]
         arguments += [
@@ -103,6 +104,10 @@ class _Writer:
             self.lines.append(f"    {line}")
         if call.where is not None:
             self.lines[-1] += f"  # {call.where.file}:{call.where.line}"
+        step = _LEAVES.get(getattr(call.target, "__name__", ""))
+        if call.results is None and step is not None:  # see `_restoring`
+            context = self.named(called.__self__, "given") if step == "append" else ""
+            self.lines.append(f"    entered.{step}({context})")
         dead = sorted(
             ref for ref in set(_refs((call.args, call.kwargs, call.results)))
             if self.last.get(ref) == position and ref not in self.graph.constants
@@ -128,12 +133,43 @@ def source(graph: Graph) -> tuple[str, dict[str, Any]]:
     """(the text of the function, the objects it names)."""
     writer = _Writer(graph)
     inputs = ", ".join(f"v{i}" for i in range(len(graph.inputs)))
-    writer.lines.append(f"def replay({inputs}):")
+    head = f"def replay({inputs}):"
+    restores = any(_changes_state(call) for call in graph.calls)
+    if restores:
+        writer.names.update(
+            dict.fromkeys(("grad", "entered", "context"))
+        )  # taken: locals of its own
+        writer.names["grad_is_enabled"] = torch.is_grad_enabled
+        writer.names["set_grad"] = torch._C._set_grad_enabled
     for position in range(len(graph.calls)):
         writer.call(position)
     outputs = "".join(f"{writer.variable(ref.index)}, " for ref in graph.call_outputs)
     writer.lines.append(f"    return ({outputs})")
-    return "\n".join(writer.lines) + "\n", writer.names
+    body = _restoring(writer.lines) if restores else writer.lines
+    return "\n".join([head, *body]) + "\n", writer.names
+
+
+_LEAVES = {"__enter__": "append", "__exit__": "pop"}
+
+
+def _changes_state(call: Call) -> bool:
+    return call.results is None and (
+        call.target is torch._C._set_grad_enabled or getattr(call.target, "__name__", "") in _LEAVES
+    )
+
+
+def _restoring(body: list[str]) -> list[str]:
+    """The same lines; an exception among them leaves the interpreter's state as it was, as `with` does."""
+    return [
+        "    grad, entered = grad_is_enabled(), []",
+        "    try:",
+        *[f"    {line}" for line in body],
+        "    except BaseException:",
+        "        for context in reversed(entered):",
+        "            context.__exit__(None, None, None)",
+        "        set_grad(grad)",
+        "        raise",
+    ]
 
 
 def compile_replay(graph: Graph) -> Callable[..., tuple[Any, ...]]:
