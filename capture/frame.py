@@ -277,6 +277,8 @@ class _Attempt:
             made.rerun = not made.graph.mutates
             if made.graph.mutates:
                 self._guard_aliases()
+            elif made.graph.random and self.tracer.may_raise_since(0):
+                made.program = rebuild.taking_back_random_numbers(made.program, made.graph)
         else:
             made.program = rebuild.nothing
         aliasing.guard(self.machine)

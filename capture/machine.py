@@ -158,6 +158,10 @@ class Machine:
             Value, int
         ] = {}  # an exception -> the root's instruction that made or raised it
         self.root_index = 0
+        self.grad_before = torch.is_grad_enabled()
+        self.fragile = (
+            False  # an operator that may raise came after something that must then have happened
+        )
         self.gone: list[Any] = []
         self.keys: list[
             Value

@@ -130,6 +130,7 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
     fn_args = tuple(to_argument(m, value) for value in args)
     fn_kwargs = {key: to_argument(m, value) for key, value in kwargs.items()}
     m.activity += 1
+    start, written = m.tracer.n_nodes, m.tracer.mutates
     try:
         result = m.tracer.run(fn, fn_args, fn_kwargs, m.where)
     except DataDependent as error:
@@ -139,7 +140,29 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
         raise Break("GB124", f"{name}: {error}") from error
     except TraceError as error:
         raise Break("GB108", f"{name}: {error}") from error
+    _failing(m, name, start, written)
     return from_result(m, result)
+
+
+def _failing(m: Machine, name: str, start: int, written: bool) -> None:
+    """Should an operator raise when the program runs, nothing may be missing or twice. Without a write Python runs
+    the frame again; with one that must not be needed."""
+    if m.tracer.may_raise_since(start) and _is_watched(m):
+        m.fragile = True
+        if m.tracer.mutates:
+            raise Break("GB138", f"{name}() may raise, and a tensor of the caller is written to")
+    elif m.fragile and m.tracer.mutates and not written:
+        raise Break(
+            "GB138",
+            f"{name}() writes to a tensor of the caller, and an operator before it may raise",
+        )
+
+
+def _is_watched(m: Machine) -> bool:
+    """Whether Python would have done something else before this call, or does if it raises."""
+    if m.effects or m.contexts or torch.is_grad_enabled() != m.grad_before:
+        return True
+    return any(f.pc and f.decoded.instrs[f.pc - 1].handler is not None for f in m.frames)
 
 
 def to_argument(m: Machine, value: Value) -> Any:

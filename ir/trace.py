@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import ops as _ops  # noqa: F401  (fills the op table)
 from .errors import CannotTrace, DataDependent, TraceError, Unsupported
+from .failing import may_raise
 from .ghost import Ghost, Store, make_ghost, meta_of
 from .graph import Call, Graph, Meta, Node, Ref
 from .location import Location
@@ -323,6 +324,20 @@ class Tracer:
         raise Unsupported("result", f"a result of type {type(value).__qualname__}")
 
     # -- what comes out
+
+    @property
+    def mutates(self) -> bool:
+        """Whether an input has been written to so far."""
+        return self._recorder.mutates
+
+    def may_raise_since(self, start: int) -> bool:
+        """Whether an operator after the first `start` of `n_nodes` may raise because of its data."""
+        return any(may_raise(node) for node in self._recorder.nodes[start:])
+
+    @property
+    def n_nodes(self) -> int:
+        """How many ATen nodes have been recorded so far."""
+        return len(self._recorder.nodes)
 
     @property
     def recorded(self) -> int:

@@ -154,6 +154,10 @@ _TABLE: tuple[Code, ...] = (
     Code("GB137", "comparison or hash of objects runs user code",
          "__eq__, __hash__ or __bool__ of a user's class decides here",
          "compare plain values (numbers, strings, identity)"),
+    Code("GB138", "operator that may raise beside a write to a tensor of the caller",
+         "should it raise, what came before it must have happened (attributes, handlers, modes), and a write cannot"
+         " be taken back to let Python run the frame again",
+         "look up first, write to tensors of the caller last, or in a function of its own"),
     # Frames in plain Python
     Code("PL201", "generator, coroutine or asynchronous generator",
          "its frame lives on between calls", "jit the functions it calls"),
