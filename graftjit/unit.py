@@ -150,6 +150,9 @@ class Unit:
                 frame, self._backend, self._resumer(state, scope), _native.call_in_extent,
                 self._strict,
             )  # fmt: skip
+            spent = time.perf_counter() - started
+            stages = {"capture": spent - self._compiling, "compile": self._compiling}
+            return self._publish(state, code, made, view, stages)
         except GraftError as error:
             if isinstance(error, InternalError):
                 return self._fault(state, error)
@@ -158,9 +161,6 @@ class Unit:
             Exception
         ) as error:  # a fault of ours: the frame runs in plain Python, and that is told
             return self._fault(state, error)
-        spent = time.perf_counter() - started
-        stages = {"capture": spent - self._compiling, "compile": self._compiling}
-        return self._publish(state, code, made, view, stages)
 
     def _publish(
         self,
