@@ -120,13 +120,18 @@ def class_attribute(m: Machine, value: Value, name: str) -> Any:
     """The raw class attribute of value's type, guarded as found or as absent."""
     cls = real_class(value)
     assert cls is not None
+    return of_class(m, cls, name)
+
+
+def of_class(m: Machine, cls: type, name: str) -> Any:
+    """The raw attribute of a class that is guarded to be the one, guarded as found or as absent."""
     raw = mro_lookup(cls, name)
     if cls.__flags__ & HEAP_TYPE:
-        source = class_source(value, name)
+        place = Source("const", None, cls)
         if raw is MISSING:
-            m.guard("no_mro_attr", source.base, name)
+            m.guard("no_mro_attr", place, name)
         else:
-            m.wrap(raw, source)
+            m.wrap(raw, Source("mro_attr", place, name))
     return raw
 
 

@@ -81,20 +81,21 @@ def _classes(m: Machine, value: Value) -> list[type]:
 def _bases(m: Machine, cls: type) -> tuple[type, ...]:
     """cls.__mro__, guarded where it can change."""
     found = attributes.bases(m, cls)
-    if attributes.mro_lookup(cls, "__class__") is not object.__dict__["__class__"]:
+    if attributes.of_class(m, cls, "__class__") is not object.__dict__["__class__"]:
         raise Break("GB137", f"isinstance() of a {cls.__name__}, which names its own class")
     return found
 
 
 def _is_kind(m: Machine, cls: type, target: type) -> bool:
     meta = type(target)
-    if meta.__instancecheck__ is type.__instancecheck__:
-        return target in _bases(m, cls)
+    check = attributes.of_class(m, meta, "__instancecheck__")
+    if check is vars(type)["__instancecheck__"]:
+        return any(base is target for base in _bases(m, cls))
     if issubclass(cls, torch.Tensor) and issubclass(target, torch.Tensor):
         return issubclass(cls, target)
     if target.__module__.startswith("torch") and not issubclass(cls, torch.Tensor):
-        return target in cls.__mro__
-    if meta.__instancecheck__ is _ABC_CHECK:
+        return any(base is target for base in _bases(m, cls))
+    if check is _ABC_CHECK:
         import abc
 
         result = issubclass(cls, target)
@@ -108,7 +109,7 @@ def _is_kind(m: Machine, cls: type, target: type) -> bool:
 def _abc_check() -> Any:
     import abc
 
-    return abc.ABCMeta.__instancecheck__
+    return vars(abc.ABCMeta)["__instancecheck__"]
 
 
 _ABC_CHECK = _abc_check()
@@ -144,9 +145,9 @@ def _callable(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(value, (Function, Method, Partial)):
         return Const(True)
     if isinstance(value, (Obj, Instance)):
-        if isinstance(value, Obj) and not is_kind(value.value, torch.nn.Module):
+        if isinstance(value, Obj) and not type(value.value).__flags__ & attributes.HEAP_TYPE:
             return Const(callable(value.value))
-        return Const(attributes.special(m, value, "__call__") is not None)
+        return Const(attributes.class_attribute(m, value, "__call__") is not attributes.MISSING)
     cls = attributes.real_class(value)
     return Const(hasattr(cls, "__call__"))  # noqa: B004 (the type's slot is what callable() asks)
 
@@ -413,13 +414,16 @@ _NUMBER_DUNDERS = {
 }  # fmt: skip
 
 
-def _plain_class(real: object) -> bool:
-    """A class that prints itself as classes do."""
-    return (
-        is_kind(real, type)
-        and type(real).__repr__ is type.__repr__
-        and type(real).__str__ is object.__str__
-    )
+def _class_text(m: Machine, value: Value, fn: Any) -> Value | None:
+    """str() or repr() of a class that prints itself as classes do; None of anything else."""
+    if not isinstance(value, Obj) or not is_kind(value.value, type) or fn not in (str, repr):
+        return None
+    for name, usual in (("__repr__", type.__repr__), ("__str__", object.__str__)):
+        if attributes.class_attribute(m, value, name) is not usual:
+            return None
+    for name in ("__qualname__", "__module__"):
+        attributes.load_attr(m, value, name)
+    return fold(lambda: repr(value.value))
 
 
 def _object_number(m: Machine, fn: Any, args: Args) -> Value:
@@ -427,8 +431,9 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
     value = args[0]
     if fn is bool:
         return Const(m.truth(value))
-    if isinstance(value, Obj) and _plain_class(value.value) and fn in (str, repr):
-        return fold(lambda: fn(value.value))
+    text = _class_text(m, value, fn)
+    if text is not None:
+        return text
     cls = attributes.real_class(value)
     assert cls is not None
     if isinstance(value, Instance) and issubclass(cls, BaseException) and fn in (str, repr):
@@ -439,7 +444,7 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
             return exception_text(m, value, fn)
     name = _NUMBER_DUNDERS.get(fn, "")
     for method_name in (name, "__repr__") if fn is str else (name,):
-        raw = attributes.mro_lookup(cls, method_name)
+        raw = attributes.of_class(m, cls, method_name)
         if is_kind(raw, types.FunctionType):
             method = attributes.special(m, value, method_name)
             assert method is not None

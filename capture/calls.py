@@ -441,6 +441,10 @@ def _class(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         and issubclass(cls, tuple)
         and cls.__new__.__module__.startswith("namedtuple")
     ):
+        for name in ("__new__", "__init__"):
+            raw = attributes.of_class(m, cls, name)
+        if raw is not object.__init__:
+            raise Break("GB126", f"{cls.__name__} has an __init__ of its own")
         bound = bind(m, cls.__new__.__code__, _named_defaults(m, cls), {}, [fn, *args], kwargs)
         return Sequence([bound[name] for name in cls._fields], cls)
     if issubclass(cls, torch.nn.Module):
@@ -462,9 +466,9 @@ def _named_defaults(m: Machine, cls: Any) -> tuple[Value, ...]:
 def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     """An instance of a user's class with Python's own `type.__call__`."""
     cls = fn.value
-    if type(cls).__call__ is not type.__call__:
+    if attributes.of_class(m, type(cls), "__call__") is not vars(type)["__call__"]:
         raise Break("GB126", f"{cls.__name__} has a metaclass with its own __call__")
-    new = attributes.mro_lookup(cls, "__new__")
+    new = attributes.of_class(m, cls, "__new__")
     layout = (
         cls.__basicsize__ - (8 if cls.__dictoffset__ else 0) - (8 if cls.__weakrefoffset__ else 0)
     )
@@ -487,14 +491,13 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if attributes.class_attribute(m, made, "__del__") is not attributes.MISSING:
         raise Break("GB126", f"{cls.__name__} has a finalizer")
     m.overlay.setdefault(made, {})
-    init = attributes.mro_lookup(cls, "__init__")
+    init = attributes.of_class(m, cls, "__init__")
     if init is object.__dict__["__init__"]:
         if args or kwargs:
             raise raises(f"TypeError: {cls.__name__}() takes no arguments")
         return made
     if not is_kind(init, types.FunctionType) and made.storage is None:
         raise Break("GB126", f"{cls.__name__}.__init__ is not a plain function")
-    attributes.class_attribute(m, made, "__init__")
     call(m, attributes.bind_raw(m, made, "__init__", init), args, kwargs)
     return made
 

@@ -41,7 +41,7 @@ def make(m: Machine, fn: Obj, args: list[Value], kwargs: dict[str, Value]) -> In
     base = c_base(cls)
     if issubclass(base, _OWN_STATE) or type(cls) is not type:
         raise Break("GB108", f"{cls.__name__} is made")
-    if attributes.mro_lookup(cls, "__new__") is not attributes.mro_lookup(base, "__new__"):
+    if attributes.of_class(m, cls, "__new__") is not attributes.mro_lookup(base, "__new__"):
         raise Break("GB126", f"{cls.__name__} has its own __new__")
     made = Instance(fn)
     m.overlay[made] = {"args": Sequence(list(args), tuple)}

@@ -78,8 +78,11 @@ def storage(m: Machine, value: Value) -> Any:
     return made
 
 
-def as_container(m: Machine, value: Value) -> Value:
-    """What the C code of list() or dict() would read of a value: the storage, if no method of it is a user's."""
+_READ_BY_C = ("__iter__", "__len__", "__getitem__", "keys")
+
+
+def as_container(m: Machine, value: Value, names: tuple[str, ...] = _READ_BY_C) -> Value:
+    """What C code would read of a value: the storage, if none of these methods is a user's."""
     if not isinstance(value, (Obj, Instance)):
         return value
     held = storage(m, value)
@@ -87,7 +90,7 @@ def as_container(m: Machine, value: Value) -> Value:
         return value
     cls = attributes.real_class(value)
     assert cls is not None
-    for name in ("__iter__", "__len__", "__getitem__", "keys"):
+    for name in names:
         raw = attributes.class_attribute(m, value, name)
         if is_kind(raw, types.FunctionType):
             return value

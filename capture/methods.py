@@ -226,7 +226,10 @@ def mapping_pairs(m: Machine, other: Value) -> list[tuple[Value, Value]] | None:
     """(key, item) pairs of a mapping as dict.update and `**` read it; None if it is no mapping."""
     from . import attributes, hybrids, operators
 
-    held = hybrids.as_container(m, other)
+    # The C code of a merge asks a dict for its entries, unless it iterates in its own way, as an OrderedDict does.
+    base = hybrids.base_of(attributes.real_class(other) or object)
+    plain = ("__iter__",) if base is not OrderedDict else ("__iter__", "__getitem__", "keys")
+    held = hybrids.as_container(m, other, plain)
     if isinstance(held, Dict):
         return dict_items(m, held)
     if not isinstance(other, (Obj, Instance)) or not attributes.has_attr(m, other, "keys"):

@@ -24,6 +24,7 @@ from .attributes import (
     has_protocol,
     is_data,
     load_attr,
+    of_class,
     real_class,
     type_of,
 )
@@ -213,7 +214,7 @@ def _container(m: Machine, value: Any, name: str) -> Value:
 def _record(m: Machine, value: Sequence, name: str) -> Value:
     """Fields, properties and methods of a named tuple (or torch.return_types)."""
     cls = value.cls
-    raw = mro_lookup(cls, name)
+    raw = of_class(m, cls, name)
     if raw is MISSING:
         raise NoAttribute(name, cls.__name__)
     fields = getattr(cls, "_fields", None) or _struct_fields(cls)

@@ -237,21 +237,33 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
     if known is None:
         return _own_attr(m, value, name)
     if callable(known):
-        return BuiltinMethod(value, name)
+        own = _put_on(m, value, name)
+        return BuiltinMethod(value, name) if own is None else own
     return _refuse(name)
 
 
 def _own_attr(m: Machine, value: Tensor, name: str) -> Value:
     """An attribute that the user has put on the tensor itself."""
-    from .attributes import NoAttribute, class_attribute, instance_dict
+    from .attributes import NoAttribute, class_attribute
 
     class_attribute(m, value, name)
-    if value.source is not None:
-        own = instance_dict(value.origin) or {}
-        if name in own:
-            return m.wrap(own[name], Source("attr", value.source, name))
-        m.guard("no_attr", value.source, name)
-    raise NoAttribute(name, value.cls.__name__)
+    own = _put_on(m, value, name)
+    if own is None:
+        raise NoAttribute(name, value.cls.__name__)
+    return own
+
+
+def _put_on(m: Machine, value: Tensor, name: str) -> Value | None:
+    """What the user has put on a tensor from outside under this name."""
+    from .attributes import instance_dict
+
+    if value.source is None:
+        return None
+    own = instance_dict(value.origin) or {}
+    if name in own:
+        return m.wrap(own[name], Source("attr", value.source, name))
+    m.guard("no_attr", value.source, name)
+    return None
 
 
 def _no_grad(value: Tensor) -> bool:
@@ -287,6 +299,12 @@ def call_tensor_method(
     m: Machine, value: Tensor, name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
     """tensor.name(*args, **kwargs)"""
+    from .attributes import class_attribute
+
+    class_attribute(m, value, name)  # somebody may patch torch.Tensor
+    method = getattr(torch.Tensor, name)
+    if type(method) is types.FunctionType and method.__module__ not in _TORCH_MODULES:
+        raise Break("GB102", f"Tensor.{name}()")
     if name in _REFUSED:
         raise Break(_REFUSED[name], f"Tensor.{name}()")
     if name == "is_inference" and (value.source is not None or torch.is_inference_mode_enabled()):
@@ -295,12 +313,6 @@ def call_tensor_method(
         real = [as_constant(m, a) for a in args]
         named = {k: as_constant(m, a) for k, a in kwargs.items()}
         return containers.fold(lambda: getattr(value.ghost, name)(*real, **named))
-    from .attributes import class_attribute
-
-    class_attribute(m, value, name)  # somebody may patch torch.Tensor
-    method = getattr(torch.Tensor, name)
-    if isinstance(method, types.FunctionType) and method.__module__ not in _TORCH_MODULES:
-        raise Break("GB102", f"Tensor.{name}()")
     return call_torch(m, method, [value, *args], kwargs)
 
 
@@ -319,8 +331,22 @@ def call_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> Valu
             raise Break("GB112", "an operator between a tensor and an object")
     if fn is operator.contains:
         raise Break("GB104", "'in' on a tensor")
+    _hold_operator(m, fn, args)
     return call_torch(m, fn, args, {})
 
 
+def _hold_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> None:
+    """Somebody may patch torch.Tensor's operators."""
+    from .attributes import of_class
+
+    word = fn.__name__.strip("_")
+    for cls in {id(v.cls): v.cls for v in args if isinstance(v, Tensor)}.values():
+        for name in (f"__{word}__", f"__r{word}__"):
+            raw = of_class(m, cls, name)
+            if type(raw) is types.FunctionType and raw.__module__ not in _TORCH_MODULES:
+                raise Break("GB102", f"Tensor.{name}, which is the program's own")
+
+
 def set_tensor_item(m: Machine, value: Tensor, index: Value, item: Value) -> None:
+    _hold_operator(m, operator.setitem, [value])
     call_torch(m, operator.setitem, [value, index, item], {})
