@@ -41,7 +41,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "({I} > {I})", "({I} == {I})", "flag", "{O}.flag", "(not {B})", "({B} and {B})", "({B} or {B})",
         "({T}.dim() > 1)", "('a' in {D})", "({O}.kind is None)", "isinstance({O}, Child)", "(0 < {I} < 4)",
         "({I} in {J})", "({S} == 'a')", "hasattr({O}, 'extra')", "any(j > 1 for j in {J})", "bool({J})",
-        "({T} is {T})", "torch.is_grad_enabled()", "({T}.dtype == torch.float32)", "bool({T}.sum() > 0.37)",
+        "({T} is {T})", "({O} is {O})", "({O} == OBJ)", "({J} is GL)", "({O} in [{O}, OBJ])", "torch.is_grad_enabled()", "({T}.dtype == torch.float32)", "bool({T}.sum() > 0.37)",
         "all([{B}, {B}])", "({T}.shape == {T}.shape)", "callable({C})",
     ],
     "S": [
@@ -154,7 +154,12 @@ MUTATIONS = [
     "Thing.fixed = staticmethod(lambda t: t + 10)", "helper.__defaults__ = (4,)", "helper = lambda t, k=2: t * k",
     "OBJ.__class__ = Child", "OBJ.method = lambda t, k=0: t + 100 + k", "OBJ.__dict__['scale'] = 0.5",
     "COUNTER = make_counter()", "Thing.double = property(lambda self: 1.0)", "gen = lambda n: iter([n, n])",
-    "torch.set_grad_enabled(not torch.is_grad_enabled())",
+    "torch.set_grad_enabled(not torch.is_grad_enabled())", "OBJ.items = GL", "GT = OBJ.w", "OBJ.w = GT",
+    "abs = lambda v: v + 1", "len = lambda v: 2", "Thing.__call__ = lambda self, t: t * 3",
+    "Thing.__init__ = lambda self, scale: self.__dict__.update(OBJ.__dict__, scale=scale)",
+    "Thing.__bool__ = lambda self: False", "Thing.__eq__ = lambda self, other: True", "Child.__bases__ = (Child.__mro__[1],)",
+    "OBJ = Child(0.25)", "Child.method = Thing.method", "del Child.method", "Thing.__getattr__ = lambda self, name: 3",
+    "Thing.extra = property(lambda self: 8)", "GD = OBJ.__dict__", "GD = {'a': 3, 'n': 1}",
 ]  # fmt: skip
 
 TENSORS = [
@@ -259,9 +264,9 @@ class _Writer:
 
     def _call(self) -> str:
         pick = self.random.choice
-        x, y = pick(TENSORS), pick(TENSORS[:4])
+        x, y = pick([*TENSORS, "GT", "OBJ.w"]), pick([*TENSORS[:4], "GT"])
         thing = pick(["OBJ", "OBJ", "Thing(1.5)", "Child(3.0)"])
-        ints = pick(["[2, 1]", "[1, 2, 3]", "[5]"])
+        ints = pick(["[2, 1]", "[1, 2, 3]", "[5]", "GL", "OBJ.items"])
         return (
             f"(x={x}, y={y}, k=torch.arange(3), i={pick([1, 2, 3, 0])}, flag={pick([True, False])}, "
             f"ts=[torch.ones(3), torch.full((2, 1), 0.5)], js={ints}, d={{'a': torch.ones(3)}}, o={thing})"
