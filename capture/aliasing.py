@@ -83,17 +83,23 @@ def _instance_dicts(m: Machine, written: set[Value], groups: dict[int, list[Valu
         for value in group
         if isinstance(value, Obj) and instance_dict(value.value) is not None
     ]
+    for owner in objects:
+        if owner in written:
+            _apart(m, owner, [one for one in dicts if one not in written and not _own(one, owner)])
     for one in dicts:
-        assert isinstance(one, Dict)
-        others = [o for o in objects if (one in written or o in written) and not _own(one, o)]
-        sources = tuple(dict.fromkeys(o.source for o in others if o.source is not None))
-        if sources:
-            m.guard("apart", one.source, sources)
-    for one in dicts:
+        if one in written:
+            _apart(m, one, [owner for owner in objects if not _own(one, owner)])
         if m.globals or one in written:
             for scope in m.scopes.values():
                 m.guard("distinct", None, (one.source, scope))
 
 
-def _own(one: Dict, owner: Value) -> bool:
+def _apart(m: Machine, one: Value, others: Iterable[Value]) -> None:
+    sources = tuple(dict.fromkeys(other.source for other in others if other.source is not None))
+    if sources:
+        m.guard("apart", one.source, sources)
+
+
+def _own(one: Value, owner: Value) -> bool:
+    assert isinstance(one, Dict)
     return isinstance(owner, Obj) and instance_dict(owner.value) is one.origin

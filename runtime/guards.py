@@ -60,7 +60,8 @@ ROW_KINDS: dict[str, str] = {
     "same": "value is the very object at the source in expected",
     "distinct": "the values at the sources in expected (a tuple) are pairwise different objects, and no two of"
     " them that are tensors overlap in memory",
-    "apart": "value, a dict, is the instance dict of none of the objects at the sources in expected (a tuple)",
+    "apart": "value, an exact dict, is the instance dict of none of the objects at the sources in expected (a tuple);"
+    " value, any other object, keeps its attributes in none of the dicts there",
     "state": "the interpreter state read by `runtime.state.snapshot()` equals expected",
     "unbound_cell": "the cell at source is empty",
     "abc": "abc.get_cache_token() equals expected (source None)",

@@ -251,10 +251,13 @@ def _distinct(read: Reader, sources: tuple[Source, ...]) -> bool:
 
 
 def _apart(value: Any, sources: tuple[Source, ...], read: Reader) -> bool:
-    owners = [read(source) for source in sources]
-    if not is_a(value, dict) or any(owner is MISSING for owner in owners):
+    others = [read(source) for source in sources]
+    if any(other is MISSING for other in others):
         return False
-    return not any(instance_dict(owner) is value for owner in owners)
+    if type(value) is dict:
+        return not any(instance_dict(other) is value for other in others)
+    own = instance_dict(value)
+    return not any(other is own for other in others)
 
 
 def _state() -> Any:
@@ -356,7 +359,7 @@ _FORMS: dict[str, str] = {
     "tensor": "{source}: {expected}",
     "same": "{source} is {expected}",
     "distinct": "{expected} are different and share no memory",
-    "apart": "{source} holds the attributes of none of {expected}",
+    "apart": "{source} shares no attributes with {expected}",
     "state": "interpreter state is unchanged",
     "unbound_cell": "{source} is empty",
     "abc": "no class was registered with an ABC since",

@@ -266,11 +266,19 @@ bool mro_holds(PyObject *mro, PyObject *expected) {
     return true;
 }
 
-// A dict that none of these objects keeps its attributes in.
-bool keeps_attributes_of_none(PyObject *dict, PyObject **registers, const std::vector<int> &which) {
+// Where an object keeps its attributes, if that is a dict by now.
+PyObject *attributes_of(PyObject *object) {
+    return inline_values(object) == nullptr ? plain_dict(object) : nullptr;
+}
+
+// A dict and objects, or an object and dicts, that have nothing to do with each other.
+bool are_apart(PyObject *value, PyObject **registers, const std::vector<int> &which) {
+    bool is_dict = PyDict_CheckExact(value);
+    PyObject *own = is_dict ? value : attributes_of(value);
+    if (own == nullptr) return true;
     for (int index : which)
-        if (inline_values(registers[index]) == nullptr && plain_dict(registers[index]) == dict) return false;
-    return PyDict_Check(dict);
+        if ((is_dict ? attributes_of(registers[index]) : registers[index]) == own) return false;
+    return true;
 }
 
 bool token_holds(PyObject *expected) {
@@ -301,7 +309,7 @@ bool holds(Run &run, const Instruction &at) {
         case TENSOR: return tensor_record_matches((const TensorRecord *)at.record, value);
         case SAME: return value == run.registers[at.other];
         case DISTINCT: return all_distinct(run.registers, *at.registers);
-        case APART: return keeps_attributes_of_none(value, run.registers, *at.registers);
+        case APART: return are_apart(value, run.registers, *at.registers);
         case STATE: return state_record_matches((const StateRecord *)at.record);
         case UNBOUND_CELL: return PyCell_Check(value) && PyCell_GET(value) == nullptr;
         case ABC: return token_holds(at.key);

@@ -514,7 +514,10 @@ def test_apart() -> None:
     assert holds(row, own, owner)
     assert not holds(row, own, other)
     assert not holds(row, owner.__dict__, owner)
-    assert not holds(row, [], owner)
+    assert holds(row, owner, own)
+    assert not holds(row, other, own)
+    assert not holds(row, owner, owner.__dict__)
+    assert holds(row, [], owner)
     assert holds(row, own, 3)
     assert holds(row, own, Plain)
 
