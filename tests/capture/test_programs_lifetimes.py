@@ -1,0 +1,136 @@
+"""When objects end: finalizers and weak references see each object die where plain Python lets it die."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+
+import torch
+
+from .harness import agrees
+
+
+class Loud:
+    def __init__(s, n):
+        s.n = n
+
+    def __del__(s):
+        print("gone", s.n)
+
+
+class Holder:
+    def __init__(s):
+        s.items = []
+        s.a = None
+
+
+@agrees()
+def test_lists():
+    def f(x, h):
+        h.items = [Loud(1), Loud(2)]
+        print("made")
+        h.items.pop()
+        print("popped")
+        h.items = None
+        print("cleared")
+        return x + 1
+
+    return f, (torch.ones(1), Holder()), [lambda: (torch.ones(1), Holder())] * 2
+
+
+@agrees()
+def test_attributes():
+    def f(x, h):
+        h.a = Loud(3)
+        y = x * 2
+        h.a = Loud(4)
+        print("replaced")
+        y = y + 1
+        h.a = None
+        print("none")
+        return y
+
+    return f, (torch.ones(1), Holder()), [lambda: (torch.ones(1), Holder())] * 2
+
+
+@agrees()
+def test_locals_and_loops():
+    def f(x, h):
+        a = Loud(5)
+        b = [a]
+        del a
+        print("held")
+        y = x + len(b)
+        b = None
+        print("dropped")
+        for i in range(2):
+            c = Loud(6 + i)
+            y = y * 2
+        print("loop")
+        return y
+
+    return f, (torch.ones(1), Holder()), [lambda: (torch.ones(1), Holder())] * 2
+
+
+@agrees()
+def test_callees_and_handlers():
+    def f(x, h):
+        def inner(z):
+            t = Loud(10)
+            return z + 1
+
+        y = inner(x)
+        print("inner done")
+        try:
+            u = Loud(11)
+            raise ValueError("e")
+        except ValueError as e:
+            print("caught")
+        u = 1
+        print("end")
+        return y
+
+    return f, (torch.ones(1), Holder()), [lambda: (torch.ones(1), Holder())] * 2
+
+
+@agrees()
+def test_generators_and_stacks():
+    def f(x, h):
+        g = (Loud(20 + i).n for i in range(2))
+        print(list(g))
+        with contextlib.ExitStack() as s:
+            s.callback(print, "cb")
+            k = Loud(30)
+            y = x + k.n
+        k = None
+        print("z")
+        return y
+
+    return f, (torch.ones(1), Holder()), [lambda: (torch.ones(1), Holder())] * 2
+
+
+@agrees()
+def test_weak_references():
+    def f(x, h):
+        h.items.append(Loud(40))
+        h.w = weakref.ref(h.items[0])
+        y = x + h.w().n
+        h.items.clear()
+        print(h.w() is None)
+        return y
+
+    return f, (torch.ones(1), Holder()), [lambda: (torch.ones(1), Holder())] * 2
+
+
+@agrees()
+def test_dicts():
+    def f(x, h):
+        d = {"a": Loud(50)}
+        y = x + d["a"].n
+        d["a"] = Loud(51)
+        print("over")
+        d.pop("a")
+        print("pop")
+        return y
+
+    return f, (torch.ones(1), Holder()), [lambda: (torch.ones(1), Holder())] * 2
