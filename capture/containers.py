@@ -215,6 +215,11 @@ def read_key(m: Machine, key: Value) -> Value:
         if isinstance(key, Tensor) and any(isinstance(k, Tensor) and share(k, key) for k in m.keys):
             raise Break("GB137", "tensors that share memory as keys")
         m.keys.append(key)
+        if isinstance(key, Obj):
+            from .attributes import class_attribute
+
+            for name in ("__hash__", "__eq__"):
+                class_attribute(m, key, name)
     return key
 
 

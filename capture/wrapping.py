@@ -47,6 +47,7 @@ CONST_TYPES = frozenset(
 
 # Objects that are held by identity: nothing about them but who they are is assumed by "is".
 _BY_IDENTITY: Any = object.__hash__
+_SAME: Any = object.__eq__
 IDENTITY_TYPES = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -235,7 +236,9 @@ def freeze(value: Value) -> Any:
     if isinstance(value, Obj):
         kind = type(value.value)
         by_value = is_kind(value.value, (int, float, complex, str, bytes, tuple, frozenset))
-        if kind.__hash__ is _BY_IDENTITY or (is_kind(value.value, IDENTITY_TYPES) and not by_value):
+        own = is_kind(value.value, enum.Enum) and in_classes(kind, "__eq__") is not _SAME
+        pinned = is_kind(value.value, IDENTITY_TYPES) and not by_value and not own
+        if kind.__hash__ is _BY_IDENTITY or pinned:
             return ("object", id(value.value))
     if isinstance(value, Tensor):
         return ("object", id(value.ghost))

@@ -582,6 +582,43 @@ def test_int_enum_keys():
 
 
 @agrees()
+def test_members_and_objects_that_decide_equality():
+    import enum
+
+    class E(enum.Enum):
+        A = "a"
+
+        def __eq__(self, other):
+            return self.value == (other.value if isinstance(other, E) else other)
+
+        def __hash__(self):
+            return hash(self.value)
+
+    class K:
+        pass
+
+    k = K()
+
+    def f(x, d):
+        made = {E.A: 1, k: 2}
+        return (
+            x + made.get("a", 5),
+            "a" in made,
+            d.get(E.A),
+            E.A == "a",
+            E.A in ["a"],
+            len({E.A, "a"}),
+            made[k],
+        )
+
+    x = t(2)
+    return f, (x, {"a": 7}), [
+        lambda: (x, {E.A: 3}), lambda: (x, {}), lambda: setattr(K, "__hash__", lambda self: 1),
+        lambda: setattr(K, "__eq__", lambda self, other: True),
+    ]  # fmt: skip
+
+
+@agrees()
 def test_aliasing_appears():
     def f(x, a, b):
         a["n"] = 1
