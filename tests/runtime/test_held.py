@@ -112,3 +112,19 @@ def test_one_object_is_one_register():
     strong = compile_rows(rows, [], frame.__code__)
     weak = compile_rows(held.hold_weakly(rows, [], print)[0], [], frame.__code__)
     assert (weak.size, weak.n_rows) == (strong.size, strong.n_rows) == (2, 4)
+
+
+def test_an_object_that_dies_between_the_two_verdicts():
+    from graftjit.runtime.guards import Row
+    from graftjit.runtime.mirror import check_verdict
+    from graftjit.runtime.sources import Source
+    from graftjit.runtime.weak import Weak
+
+    def function():
+        return None
+
+    held = Weak(function)
+    row = Row("is", Source("member", Source("const", None, held), "__code__"), function.__code__)
+    check_verdict([row], None, -1)
+    del function
+    check_verdict([row], None, -1)
