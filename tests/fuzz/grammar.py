@@ -24,7 +24,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "{T}.float()", "({N} * {T})", "{O}.w", "{O}.method({T})", "{O}.method({T}, k={I})", "{O}.fixed({T})",
         "{O}({T})", "GT", "helper({T})", "helper({T}, {I})", "helper(*[{T}, {I}])", "helper(k={I}, t={T})",
         "{C}({T}, {I})", "({T} if {B} else {T})", "{D}['a']", "{L}[0]", "{L}[-1]", "sum({L})",
-        "torch.zeros(3)", "torch.full((2, 1), {F})", "torch.nn.functional.gelu({T})", "{D}.get('b', {T})",
+        "torch.zeros(3)", "torch.full((2, 1), {F})", "(torch.nn.functional.gelu({T}) + 0.0)", "{D}.get('b', {T})",
         "({T} @ torch.eye(3)[:1].t() if {v}.dim() and {v}.shape[-1] == 3 else {v})", "{T}.detach().clone()",
         "getattr({O}, 'w')", "max({T}, {T}, key=lambda t: t.numel())", "[{T}, {T}][{I} % 2]",
     ],

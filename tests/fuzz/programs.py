@@ -18,9 +18,6 @@ import importlib
 import io
 import linecache
 import math
-import os
-import pickle
-import signal
 import sys
 import time
 import traceback
@@ -30,10 +27,11 @@ from typing import Any
 import torch
 
 from .grammar import Program, Statement, generate
+from .pool import Pool, apart
 
 Transform = Callable[[Any], Any]
 WATCHED = ("GI", "GF", "GT", "GL", "GD", "OBJ", "Thing", "Child", "COUNTER")
-SECONDS = 60  # of one run
+SECONDS = 60  # of one program
 
 
 def identity(function: Any) -> Any:
@@ -60,7 +58,9 @@ def run(program: Program, transform: Transform) -> list[tuple[str, Any]]:
 
 def _step(step: str, space: dict[str, Any]) -> Any:
     printed = io.StringIO()
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(
+        0
+    )  # torch.manual_seed asks every device, and costs more than a step
     arguments: dict[str, Any] = {}
     with contextlib.redirect_stdout(printed):
         try:
@@ -155,24 +155,29 @@ def _outcomes(plain: Any, other: Any) -> str | None:
     (_kind, first), (_kind, second) = plain[1][0], other[1][0]
     if first[0] == second[0] and (first == second or first[0] != ("str", "raised")):
         return None
-    texts = []
-    for fields in (first, second):
-        text = " ".join(str(value).partition("\n")[0] for _kind, value in fields)
-        texts.append(text if fields[0] == ("str", "raised") else str(fields[0][1]))
-    return f"{texts[0]}, not {texts[1]}"
+    return f"{_told(first)}, not {_told(second)}"
+
+
+def _told(outcome: Any) -> str:
+    (_kind, what), *fields = outcome
+    if what != "raised":
+        return str(what)
+    return " ".join(["raised", *(str(field[1]).partition("\n")[0] for field in fields)])
 
 
 def check(program: Program, transform: Transform) -> str | None:
     """Run plain and transformed here: what differs, or None. Errors of the transform itself count."""
     try:
-        plain = run(copy.deepcopy(program), identity)
+        plain = run(program, identity)
     except Exception:  # a reduction went too far: the module itself does not run
         return None
     try:
-        other = run(copy.deepcopy(program), transform)
+        other = run(program, transform)
     except Exception:
         return "the transform failed\n" + traceback.format_exc()
     for number, ((step, wanted), (_step_text, found)) in enumerate(zip(plain, other, strict=True)):
+        if repr(wanted) == repr(found):  # nearly always, and quick
+            continue
         if where := _outcomes(wanted, found) or difference(wanted, found):
             return f"step {number} {step[:60]}: plain {where}"
     return None
@@ -180,26 +185,7 @@ def check(program: Program, transform: Transform) -> str | None:
 
 def check_apart(program: Program, transform: Transform) -> str | None:
     """`check` in a forked child: a crash, an endless loop, a damaged interpreter stay there."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        signal.alarm(SECONDS)
-        try:
-            answer: Any = check(program, transform)
-        except BaseException:
-            answer = "the fuzzer failed\n" + traceback.format_exc()
-        with os.fdopen(writer, "wb") as stream:
-            pickle.dump(answer, stream)
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as stream:
-        data = stream.read()
-    _pid, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        name = signal.Signals(os.WTERMSIG(status)).name
-        return f"the child died of {name}"
-    return pickle.loads(data) if data else "the child left without an answer"
+    return apart(lambda: check(program, transform), SECONDS)
 
 
 # -- making small -------------------------------------------------------------------------------------
@@ -305,8 +291,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--size", type=int, default=9, help="statements of a program")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that run programs")
     parser.add_argument(
-        "--transform", default="graftjit:jit", help="module:function[,O0] or identity"
+        "--transform",
+        default="graftjit:jit,O0",
+        help="module:function[,O0] or identity; O0, the default, builds no kernels",
     )
     parser.add_argument("--seconds", type=float, default=60, help="for making one program small")
     parser.add_argument("--show", action="store_true", help="print programs, run nothing")
@@ -314,27 +303,41 @@ def main(arguments: list[str] | None = None) -> int:
         "--keep-going", action="store_true", help="do not stop at the first failure"
     )
     options = parser.parse_args(arguments)
-    torch.set_num_threads(1)  # children are forked
     transform = find_transform(options.transform)
-    failed = []
-    for seed in range(options.seed, options.seed + options.count):
-        program = generate(seed, options.size)
-        if options.show:
-            print(script(program, options.transform))
-            continue
-        what = check_apart(program, transform)
+    seeds = range(options.seed, options.seed + options.count)
+    if options.show:
+        for seed in seeds:
+            print(script(generate(seed, options.size), options.transform))
+        return 0
+    torch.set_num_threads(1)  # children are forked
+    check(
+        generate(0), transform
+    )  # what is imported at a first use is imported here, for all children
+    pool = Pool(lambda seed: check(generate(seed, options.size), transform), options.jobs, SECONDS)
+    failed: list[int] = []
+    begin = time.monotonic()
+    for number, (seed, what) in enumerate(pool.run(seeds), 1):
+        if number % 1000 == 0:
+            print(f"{number} programs, {number / (time.monotonic() - begin):.1f}/s", flush=True)
         if what is None:
             continue
         failed.append(seed)
         print(f"seed {seed}: {what}", flush=True)
-        if options.keep_going:
-            continue
-        small = minimise(program, lambda p: check_apart(p, transform) is not None, options.seconds)
-        print(f"\n# made small: {check_apart(small, transform)}")
-        print(script(small, options.transform.partition(",")[0]))
-        return 1
-    print(f"{options.count - len(failed)} of {options.count} programs agree; failed: {failed}")
+        if not options.keep_going:
+            _print_small(generate(seed, options.size), transform, options)
+            return 1
+    print(
+        f"{options.count - len(failed)} of {options.count} programs agree "
+        f"(seeds {seeds.start} to {seeds.stop - 1}, size {options.size}, {time.monotonic() - begin:.0f} s); "
+        f"failed: {failed}"
+    )
     return bool(failed)
+
+
+def _print_small(program: Program, transform: Transform, options: argparse.Namespace) -> None:
+    small = minimise(program, lambda p: check_apart(p, transform) is not None, options.seconds)
+    print(f"\n# made small: {check_apart(small, transform)}")
+    print(script(small, options.transform.partition(",")[0]))
 
 
 if __name__ == "__main__":

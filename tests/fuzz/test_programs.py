@@ -182,3 +182,48 @@ def test_minimise_leaves_what_matters():
     assert [line for statement in small.body for line in statement.lines(0)] == ["NEEDLE = e"]
     assert small.prelude == [] and len(small.steps) == 1
     assert program == before
+
+
+def test_workers_find_what_a_fresh_child_confirms():
+    """A difference, a death, and what only happens after other programs; all other seeds are run once."""
+    import os
+    import signal
+
+    from .pool import Pool
+
+    seen: list[int] = []
+
+    def check(seed):
+        if seed == 3:
+            return "a difference"
+        if seed == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if seed == 8 and seen:
+            return "left behind"
+        seen.append(seed)
+        return None
+
+    found = dict(Pool(check, jobs=2, seconds=20).run(range(12)))
+    assert sorted(found) == list(range(12))
+    assert {seed: what for seed, what in found.items() if what} == {
+        3: "a difference",
+        5: "the child died of SIGKILL",
+        8: "only after [6, 7] in one process: left behind",
+    }
+
+
+def test_what_is_said_of_two_outcomes():
+    import torch
+
+    from .programs import _outcomes
+
+    def told(*outcome):
+        return Describer().describe((outcome, "", {}))
+
+    returned = told("returned", [torch.ones(2), {"a": 1}])
+    raised = told("raised", "ValueError", "bad\nvery")
+    assert _outcomes(returned, returned) is None
+    assert _outcomes(returned, raised) == "returned, not raised ValueError bad"
+    assert _outcomes(raised, told("raised", "KeyError", "'a'")) == (
+        "raised ValueError bad, not raised KeyError 'a'"
+    )
