@@ -15,6 +15,7 @@ from .breaks import Break, Thrown
 from .bytecodes import Instr
 from .machine import Frame, Machine, handles
 from .tables import NONE
+from .unmodelled import INTRINSICS
 from .values import Const, Instance, Obj, Sequence, Value
 
 # Exception classes of C with state beside `args`: left to Python.
@@ -200,7 +201,7 @@ def _kinds(m: Machine, wanted: Value) -> list[type]:
 @handles("CALL_INTRINSIC_1")
 def _intrinsic(m: Machine, f: Frame, i: Instr) -> None:
     if i.arg != "STOPITERATION_ERROR":
-        raise Break("GB101", f"instruction {i.op} {i.arg}")
+        raise Break(*INTRINSICS.get(i.arg, ("GB101", f"instruction {i.op} {i.arg}")))
     value = f.pop()
     if is_exception(value) and issubclass(attributes.real_class(value) or object, StopIteration):
         error = value_of(

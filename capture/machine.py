@@ -22,6 +22,7 @@ from . import wrapping
 from .breaks import Break, PlainFrame, Thrown
 from .bytecodes import Decoded, Instr, decode
 from .kinds import is_kind
+from .unmodelled import UNMODELLED
 from .values import Cell, Const, Tensor, Unread, Value
 
 MAX_INSTRUCTIONS = 400_000
@@ -366,7 +367,7 @@ class Machine:
             raise PlainFrame("PL202", f"over {MAX_INSTRUCTIONS} instructions", instr.where)
         handler = HANDLERS.get(instr.op)
         if handler is None:
-            raise Break("GB101", f"instruction {instr.op}")
+            raise Break(*UNMODELLED.get(instr.op, ("GB101", f"instruction {instr.op}")))
         handler(self, frame, instr)
 
 
