@@ -67,6 +67,8 @@ PLAIN = (
 VIEW_TRACKING = torch._C.DispatchKey.ADInplaceOrView  # type: ignore[attr-defined]
 _exclude = torch._C._dispatch_tls_set_dispatch_key_excluded  # type: ignore[attr-defined]
 _exclude_asked = torch._C._dispatch_tls_is_dispatch_key_excluded  # type: ignore[attr-defined]
+# While this is on, autograd leaves the program's saved-tensor hooks alone: they are for the tensors of the run.
+_hold_saving_hooks = torch._C._autograd._saved_tensors_hooks_set_tracing  # type: ignore[attr-defined]
 
 
 class _Mode(TorchDispatchMode):
@@ -212,11 +214,13 @@ class Tracer:
             untracked = not torch.is_grad_enabled() and not _exclude_asked(VIEW_TRACKING)
             if untracked:
                 _exclude(VIEW_TRACKING, True)
+            held = _hold_saving_hooks(True)
             torch._C._push_on_torch_dispatch_stack(self._mode)
             try:
                 result = fn(*args, **kwargs)
             finally:
                 torch._C._pop_torch_dispatch_stack(None)
+                _hold_saving_hooks(held)
                 if untracked:
                     _exclude(VIEW_TRACKING, False)
             results = self._numbered(result)

@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from graftjit import JitConfig, jit
@@ -220,6 +221,13 @@ class Describer:
         grad = self.describe(value.grad) if value.is_leaf and value.requires_grad else None
         return (facts, value.detach().flatten().tolist(), grad)
 
+    def _array(self, value: np.ndarray) -> Any:
+        base = value.ctypes.data if value.nbytes else 0
+        group = self.storages.setdefault(base, len(self.storages)) if base else None
+        items = [self.describe(item) for item in value.ravel().tolist()]
+        facts = (str(value.dtype), value.shape, value.strides, value.flags.writeable, group)
+        return (facts, items, value.base is None)
+
     def _function(self, value: types.FunctionType) -> Any:
         cells = [c.cell_contents if _filled(c) else "empty" for c in value.__closure__ or ()]
         parts = (cells, value.__defaults__, value.__kwdefaults__, value.__dict__)
@@ -242,6 +250,8 @@ def _filled(cell: types.CellType) -> bool:
 _DESCRIBERS: tuple[tuple[Any, Callable[[Describer, Any], Any]], ...] = (
     (JitFunction, lambda d, v: d.describe(v.__wrapped__)),
     (torch.Tensor, Describer._tensor),
+    (np.ndarray, Describer._array),
+    (np.generic, lambda d, v: (str(v.dtype), v.item())),
     (types.FunctionType, Describer._function),
     (type, Describer._class),
     (types.ModuleType, lambda d, v: v.__name__),
