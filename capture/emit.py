@@ -22,7 +22,9 @@ from .breaks import Break, ExceptionLeaves, GeneratorLeaves
 from .encode import Cover
 from .hybrids import base_of
 from .machine import Effect, Filled, Frame, Machine, SetAttr, SetGlobal, Written
+from .resume import begin_handling
 from .sets import is_exact
+from .tables import NONE
 from .values import (
     UNREAD,
     BuiltinMethod,
@@ -33,6 +35,7 @@ from .values import (
     Dict,
     DictView,
     Function,
+    Handled,
     Instance,
     Iterator,
     Method,
@@ -154,6 +157,25 @@ class Emitter:
     def push_all(self, values: list[Value]) -> None:
         for value in values:
             self.push(value)
+
+    def push_stack(self, stack: list[Value]) -> None:
+        """The frame's stack at a break. All of it is built before the first handler is entered again, so that
+        nothing can fail inside of one."""
+        for value in stack:
+            if isinstance(value, Handled):
+                self.push(value.error or NONE)
+            elif not isinstance(value, Null):
+                self.push(value)
+            else:
+                continue
+            self.asm.pop_top()
+        for value in stack:
+            if not isinstance(value, Handled):
+                self.push(value)
+                continue
+            self.push(value.error or NONE)
+            if value.error is not None:
+                begin_handling(self.asm)
 
     def bind_cells(self, names: tuple[str, ...]) -> None:
         """Fill the root's own cells that a rebuilt function holds."""

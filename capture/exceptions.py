@@ -16,13 +16,12 @@ from .bytecodes import Instr
 from .machine import Frame, Machine, handles
 from .tables import NONE
 from .unmodelled import INTRINSICS
-from .values import Const, Instance, Obj, Sequence, Value
+from .values import PREVIOUS, Const, Instance, Obj, Sequence, Value
 
 # Exception classes of C with state beside `args`: left to Python.
 _OWN_STATE = (OSError, UnicodeError, ImportError, SyntaxError, SystemExit, BaseExceptionGroup)
 _HEAP_TYPE = 1 << 9
 
-PREVIOUS = Value()  # what PUSH_EXC_INFO saves: the exception handled outside of this handler
 TRACEBACK = Value()  # the third argument of __exit__; nothing of it is known
 
 
@@ -114,7 +113,7 @@ def catch(m: Machine, frame: Frame, instr: Instr, thrown: Thrown) -> bool:
     m.activity += 1
     del frame.stack[instr.handler_depth :]
     if instr.handler_lasti:
-        frame.push(Const(instr.index))
+        frame.push(Const(0))  # where it was raised: only tells the line of a frame that is over
     frame.push(value)
     frame.pc = instr.handler
     return True
@@ -135,7 +134,7 @@ def is_thrown(error: Thrown, *kinds: type[BaseException]) -> bool:
 def _raise(m: Machine, f: Frame, i: Instr) -> None:
     cause = f.pop() if i.arg == 2 else None
     if i.arg == 0:
-        if not m.handling:
+        if not m.handling or not is_exception(m.handling[-1]):
             raise Break("GB108", "a raise of what is being handled")
         raise throw(m.handling[-1])
     value = f.pop()
@@ -167,7 +166,7 @@ def _reraise(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("PUSH_EXC_INFO")
 def _push_exc_info(m: Machine, f: Frame, i: Instr) -> None:
-    value = f.pop()
+    (value,) = f.leave(1)
     f.push(PREVIOUS)
     f.push(value)
     m.handling.append(value)

@@ -31,16 +31,23 @@ from . import questions as _questions  # noqa: F401
 from . import readers as _readers  # noqa: F401
 from .assemble import Assembler
 from .breaks import Break, ExceptionLeaves, GeneratorLeaves, PlainFrame, Restart, Thrown
-from .bytecodes import Instr, argument_names, decode
+from .bytecodes import argument_names, decode
 from .containers import NotConstant
 from .emit import Emitter
-from .kinds import is_kind
+from .left import bound_after, kind_of, made_here, may_be_missed, shape_after, with_handlers
 from .liveness import live_locals
 from .machine import Frame, Machine, Scope, make_frame
-from .resume import CannotResume, ResumeSpec, break_tail, can_resume
-from .stackshape import after
-from .values import UNREAD, Const, Dict, Null, Obj, Sequence, Set, Tensor, Unread, Value
-from .wrapping import IDENTITY_TYPES
+from .resume import CannotResume, Path, ResumeSpec, break_tail, can_break
+from .values import (
+    UNREAD,
+    Const,
+    Dict,
+    Obj,
+    Sequence,
+    Tensor,
+    Unread,
+    Value,
+)
 
 MAX_RESTARTS = 200
 
@@ -230,10 +237,9 @@ class _Attempt:
                     continue
                 if stop.where is None:
                     stop.where = instr.where
-                if (
-                    m.handling
-                ):  # Python raises what is being handled here, and all after it is a handler of its
-                    self.forced.setdefault(m.raised_at[m.handling[0]], stop)
+                made = made_here(m, f)
+                if made is not None:  # Python raises what is being handled here
+                    self.forced.setdefault(m.raised_at[made], stop)
                     raise Restart from None
                 self.forced[instr.index] = stop
                 if m.activity != activity:
@@ -305,7 +311,7 @@ class _Attempt:
     def _broken(self, index: int, stop: Break) -> Capture:
         code, f, m = self.input.code, self.root, self.machine
         record = BreakRecord(stop.code, stop.reason, stop.where, stop.inlined)
-        reason = can_resume(code, index)
+        reason = can_break(code)
         if reason is not None:
             raise PlainFrame("PL203", f"{stop.reason}; {reason}", stop.where)
         self.strict(record)
@@ -313,24 +319,23 @@ class _Attempt:
         restored = {
             name: value
             for name, value in dict.items(f.locals)
-            if name in live or _may_be_missed(value)
+            if name in live or may_be_missed(value)
         }
-        shape = tuple("null" if isinstance(value, Null) else "value" for value in f.stack)
+        stack = with_handlers(f.stack, m.handling)
+        shape = tuple(kind_of(value) for value in stack)
         if m.contexts and any(c.cls is torch.set_grad_enabled for c in m.contexts):
             raise PlainFrame("PL203", "a break inside set_grad_enabled", stop.where)
 
-        rest = _rest(f, index)
-
-        def resume_for(target: int, jumped: bool) -> ResumeSpec:
-            stack = _shape_after(rest, shape, jumped)
+        def resume_for(target: int, path: Path) -> ResumeSpec:
             ahead = live_locals(f.decoded, target)
-            kept = {name for name, value in restored.items() if _may_be_missed(value)}
-            bound = _bound_after(rest, kept | (restored.keys() & ahead))
+            kept = {name for name, value in restored.items() if may_be_missed(value)}
+            left = shape_after(path, shape)
+            bound = bound_after(path, kept | (restored.keys() & ahead))
             try:
-                resume = self.make_resume(code, target, stack, bound)
+                resume = self.make_resume(code, target, left, bound)
             except CannotResume as error:
                 raise PlainFrame("PL203", f"{stop.reason}; {error}", stop.where) from None
-            return ResumeSpec(resume, stack, bound)
+            return ResumeSpec(resume, left, bound)
 
         def restore(e: Emitter) -> None:
             for name, cell in f.cells.items():
@@ -345,7 +350,7 @@ class _Attempt:
             for name, value in restored.items():
                 e.push(value)
                 e.asm.store_fast(name)
-            e.push_all(f.stack)
+            e.push_stack(stack)
             e.drop_all_but(restored, argument_names(code))
 
         def tail(e: Emitter) -> None:
@@ -499,42 +504,3 @@ def _types_only(rows: list[Row]) -> list[Row]:
             elif row.kind == "type":
                 kept.append(row)
     return kept
-
-
-def _rest(f: Frame, index: int) -> list[Instr]:
-    """The instruction at `index` and what else belongs to the same real instruction."""
-    instrs = f.decoded.instrs
-    rest = [instrs[index]]
-    while rest[-1].index + 1 < len(instrs) and not instrs[rest[-1].index + 1].head:
-        rest.append(instrs[rest[-1].index + 1])
-    return rest
-
-
-def _shape_after(rest: list[Instr], shape: tuple[str, ...], jumped: bool) -> tuple[str, ...]:
-    """The stack's shape once these instructions have run; a method load leaves NULL and the attribute."""
-    for instr in rest:
-        shape = after(shape, instr, jump=jumped and instr is rest[-1])
-        shape = tuple("null" if kind == "maybe" else kind for kind in shape)
-    return shape
-
-
-def _bound_after(rest: list[Instr], bound: set[str]) -> tuple[str, ...]:
-    """Locals to hand to a resume function, in a fixed order: those in `bound`, and what these instructions store;
-    nobody knows whether that may die before its frame does."""
-    names = set(bound)
-    for instr in rest:
-        if instr.op == "STORE_FAST":
-            names.add(instr.arg)
-        elif instr.op in ("DELETE_FAST", "LOAD_FAST_CLEAR"):
-            names.discard(instr.arg)
-    return tuple(sorted(names))
-
-
-def _may_be_missed(value: Value) -> bool:
-    """Whether a local that nobody reads again must live as long as its frame: the end of an object can be seen,
-    by a finalizer or a weak reference."""
-    if isinstance(value, Unread):
-        return True
-    if isinstance(value, Obj):
-        return not is_kind(value.value, IDENTITY_TYPES)
-    return value.source is not None and isinstance(value, (Sequence, Dict, Set))

@@ -1,12 +1,15 @@
 """Resume functions and break tails: how replacement code runs one original instruction and goes on after it.
 
 `resume_code` makes the code object that re-enters a function in its middle; `break_tail` emits a break into
-replacement code: the user's own instruction, then on each way out of it a call of a resume callable with
-(closure tuple or None, *stack items that are not NULL, *locals). `can_resume` tells where this is impossible.
+replacement code: the user's own instruction, then on each way out of it (the next instruction, a jump's target,
+the handler of what it raises) a call of a resume callable with (closure tuple or None, *stack items that are not
+NULL, *locals). An exception that is being handled travels as such an item: the frame that is left ends its
+handling, the resume function begins it again. `can_resume` tells where this is impossible.
 """
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,17 +17,17 @@ from typing import Any
 
 from .assemble import Assembler
 from .bytecodes import Instr, decode
-from .encode import Label
+from .encode import Cover, Label
 from .optable import FINAL, NULL_FIRST
-from .stackshape import Shape, stack_shapes
+from .stackshape import FALLS, JUMPS, RAISES, Shape, stack_shapes
 
-CANNOT_CARRY = frozenset({"exc", "raised", "lasti"})
+CANNOT_CARRY = frozenset({"copy", "over", "mixed"})
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeSpec:
-    """How an edge of a break goes on: what to call, what is on the stack there ("value" or "null" per slot,
-    bottom first), and which locals are bound (no cells: they go by the closure)."""
+    """How an edge of a break goes on: what to call, what is on the stack there ("value", "null", "exc" or "lasti"
+    per slot, bottom first), and which locals are bound (no cells: they go by the closure)."""
 
     callable: Any
     stack: tuple[str, ...]
@@ -35,18 +38,26 @@ class CannotResume(ValueError):
     """A position or state that no resume function can re-create."""
 
 
-def can_resume(code: types.CodeType, index: int) -> str | None:
-    """None, or why the function cannot be re-entered before instruction `index`."""
-    decoded = decode(code)
-    if decoded.is_generator:
+def can_break(code: types.CodeType) -> str | None:
+    """None, or why the function cannot be left in its middle."""
+    if decode(code).is_generator:
         return "the frame belongs to a generator or coroutine"
     if not code.co_flags & 0x01:
         return "the code is not a function's body"
+    return None
+
+
+def can_resume(code: types.CodeType, index: int) -> str | None:
+    """None, or why the function cannot be re-entered before instruction `index`."""
+    decoded = decode(code)
+    reason = can_break(code)
+    if reason is not None:
+        return reason
     shape = stack_shapes(code)[index]
     if shape is None:
         return "control never comes here"
     if CANNOT_CARRY & set(shape):
-        return "an exception is being handled here"
+        return "an exception goes on here"
     if decoded.instrs[index].op == "MAKE_CELL":
         # An inlined comprehension (3.12) has just taken the cell of that name out of its slot.
         return "a comprehension's cell is being replaced here"
@@ -66,7 +77,7 @@ def resume_code(
         raise CannotResume(reason)
     asm = Assembler(code, cells_from_outside=True)
     asm.set_location(decode(code).instrs[index].where)
-    items = [asm.fresh("stack") if kind == "value" else "" for kind in stack]
+    items = [asm.fresh("stack") if kind in PASSED else "" for kind in stack]
     args = [name for name in items if name] + list(bound)
     if set(bound) & set(asm.cells):
         raise ValueError("cells travel by the closure, not among the locals")
@@ -82,14 +93,42 @@ def resume_code(
         place[args[0]] = first
     asm.args = tuple(place[name] for name in args)
     asm.bound = frozenset(bound)
-    for name in items:
-        asm.take_fast(place[name]) if name else asm.push_null()
+    for kind, name in zip(stack, items, strict=True):
+        _push_item(asm, kind, place.get(name, ""))
     _settle(asm, [name for name in bound if place[name] != name], place)
     if source is not None and first is not None:
         asm.load_deref(source)
         asm.store_fast(first)
     asm.jump(asm.original(index))
     return asm.finish()
+
+
+PASSED = frozenset({"value", "exc"})
+"""The kinds of stack slots that are handed to a resume function; the others it makes itself."""
+
+
+def _push_item(asm: Assembler, kind: str, name: str) -> None:
+    if kind == "null":
+        asm.push_null()
+    elif kind == "lasti":
+        asm.load_const(0)  # all it tells is the line of a frame that is over
+    else:
+        asm.take_fast(name)
+        if kind == "exc":
+            begin_handling(asm)
+
+
+def begin_handling(asm: Assembler) -> None:
+    """[..., exception] -> [..., what was handled before]: as an except block begins."""
+    asm.emit("PUSH_EXC_INFO")
+    asm.pop_top()
+
+
+def end_handling(asm: Assembler) -> None:
+    """[..., what was handled before] -> [..., exception]"""
+    asm.call_const(sys.exception)
+    asm.swap(2)
+    asm.emit("POP_EXCEPT")
 
 
 def _first_argument(
@@ -111,10 +150,14 @@ def _settle(asm: Assembler, names: list[str], place: dict[str, str]) -> None:
 
 
 # -- break tails ---------------------------------------------------------------------------------------------
-ResumeFor = Callable[[int, bool], "ResumeSpec | Callable[[Assembler], None]"]
+Path = tuple[tuple[Instr, str], ...]
+"""The instructions run since the break, that one included, each with the way in which it was left."""
 
-TRIVIAL = frozenset({"NOP", "JUMP", "POP_TOP", "LOAD_CONST", "COPY", "SWAP", "RETURN_VALUE"})
-TRIVIAL_LENGTH = 8
+ResumeFor = Callable[[int, Path], "ResumeSpec | Callable[[Assembler], None]"]
+
+ENDS = frozenset({"RETURN_VALUE", "RERAISE"})
+TRIVIAL = frozenset({"NOP", "JUMP", "POP_TOP", "LOAD_CONST", "COPY", "SWAP", "POP_EXCEPT", *ENDS})
+TRIVIAL_LENGTH = 12
 
 
 def break_tail(
@@ -129,28 +172,42 @@ def break_tail(
     """Emit original instruction `index` (to the end of the real instruction that it is a part of) and what
     follows it. Before: the emitted code has restored the real stack and locals of that point.
 
-    `resume_for(target, jumped)` says how to go on at each way out (or emits it); it is not asked where only a
-    return is left. A method load leaves NULL and the bound attribute, never method and self. With `wrap_call`,
-    a call runs as extent(callable, *args, **kwargs); `stack` then tells which slots before the instruction are
-    "null", as far as the code alone does not.
+    `resume_for(target, path)` says how to go on at each way out (or emits it); it is not asked where only a
+    return or a raise is left. A method load leaves NULL and the bound attribute, never method and self. With
+    `wrap_call`, a call runs as extent(callable, *args, **kwargs); `stack` then tells which slots before the
+    instruction are "null", as far as the code alone does not.
     """
     if asm.code is not code:
         raise ValueError("the assembler must be one for the code that breaks")
     instrs = decode(code).instrs
     instr = instrs[index]
     taken = None if instr.target is None else asm.label()
-    with asm.covered(asm.cover_of(instr)):
+    raised = None if instr.handler is None else asm.label()
+    path: Path = ()
+    with asm.covered(_cover(instr, raised)):
         asm.set_location(instr.where)
         if not (wrap_call and _wrapped(asm, instr, extent, stack or stack_shapes(code)[index])):
             _settled(asm, instr, taken)
         while instr.op not in FINAL and not instrs[instr.index + 1].head:
+            path += ((instr, FALLS),)
             instr = instrs[instr.index + 1]
             _settled(asm, instr, taken)
     if instr.op not in FINAL:
-        _edge(asm, instr.index + 1, resume_for, False)
+        _edge(asm, instr.index + 1, resume_for, (*path, (instr, FALLS)))
     if taken is not None and instr.target is not None:
         asm.place(taken)
-        _edge(asm, instr.target, resume_for, True)
+        _edge(asm, instr.target, resume_for, (*path, (instr, JUMPS)))
+    if raised is not None:
+        asm.place(raised)
+        first = instrs[index]
+        assert first.handler is not None
+        _edge(asm, first.handler, resume_for, ((first, RAISES),))
+
+
+def _cover(instr: Instr, handler: Label | None) -> Cover | None:
+    if handler is None:
+        return None
+    return Cover(handler, instr.handler_depth, instr.handler_lasti)
 
 
 def _settled(asm: Assembler, instr: Instr, taken: Label | None) -> None:
@@ -167,31 +224,36 @@ def _settled(asm: Assembler, instr: Instr, taken: Label | None) -> None:
         asm.swap(2)
 
 
-def _load_method(asm: Assembler, instr: Instr) -> None:
-    """The plain attribute in place of the method pair, so that what stands where NULL may stand is known."""
-    name, null_first = instr.arg
-    asm.load_attr(name)
-    asm.push_null()
-    if null_first:
-        asm.swap(2)
-
-
-def _edge(asm: Assembler, index: int, resume_for: ResumeFor, jumped: bool) -> None:
+def _edge(asm: Assembler, index: int, resume_for: ResumeFor, path: Path) -> None:
     instrs = decode(asm.code).instrs
     ending = _trivial_ending(instrs, index)
     if ending is not None:
-        for instr in ending:
-            asm.set_location(instr.where)
-            if instr.op != "JUMP":
-                asm.raw(instr)
+        _emit_ending(asm, ending, resume_for, path)
         return
     while instrs[index].op in ("NOP", "JUMP"):
         index = _next(instrs[index])
-    how = resume_for(index, jumped)
+    how = resume_for(index, path)
     if isinstance(how, ResumeSpec):
         call_resume(asm, how)
     else:
         how(asm)
+
+
+def _emit_ending(asm: Assembler, ending: list[Instr], resume_for: ResumeFor, path: Path) -> None:
+    """Nothing but the raise at the end of it can fail; the handler of that goes on by itself."""
+    *before, last = ending
+    raised = asm.label() if last.op == "RERAISE" and last.handler is not None else None
+    for instr in before:
+        asm.set_location(instr.where)
+        if instr.op != "JUMP":
+            asm.raw(instr)
+    asm.set_location(last.where)
+    with asm.covered(_cover(last, raised)):
+        asm.raw(last)
+    if raised is not None and last.handler is not None:
+        asm.place(raised)
+        way = tuple((instr, FALLS) for instr in before if instr.op != "JUMP")
+        _edge(asm, last.handler, resume_for, (*path, *way, (last, RAISES)))
 
 
 def _next(instr: Instr) -> int:
@@ -199,15 +261,26 @@ def _next(instr: Instr) -> int:
 
 
 def _trivial_ending(instrs: tuple[Instr, ...], index: int) -> list[Instr] | None:
-    """The instructions from `index` on, if they only return something that is already there."""
+    """The instructions from `index` on, if they only return or raise something that is already there."""
     ending: list[Instr] = []
-    while len(ending) < TRIVIAL_LENGTH and instrs[index].op in TRIVIAL:
+    while len(ending) < TRIVIAL_LENGTH and _is_trivial(instrs, index):
         instr = instrs[index]
         ending.append(instr)
-        if instr.op == "RETURN_VALUE":
+        if instr.op in ENDS:
             return ending
         index = _next(instr)
     return None
+
+
+def _is_trivial(instrs: tuple[Instr, ...], index: int) -> bool:
+    """Whether it cannot fail. The end of `except ... as name` stores None under the name and deletes it."""
+    instr, before = instrs[index], instrs[index - 1]
+    if instr.op == "STORE_FAST":
+        after = instrs[index + 1]
+        return before.op == "LOAD_CONST" and (after.op, after.arg) == ("DELETE_FAST", instr.arg)
+    if instr.op == "DELETE_FAST":
+        return (before.op, before.arg) == ("STORE_FAST", instr.arg)
+    return instr.op in TRIVIAL
 
 
 def call_resume(asm: Assembler, spec: ResumeSpec) -> None:
@@ -218,9 +291,11 @@ def call_resume(asm: Assembler, spec: ResumeSpec) -> None:
         raise ValueError(f"cells travel by the closure, not among the locals: {bad}")
     temps: list[str] = []
     for kind in reversed(spec.stack):
+        if kind == "exc":
+            end_handling(asm)
         temp = asm.fresh("kept")
         asm.store_fast(temp)  # takes a NULL too, and then unbinds
-        if kind == "value":
+        if kind in PASSED:
             temps.append(temp)
     asm.begin_call(lambda: asm.load_const(spec.callable))
     load_cells(asm)

@@ -1,8 +1,9 @@
 """What stands in each stack slot before every instruction, as far as the code alone tells.
 
-Kinds: "value", "null", "maybe" (a value or NULL: 3.11-3.13's method slot, a cleared local), and the three that
-make a position impossible to resume at: "exc" (the exception state that an except block saved), "raised" (an
-exception on its way), "lasti". Read by `capture.resume`; a plain forward dataflow.
+Kinds: "value", "null", "maybe" (a value or NULL: 3.11-3.13's method slot, a cleared local), "exc" (what a handler
+saved when it was entered: the exception handled outside of it), "lasti" (where an exception on its way was raised).
+Between the end of a handler and the raise that goes on, "copy" and "over" stand for what "exc" was; nothing
+resumes there. Read by `capture.resume`; a plain forward dataflow.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ METHOD: Shape = ("maybe", "value") if NULL_FIRST else ("value", "maybe")
 
 
 def _copy(stack: Shape, instr: Instr) -> Shape:
-    return (*stack, stack[-instr.arg])
+    kind = stack[-instr.arg]
+    return (*stack, "copy" if kind == "exc" else kind)
 
 
 def _swap(stack: Shape, instr: Instr) -> Shape:
@@ -31,6 +33,15 @@ def _swap(stack: Shape, instr: Instr) -> Shape:
 
 def _push(*kinds: str, pop: int = 0) -> Callable[[Shape, Instr], Shape]:
     return lambda stack, instr: stack[: len(stack) - pop] + kinds
+
+
+def _pop_except(stack: Shape, instr: Instr) -> Shape:
+    """The handler's own slot is used up, also where a copy of it was popped."""
+    rest = stack[:-1]
+    if stack[-1] != "copy":
+        return rest
+    at = max(depth for depth, kind in enumerate(rest) if kind == "exc")
+    return (*rest[:at], "over", *rest[at + 1 :])
 
 
 def _super_attr(stack: Shape, instr: Instr) -> Shape:
@@ -44,16 +55,24 @@ RULES: dict[str, Callable[[Shape, Instr], Shape]] = {
     "LOAD_FAST_CLEAR": _push("maybe"),
     "LOAD_METHOD": _push(*METHOD, pop=1),
     "LOAD_SUPER_ATTR": _super_attr,
-    "PUSH_EXC_INFO": _push("exc", "raised", pop=1),
+    "PUSH_EXC_INFO": _push("exc", "value", pop=1),
+    "POP_EXCEPT": _pop_except,
 }
 """Instructions that push something else than plain values."""
 
 
-def after(stack: Shape, instr: Instr, jump: bool = False) -> Shape:
-    """The stack once `instr` is done; `jump` follows the edge to its target."""
-    if not jump and instr.op in RULES:
+FALLS, JUMPS, RAISES = "falls", "jumps", "raises"
+"""The ways out of an instruction: to the next, to its target, to its handler."""
+
+
+def after(stack: Shape, instr: Instr, way: str = FALLS) -> Shape:
+    """The stack once `instr` is left in this way."""
+    if way == RAISES:
+        raised: Shape = ("lasti", "value") if instr.handler_lasti else ("value",)
+        return stack[: instr.handler_depth] + raised
+    if way == FALLS and instr.op in RULES:
         return RULES[instr.op](stack, instr)
-    popped, pushed = stack_effect(instr, jump)
+    popped, pushed = stack_effect(instr, way == JUMPS)
     return stack[: len(stack) - popped] + ("value",) * pushed
 
 
@@ -82,11 +101,10 @@ def _flow(instrs: tuple[Instr, ...]) -> tuple[Shape | None, ...]:
             shape = merged
         shapes[index] = shape
         instr = instrs[index]
-        if instr.handler is not None:
-            raised = ("lasti", "raised") if instr.handler_lasti else ("raised",)
-            todo.append((instr.handler, shape[: instr.handler_depth] + raised))
+        if instr.handler is not None and instr.op != "PUSH_EXC_INFO":  # which never raises
+            todo.append((instr.handler, after(shape, instr, RAISES)))
         if instr.target is not None:
-            todo.append((instr.target, after(shape, instr, jump=True)))
+            todo.append((instr.target, after(shape, instr, JUMPS)))
         if instr.op not in FINAL:
             todo.append((index + 1, after(shape, instr)))
     return tuple(shapes)
@@ -96,7 +114,7 @@ def _merge(one: Shape, other: Shape) -> Shape:
     if len(one) != len(other):
         raise ValueError(f"two paths meet with {len(one)} and {len(other)} items on the stack")
     return tuple(
-        a if a == b else MERGED.get(frozenset((a, b)), "exc")
+        a if a == b else MERGED.get(frozenset((a, b)), "mixed")
         for a, b in zip(one, other, strict=True)
     )
 

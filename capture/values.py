@@ -30,6 +30,17 @@ class Null(Value):
 NULL = Null()
 
 
+PREVIOUS = Value()  # what a handler saves when it is entered: the exception handled outside of it
+
+
+@dataclass(eq=False, slots=True)
+class Handled(Value):
+    """A saved slot of the root's stack at a break, with the exception whose handler saved it; None if that
+    handler is over."""
+
+    error: Value | None
+
+
 @dataclass(eq=False, slots=True)
 class Const(Value):
     """An immutable Python value known at capture: numbers, strings, None, dtypes, tuples of those, ranges."""

@@ -14,7 +14,14 @@ from typing import Any
 from graftjit.capture.assemble import Assembler
 from graftjit.capture.bytecodes import decode
 from graftjit.capture.optable import FINAL
-from graftjit.capture.resume import break_tail, can_resume, load_cells, resume_code
+from graftjit.capture.resume import (
+    PASSED,
+    break_tail,
+    can_resume,
+    end_handling,
+    load_cells,
+    resume_code,
+)
 from graftjit.capture.stackshape import stack_shapes
 
 
@@ -50,7 +57,7 @@ class Stepper:
 
     def patch(self, asm: Assembler, code: types.CodeType, index: int) -> Callable[[], None]:
         def emit() -> None:
-            break_tail(asm, code, index, lambda target, jumped: self.edge(code, target))
+            break_tail(asm, code, index, lambda target, path: self.edge(code, target))
 
         return emit
 
@@ -61,7 +68,9 @@ class Stepper:
             shape = stack_shapes(code)[target]
             assert shape is not None
             names = [f".slot{depth}" for depth in range(len(shape))]
-            for name in reversed(names):
+            for name, kind in reversed([*zip(names, shape, strict=True)]):
+                if kind == "exc":
+                    end_handling(asm)
                 asm.store_fast(name)
 
             def go_on(cells: tuple | None, found: dict[str, Any]) -> Any:
@@ -81,8 +90,13 @@ class Stepper:
         found: dict[str, Any],
     ) -> Any:
         self.steps += 1
-        stack = tuple("value" if name in found else "null" for name in names)
-        values = [found.pop(name) for name in names if name in found]
+        kinds = stack_shapes(code)[target] or ()
+        stack = tuple(
+            kind if kind in ("exc", "lasti") else "value" if name in found else "null"
+            for kind, name in zip(kinds, names, strict=True)
+        )
+        slots = [found.pop(name, None) for name in names]
+        values = [slot for kind, slot in zip(stack, slots, strict=True) if kind in PASSED]
         known = set(decode(code).cells)
         bound = tuple(name for name in found if name not in known and is_local(code, name))
         values += [found[name] for name in bound]
