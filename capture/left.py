@@ -6,6 +6,7 @@ over. Out: the stack's kinds (see `stackshape`) and the names of the locals to h
 
 from __future__ import annotations
 
+from .kinds import is_kind
 from .machine import Frame, Machine
 from .resume import Path
 from .stackshape import RAISES, after
