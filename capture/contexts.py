@@ -46,8 +46,8 @@ def make(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> 
     if cls is torch.set_grad_enabled:  # acts when it is made
         mode = bool((plain or tuple(named.values()))[0])
         made.args, made.kwargs = (mode,), {}
-        before = torch.is_grad_enabled()
-        made.undo.append(lambda: _back(m, before))
+        made.before = torch.is_grad_enabled()
+        made.undo.append(lambda: _back(m, made.before))
         _switch(m, mode)
     return made
 
@@ -68,9 +68,9 @@ def enter(m: Machine, value: Value) -> tuple[Value, Value] | None:
     m.activity += 1
     if value.cls in GRAD_MODES:
         if value.cls is not torch.set_grad_enabled:
-            before = torch.is_grad_enabled()
-            value.undo.append(lambda: _back(m, before))
-            _switch(m, GRAD_MODES[value.cls](value.args))
+            value.before = torch.is_grad_enabled()
+            value.undo.append(lambda: _back(m, value.before))
+        _switch(m, GRAD_MODES[value.cls](value.args))
     else:
         real = value.cls(*value.args, **value.kwargs)
         m.tracer.state_call(real.__enter__)

@@ -19,6 +19,7 @@ import torch
 from . import rebuild
 from .assemble import Assembler
 from .breaks import Break, ExceptionLeaves, GeneratorLeaves
+from .contexts import GRAD_MODES
 from .encode import Cover
 from .hybrids import base_of
 from .machine import Effect, Filled, Frame, Machine, SetAttr, SetGlobal, Written
@@ -203,11 +204,10 @@ class Emitter:
         """Enter again what is entered at a break; its exit is on the live stack."""
         for context in contexts:
             self.push(context)
-            if context.cls is not torch.set_grad_enabled:
-                self.asm.load_attr("__enter__")
-                self.asm.store_fast(name := self.asm.fresh("enter"))
-                self.asm.begin_call(partial(self.asm.load_fast, name))
-                self.asm.end_call(0)
+            self.asm.load_attr("__enter__")
+            self.asm.store_fast(name := self.asm.fresh("enter"))
+            self.asm.begin_call(partial(self.asm.load_fast, name))
+            self.asm.end_call(0)
             self.asm.pop_top()
 
 
@@ -404,6 +404,14 @@ def _partial(e: Emitter, value: Partial) -> None:
 
 
 def _context(e: Emitter, value: Context) -> None:
+    if value.cls in GRAD_MODES:
+        e.asm.call_const(
+            rebuild.grad_context,
+            lambda: e.asm.load_const(value.cls),
+            lambda: e.asm.load_const(value.before),
+            lambda: e.asm.load_const(value.args),
+        )
+        return
     e.asm.call_const(
         rebuild.make_context,
         lambda: e.asm.load_const(value.cls),

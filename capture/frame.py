@@ -33,6 +33,7 @@ from .assemble import Assembler
 from .breaks import Break, ExceptionLeaves, GeneratorLeaves, PlainFrame, Restart, Thrown
 from .bytecodes import argument_names, decode
 from .containers import NotConstant
+from .contexts import GRAD_MODES
 from .emit import Emitter
 from .left import bound_after, kind_of, made_here, may_be_missed, shape_after, with_handlers
 from .liveness import live_locals
@@ -251,13 +252,11 @@ class _Attempt:
     # -- the two ends ----------------------------------------------------------------------------------
     def _returned(self, result: Value) -> Capture:
         m = self.machine
-        if m.contexts:
-            raise PlainFrame("PL203", "the frame returns inside a with block", m.where)
         if not self.tracer.recorded and (m.effects or not m.inputs):
             record = BreakRecord("PL204", "no tensor operation in this frame", None)
             return Capture("plain", _types_only(self.rows()), plain=record)
         mode = torch.is_grad_enabled()
-        if not m.effects and mode == self.grad_before:
+        if not m.effects and not m.contexts and mode == self.grad_before:
             made = self._direct(result)
             if made is not None:
                 return made
@@ -323,8 +322,6 @@ class _Attempt:
         }
         stack = with_handlers(f.stack, m.handling)
         shape = tuple(kind_of(value) for value in stack)
-        if m.contexts and any(c.cls is torch.set_grad_enabled for c in m.contexts):
-            raise PlainFrame("PL203", "a break inside set_grad_enabled", stop.where)
 
         def resume_for(target: int, path: Path) -> ResumeSpec:
             ahead = live_locals(f.decoded, target)
@@ -372,15 +369,13 @@ class _Attempt:
         breaks: list[BreakRecord],
     ) -> Capture:
         m, code = self.machine, self.input.code
-        contexts = list(m.contexts)
+        contexts = [c for c in m.contexts if c.cls not in GRAD_MODES]
         for context in reversed(contexts):
-            context.undo[-1]()
-            context.undo.pop()
-        outside = torch.is_grad_enabled() if contexts else mode
+            context.undo.pop()()
         if torch.is_grad_enabled() != self.grad_before:
             self.tracer.grad_mode(self.grad_before)
         dry = Emitter(Assembler(code), m, self.root)
-        self._body(dry, values, outside, contexts)
+        self._body(dry, values, mode, contexts)
         outputs = dry.outputs
         graph = self._finish(outputs)
         made = Capture("code", [], graph, breaks=breaks)
@@ -390,27 +385,23 @@ class _Attempt:
         if graph is not None:
             real.call_program(made.program, list(m.inputs), outputs, not graph.mutates)
         real.preload(dry.loaded)
-        self._body(real, values, outside, contexts)
+        self._body(real, values, mode, contexts)
         tail(real)
         made.rerun = False
         made.code = asm.finish()
         return made
 
     def _body(
-        self, e: Emitter, values: Callable[[Emitter], None], outside: bool, contexts: list[Any]
+        self, e: Emitter, values: Callable[[Emitter], None], mode: bool, contexts: list[Any]
     ) -> None:
         m = self.machine
         e.replay(m.effects)
-        self._set_mode(e, outside, contexts)
-        values(e)
-        e.bind_cells(self.input.code.co_cellvars)
-
-    def _set_mode(self, e: Emitter, outside: bool, contexts: list[Any]) -> None:
-        """The grad mode outside of all that is entered here, and that again."""
-        if outside != self.grad_before:
-            e.asm.call_const(torch._C._set_grad_enabled, lambda: e.asm.load_const(outside))
+        if mode != self.grad_before:
+            e.asm.call_const(torch._C._set_grad_enabled, lambda: e.asm.load_const(mode))
             e.asm.pop_top()
         e.enter_contexts(contexts)
+        values(e)
+        e.bind_cells(self.input.code.co_cellvars)
 
 
 class _Arguments(dict[str, Value]):

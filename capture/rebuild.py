@@ -51,6 +51,15 @@ def make_context(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return cls(*args, **kwargs)
 
 
+def grad_context(cls: type, before: bool, args: tuple[Any, ...]) -> Any:
+    """A grad mode of torch that found `before`; the mode itself is left as it is."""
+    made: Any = object.__new__(cls)
+    made.prev = before
+    if args:
+        made.mode = args[0]
+    return made
+
+
 def fill_dict(target: dict[Any, Any], pairs: tuple[Any, ...]) -> None:
     store = (OrderedDict if isinstance(target, OrderedDict) else dict).__setitem__
     for at in range(0, len(pairs), 2):

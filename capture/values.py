@@ -213,6 +213,7 @@ class Context(Value):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     undo: list[Callable[[], None]] = field(default_factory=list)
+    before: bool = False  # of a grad mode: the mode that it found, as its attribute `prev` holds it
 
 
 @dataclass(eq=False, slots=True)
