@@ -105,7 +105,10 @@ class Pool:
 
 def _work(check: Check, seeds: list[int], answers: Connection, seconds: int) -> None:
     """The life of a worker; never returns."""
-    for seed in seeds:
+    gc.disable()  # what dies within a program must not depend on what the ones before it left
+    for number, seed in enumerate(seeds, 1):
+        if number % 10 == 0:
+            gc.collect()
         signal.alarm(seconds)
         try:
             what = check(seed)

@@ -17,20 +17,26 @@ import copy
 import importlib
 import io
 import linecache
-import math
+import random
 import sys
 import time
 import traceback
+import types
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from .grammar import Program, Statement, generate
+from .describe import Describer, difference, lines_of, random_state, without_frames
+from .grammar import generate
 from .pool import Pool, apart
+from .statements import Program, Statement
 
 Transform = Callable[[Any], Any]
-WATCHED = ("GI", "GF", "GT", "GL", "GD", "OBJ", "Thing", "Child", "COUNTER")
+WATCHED = (
+    "GI", "GF", "GT", "GL", "GD", "OBJ", "Thing", "Child", "COUNTER", "LOG", "MAGIC", "Base", "Stack", "Color", "Vec",
+)  # fmt: skip
 SECONDS = 60  # of one program
 
 
@@ -46,21 +52,25 @@ def run(program: Program, transform: Transform) -> list[tuple[str, Any]]:
     source = program.source()
     file = f"<program {program.seed}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    space: dict[str, Any] = {"__name__": "fuzzed"}
+    sys.modules["fuzzed"] = module = types.ModuleType("fuzzed")  # dataclasses look for it
+    space = vars(module)
     grad = torch.is_grad_enabled()
+    random.seed(0)
     try:
-        exec(compile(source, file, "exec"), space)
-        space["_jitted"] = transform(space["f"])
-        return [(step, _step(step, space)) for step in program.steps]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(compile(source, file, "exec"), space)
+            space["_jitted"] = transform(space["f"])
+            found = [(step, _step(step, space, file)) for step in program.steps]
+            return [*found, ("internal faults", _faults(space["_jitted"]))]
     finally:
         torch.set_grad_enabled(grad)
 
 
-def _step(step: str, space: dict[str, Any]) -> Any:
+def _step(step: str, space: dict[str, Any], file: str) -> Any:
     printed = io.StringIO()
-    torch.default_generator.manual_seed(
-        0
-    )  # torch.manual_seed asks every device, and costs more than a step
+    # Not torch.manual_seed, which asks every device and costs more than a step.
+    torch.default_generator.manual_seed(0)
     arguments: dict[str, Any] = {}
     with contextlib.redirect_stdout(printed):
         try:
@@ -71,88 +81,28 @@ def _step(step: str, space: dict[str, Any]) -> Any:
                 exec(step, space)
                 outcome = ("mutated", None)
         except Exception as error:
-            outcome = ("raised", type(error).__name__, str(error))
-    watched = {name: space[name] for name in WATCHED if name in space}
-    state = {"arguments": arguments, "globals": watched, "grad": torch.is_grad_enabled()}
-    return Describer().describe((outcome, printed.getvalue(), state))
+            lines = lines_of(error, file)
+            outcome = ("raised", type(error).__name__, str(error), lines, error)
+            without_frames(error, set())
+        watched = {name: space[name] for name in WATCHED if name in space}
+        state = {"arguments": arguments, "globals": watched, "grad": torch.is_grad_enabled()}
+        moved = random_state()
+        described = Describer().describe([outcome, state])  # may run generators, which may print
+    return [*described[1], printed.getvalue(), moved]
 
 
-class Describer:
-    """Plain data for any value; an object met again, or a storage met again, is named by its first meeting."""
-
-    def __init__(self) -> None:
-        self.seen: dict[int, int] = {}
-        self.storages: dict[int, int] = {}
-        self.kept: list[Any] = []
-
-    def describe(self, value: Any) -> Any:
-        if value is None or isinstance(value, bool | int | float | str | bytes | type(...)):
-            return (type(value).__name__, value)
-        if id(value) in self.seen:
-            return ("same as", self.seen[id(value)])
-        self.seen[id(value)] = len(self.seen)
-        self.kept.append(value)  # an id is only good while its object lives
-        if isinstance(value, torch.Tensor):
-            return self._tensor(value)
-        name = type(value).__name__
-        if isinstance(value, dict):
-            return (name, [(self.describe(k), self.describe(v)) for k, v in value.items()])
-        if isinstance(value, list | tuple):
-            return (name, [self.describe(item) for item in value])
-        if isinstance(value, set | frozenset):
-            return (name, sorted(map(repr, value)))
-        if isinstance(value, type):
-            return ("class", value.__name__, self._public(vars(value)))
-        if callable(value) and hasattr(value, "__code__"):
-            cells = [c.cell_contents for c in value.__closure__ or ()]
-            return ("function", value.__name__, self.describe(cells))
-        if hasattr(value, "__self__"):
-            return ("method", value.__name__, self.describe(value.__self__))
-        if hasattr(value, "__dict__") and type(value).__module__ == "fuzzed":
-            return ("object", name, self._public(vars(value)))
-        return ("other", name, str(value) if isinstance(value, torch.Size) else "")
-
-    def _public(self, names: Any) -> Any:
-        return [(n, self.describe(v)) for n, v in names.items() if not n.startswith("__")]
-
-    def _tensor(self, value: torch.Tensor) -> Any:
-        storage = value.untyped_storage().data_ptr()
-        group = self.storages.setdefault(storage, len(self.storages)) if storage else None
-        strides = tuple(s for s, n in zip(value.stride(), value.shape, strict=True) if n > 1)
-        facts = (str(value.dtype), tuple(value.shape), strides, value.requires_grad, group)
-        return ("tensor", facts, value.detach().flatten().tolist())
+def _faults(jitted: Any) -> list[str]:
+    """The report's lines of faults inside of graftjit: the frame ran in plain Python, but it must not come to that."""
+    report = getattr(jitted, "report", None)
+    return [str(note) for note in report().notes if note.code == "PL205"] if report else []
 
 
 # -- comparing ----------------------------------------------------------------------------------------
 
 
-def difference(plain: Any, other: Any, path: str = "") -> str | None:
-    """The first place where two descriptions part, or None. Floats agree within 1e-4."""
-    if isinstance(plain, float) and isinstance(other, float):
-        same = plain == other or math.isclose(plain, other, rel_tol=1e-4, abs_tol=1e-5)
-        if same and plain == 0 == other:
-            same = math.copysign(1, plain) == math.copysign(1, other)
-        return (
-            None
-            if same or plain != plain and other != other
-            else f"{path}: {plain!r}, not {other!r}"
-        )
-    if type(plain) is not type(other):
-        return f"{path}: {plain!r}, not {other!r}"
-    if isinstance(plain, list | tuple):
-        if len(plain) != len(other):
-            return f"{path}: {plain!r}, not {other!r}"
-        found = (
-            difference(p, o, f"{path}.{n}")
-            for n, (p, o) in enumerate(zip(plain, other, strict=True))
-        )
-        return next((one for one in found if one), None)
-    return None if plain == other else f"{path}: {plain!r}, not {other!r}"
-
-
 def _outcomes(plain: Any, other: Any) -> str | None:
     """What a reader wants first: one returned and the other raised, or they raised different things."""
-    (_kind, first), (_kind, second) = plain[1][0], other[1][0]
+    first, second = plain[0][1], other[0][1]
     if first[0] == second[0] and (first == second or first[0] != ("str", "raised")):
         return None
     return f"{_told(first)}, not {_told(second)}"
@@ -162,7 +112,7 @@ def _told(outcome: Any) -> str:
     (_kind, what), *fields = outcome
     if what != "raised":
         return str(what)
-    return " ".join(["raised", *(str(field[1]).partition("\n")[0] for field in fields)])
+    return " ".join(["raised", *(str(field[1]).partition("\n")[0] for field in fields[:2])])
 
 
 def check(program: Program, transform: Transform) -> str | None:
@@ -178,14 +128,15 @@ def check(program: Program, transform: Transform) -> str | None:
     for number, ((step, wanted), (_step_text, found)) in enumerate(zip(plain, other, strict=True)):
         if repr(wanted) == repr(found):  # nearly always, and quick
             continue
-        if where := _outcomes(wanted, found) or difference(wanted, found):
+        outcomes = _outcomes(wanted, found) if number < len(program.steps) else None
+        if where := outcomes or difference(wanted, found):
             return f"step {number} {step[:60]}: plain {where}"
     return None
 
 
 def check_apart(program: Program, transform: Transform) -> str | None:
     """`check` in a forked child: a crash, an endless loop, a damaged interpreter stay there."""
-    return apart(lambda: check(program, transform), SECONDS)
+    return apart(lambda: check(program, transform), SECONDS // 3)
 
 
 # -- making small -------------------------------------------------------------------------------------
@@ -335,7 +286,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _print_small(program: Program, transform: Transform, options: argparse.Namespace) -> None:
-    small = minimise(program, lambda p: check_apart(p, transform) is not None, options.seconds)
+    first = check_apart(program, transform) or ""
+
+    def fails(candidate: Program) -> bool:
+        """In the same way: a loop without end or a name that is gone is mostly what making small has done."""
+        what = check_apart(candidate, transform)
+        return what is not None and all(
+            (sign in what) == (sign in first)
+            for sign in ("died", "plain raised NameError", "CheckError", "fault")
+        )
+
+    small = minimise(program, fails, options.seconds)
     print(f"\n# made small: {check_apart(small, transform)}")
     print(script(small, options.transform.partition(",")[0]))
 
