@@ -20,6 +20,7 @@ class Break(Exception):
         self.reason = reason
         self.where = where
         self.inlined: tuple[Location, ...] = ()
+        self.looks = False  # an inlined function reads the locals of its callers
 
 
 class Thrown(Break):
@@ -40,6 +41,13 @@ class Thrown(Break):
         self.cls = cls
         self.known = known
         self.value = value
+
+
+class LooksAtFrame(Break):
+    """The frame that runs this instruction reads itself: it must be there as it is written."""
+
+    def __init__(self, name: str, code: str = "GB132") -> None:
+        super().__init__(code, f"call of {name}()")
 
 
 class ExceptionLeaves(Exception):

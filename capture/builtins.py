@@ -10,6 +10,7 @@ import builtins as py
 import functools
 import inspect
 import operator
+import sys
 import types
 import typing
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ import torch
 
 from ..runtime.capturing import capturing
 from . import attributes, containers, iteration, methods, sets, stores, torchcalls
-from .breaks import Break, Thrown
+from .breaks import Break, LooksAtFrame, Thrown
 from .containers import NotConstant, as_constant, fold, raises
 from .exceptions import text as exception_text
 from .iteration import drain
@@ -183,7 +184,7 @@ def _delattr(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(vars)
 def _vars(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if not args:
-        raise Break("GB132", "vars() of the frame")
+        raise LooksAtFrame("vars")
     return attributes.load_attr(m, args[0], "__dict__")
 
 
@@ -472,14 +473,44 @@ def _breaks(code: str, reason: str) -> Model:
 
 
 _BREAKING: dict[str, tuple[str, ...]] = {
-    "GB103": ("print", "input", "open", "breakpoint"),
-    "GB131": ("exec", "eval", "compile"),
-    "GB132": ("locals", "globals", "dir"),
+    "GB103": ("print", "input", "open"),
+    "GB131": ("compile",),
+    "GB132": ("globals",),
     "GB111": ("__import__",),
 }
 for _code, _names in _BREAKING.items():
     for _builtin in _names:
         BUILTINS[getattr(py, _builtin)] = _breaks(_code, f"call of {_builtin}()")
+
+
+@models(dir)
+def _dir(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if not args:
+        raise LooksAtFrame("dir")
+    raise Break("GB121", "call of dir()")
+
+
+def _looks(name: str) -> Model:
+    def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        raise LooksAtFrame(name)
+
+    return model
+
+
+for _looker in (locals, breakpoint, sys._getframe, sys._current_frames, inspect.currentframe):
+    BUILTINS[_looker] = _looks(_looker.__name__)
+
+
+def _runs_text(name: str) -> Model:
+    def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        if len(args) + len(kwargs) < 2:  # in the names of the frame that calls it
+            raise LooksAtFrame(name, "GB131")
+        raise Break("GB131", f"call of {name}()")
+
+    return model
+
+
+BUILTINS[eval], BUILTINS[exec] = _runs_text("eval"), _runs_text("exec")
 
 
 # -- library ---------------------------------------------------------------------------------------------

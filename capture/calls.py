@@ -255,7 +255,9 @@ def _torch(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
 _PURE_MODULES = frozenset(
     {"math", "cmath", "operator", "_operator", "unicodedata", "keyword", "_bisect"}
 )
-_IO_MODULES = frozenset({"time", "posix", "_io", "io", "sys", "_thread", "select", "_socket"})
+_IO_MODULES = frozenset(
+    {"time", "posix", "_io", "io", "sys", "_thread", "select", "_socket", "_warnings"}
+)
 
 
 def _builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:

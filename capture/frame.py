@@ -22,7 +22,7 @@ from ..ir.trace import Tracer
 from ..runtime.guards import Row
 from ..runtime.sources import Source
 from ..runtime.state import snapshot
-from . import aliasing, rebuild
+from . import aliasing, lookers, rebuild
 from . import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
 from . import exceptions as _exceptions  # noqa: F401
 from . import handlers as _handlers  # noqa: F401
@@ -30,7 +30,15 @@ from . import imports as _imports  # noqa: F401
 from . import questions as _questions  # noqa: F401
 from . import readers as _readers  # noqa: F401
 from .assemble import Assembler
-from .breaks import Break, ExceptionLeaves, GeneratorLeaves, PlainFrame, Restart, Thrown
+from .breaks import (
+    Break,
+    ExceptionLeaves,
+    GeneratorLeaves,
+    LooksAtFrame,
+    PlainFrame,
+    Restart,
+    Thrown,
+)
 from .bytecodes import argument_names, decode
 from .containers import NotConstant
 from .contexts import GRAD_MODES
@@ -51,10 +59,6 @@ from .values import (
 )
 
 MAX_RESTARTS = 200
-
-# A frame that asks for its own locals or frame object is left as it is written.
-_BUILTIN_LOOKERS = frozenset({"locals", "eval", "exec", "breakpoint"})
-_LOOKERS = _BUILTIN_LOOKERS | {"_getframe", "currentframe", "set_trace"}
 
 Backend = Callable[[Graph], Any]
 # (code, target, stack shape, bound names) -> the resume callable
@@ -133,7 +137,10 @@ def capture(
         except (PlainFrame, Break) as stop:  # a Break here: something alive cannot be rebuilt
             record = BreakRecord(stop.code, stop.reason, stop.where)
             strict(record)
-            return Capture("plain", attempt.rows(), plain=record)
+            rows = (
+                [] if stop.code == "GB132" else attempt.rows()
+            )  # whoever looks does so at any values
+            return Capture("plain", rows, plain=record)
         finally:
             attempt.release()
     record = BreakRecord("PL202", "capture began again too often", None)
@@ -211,6 +218,9 @@ class _Attempt:
             torch._C._set_grad_enabled(self.grad_before)
             assert snapshot() == before, "capture changed the interpreter's state"
 
+    def _held(self) -> list[Any]:
+        return [*self.input.locals, *lookers.contents(self.input.closure)]
+
     # -- walking ---------------------------------------------------------------------------------------
     def _walk(self) -> Value | int:
         """The returned Value, or the index of the instruction to break at."""
@@ -219,9 +229,9 @@ class _Attempt:
             raise PlainFrame(
                 "PL201", "a frame that yields or awaits lives on between calls", m.where
             )
-        for name in _LOOKERS.intersection(f.code.co_names):
-            if self.input.globals.get(name, _LOOKERS) is _LOOKERS or name not in _BUILTIN_LOOKERS:
-                raise PlainFrame("GB132", f"the frame looks at itself by {name}", m.where)
+        looks = lookers.looks_at_itself(f.code, self.input.globals, self._held())
+        if looks is not None:
+            raise PlainFrame("GB132", f"the frame looks at itself by {looks[0]}", looks[1])
         instrs = f.decoded.instrs
         while f.result is None:
             instr = instrs[f.pc]
@@ -238,6 +248,8 @@ class _Attempt:
                     continue
                 if stop.where is None:
                     stop.where = instr.where
+                if isinstance(stop, LooksAtFrame) and not stop.inlined:
+                    raise PlainFrame(stop.code, stop.reason, stop.where) from None
                 made = made_here(m, f)
                 if made is not None:  # Python raises what is being handled here
                     self.forced.setdefault(m.raised_at[made], stop)
@@ -309,6 +321,10 @@ class _Attempt:
 
     def _broken(self, index: int, stop: Break) -> Capture:
         code, f, m = self.input.code, self.root, self.machine
+        looks = lookers.called_that_looks(code, self.input.globals, self._held())
+        if looks is not None or stop.looks:
+            who = looks or "a function"
+            raise PlainFrame("GB132", f"{who} that is called here looks at this frame", stop.where)
         record = BreakRecord(stop.code, stop.reason, stop.where, stop.inlined)
         reason = can_break(code)
         if reason is not None:
@@ -327,7 +343,7 @@ class _Attempt:
             ahead = live_locals(f.decoded, target)
             kept = {name for name, value in restored.items() if may_be_missed(value)}
             left = shape_after(path, shape)
-            bound = bound_after(path, kept | (restored.keys() & ahead))
+            bound = bound_after(code, path, kept | (restored.keys() & ahead))
             try:
                 resume = self.make_resume(code, target, left, bound)
             except CannotResume as error:

@@ -6,6 +6,8 @@ over. Out: the stack's kinds (see `stackshape`) and the names of the locals to h
 
 from __future__ import annotations
 
+import types
+
 from .kinds import is_kind
 from .machine import Frame, Machine
 from .resume import Path
@@ -42,9 +44,9 @@ def shape_after(path: Path, shape: tuple[str, ...]) -> tuple[str, ...]:
     return shape
 
 
-def bound_after(path: Path, bound: set[str]) -> tuple[str, ...]:
-    """Locals to hand to a resume function, in a fixed order: those in `bound`, and what these instructions store;
-    nobody knows whether that may die before its frame does."""
+def bound_after(code: types.CodeType, path: Path, bound: set[str]) -> tuple[str, ...]:
+    """Locals to hand to a resume function, in the order of the code's own: those in `bound`, and what these
+    instructions store; nobody knows whether that may die before its frame does."""
     names = set(bound)
     for instr, way in path:
         if way == RAISES:
@@ -53,7 +55,7 @@ def bound_after(path: Path, bound: set[str]) -> tuple[str, ...]:
             names.add(instr.arg)
         elif instr.op in ("DELETE_FAST", "LOAD_FAST_CLEAR"):
             names.discard(instr.arg)
-    return tuple(sorted(names))
+    return tuple(sorted(names, key=code.co_varnames.index))
 
 
 def may_be_missed(value: Value) -> bool:

@@ -18,7 +18,7 @@ from ..ir.location import Location
 from ..ir.trace import Tracer
 from ..runtime.guards import Row
 from ..runtime.sources import Source
-from . import wrapping
+from . import lookers, wrapping
 from .breaks import Break, PlainFrame, Thrown
 from .bytecodes import Decoded, Instr, decode
 from .kinds import is_kind
@@ -351,6 +351,7 @@ class Machine:
                 stop.where = self.where
             if len(self.frames) > 1 and caller is not None:
                 stop.inlined = (caller, *stop.inlined)
+                stop.looks |= lookers.reads_callers(frame.code, frame.scope.names)
             raise
         finally:
             self.frames.pop()

@@ -1,0 +1,768 @@
+"""Programs that look at frames: their own, those of their callers, the stack; and debuggers that stop in them.
+
+Each program is called from one and the same line in plain Python and jitted, and all that it returns, prints and
+warns of must be equal: names, line numbers, locals with their order, the chain of callers. A function that finds
+more than names and lines in a frame must find the frame as it is written, so those run in plain Python (GB132).
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import inspect
+import io
+import pdb
+import sys
+import traceback
+import types
+import warnings
+from collections.abc import Callable
+from inspect import currentframe
+from typing import Any
+
+import pytest
+import torch
+
+from graftjit import jit
+
+X = torch.linspace(-1, 1, 4)
+HERE = __file__
+FACTOR = 3
+
+PROGRAMS: list[Any] = []
+
+
+def looks(*codes: str) -> Callable[[Any], Any]:
+    """A program of the table; the report must have these codes, of breaks and plain frames, among its own."""
+
+    def add(program: Any) -> Any:
+        PROGRAMS.append(pytest.param(program, codes, id=program.__name__))
+        return program
+
+    return add
+
+
+# -- comparing ---------------------------------------------------------------------------------------------
+def plain(value: Any) -> Any:
+    """Tensors as numbers, so that what a program returns can be compared."""
+    if isinstance(value, torch.Tensor):
+        return ("tensor", value.tolist())
+    if isinstance(value, dict):
+        return [(key, plain(item)) for key, item in value.items()]
+    if type(value) in (list, tuple):
+        return [plain(item) for item in value]
+    return value.__qualname__ if isinstance(value, types.FunctionType) else value
+
+
+def outcome(function: Any) -> Any:
+    printed = io.StringIO()
+    with warnings.catch_warnings(record=True) as warned, contextlib.redirect_stdout(printed):
+        warnings.simplefilter("always")
+        try:
+            result: Any = plain(function(X))
+        except Exception as error:
+            lines = [(f.name, f.lineno) for f in traceback.extract_tb(error.__traceback__)][1:]
+            result = ("raised", type(error), str(error), lines)
+    told = [(str(w.message), w.category, w.filename, w.lineno) for w in warned]
+    return result, printed.getvalue(), told
+
+
+@pytest.mark.parametrize(("program", "codes"), PROGRAMS)
+def test_programs(program: Any, codes: tuple[str, ...]) -> None:
+    function, outcomes = jit(program), []
+    for call in (program, function, function, function):
+        outcomes.append(outcome(call))
+    report = function.report()
+    for found in outcomes[1:]:
+        assert found == outcomes[0], report
+    told = {row.code: row for row in [*report.breaks, *report.notes]}
+    assert "PL205" not in told
+    first, count = inspect.getsourcelines(program)[1], len(inspect.getsourcelines(program)[0])
+    for code in codes:
+        assert code in told, report
+        assert told[code].line is not None and told[code].file == HERE
+
+
+def callers(frame: Any) -> list[tuple[Any, ...]]:
+    """The frame and those above it, up to the comparison."""
+    found = []
+    while frame.f_code is not outcome.__code__:
+        code = frame.f_code
+        mine = frame.f_globals is globals()
+        found.append((code.co_name, code.co_qualname, code.co_firstlineno, frame.f_lineno, mine))
+        frame = frame.f_back
+    return found
+
+
+def caller(depth: int = 1) -> list[tuple[Any, ...]]:
+    return callers(sys._getframe(depth))
+
+
+def locals_of_caller() -> Any:
+    return plain(currentframe().f_back.f_locals)
+
+
+# -- locals, vars, dir, globals ----------------------------------------------------------------------------
+@looks("GB132")
+def its_locals(x, a=2):
+    y = x + 1
+    b = a * 2
+    return locals(), y * b
+
+
+@looks("GB132")
+def locals_after_a_break(x):
+    y = x + 1
+    unused = 3
+    print("a break before")
+    return locals(), y
+
+
+@looks("GB132")
+def locals_by_another_name(x, look=locals):
+    y = x + 1
+    unused = 3
+    print("a break before")
+    return look(), y
+
+
+@looks("GB132")
+def locals_of_the_module_of_builtins(x):
+    y = x + 1
+    unused = 3
+    return builtins.locals(), y
+
+
+@looks("GB132")
+def locals_found_in_a_dict(x):
+    y = x + 1
+    unused = 3
+    look = vars(builtins)["locals"]
+    return look(), y
+
+
+@looks("GB132")
+def locals_in_a_comprehension(x):
+    y = x + 1
+    return [sorted(locals()) for _ in range(2)], y
+
+
+@looks("GB132")
+def locals_of_a_function_made_here(x):
+    y = x + 1
+
+    def inner():
+        z = y * 2
+        return sorted(locals())
+
+    return inner(), y.sum()
+
+
+def helper_with_locals(t):
+    k = 5
+    doubled = t * k
+    return locals()
+
+
+@looks("GB132")
+def locals_of_a_callee(x):
+    y = x + 1
+    found = helper_with_locals(y)
+    return found, found["doubled"] * 2
+
+
+@looks("GB132")
+def vars_without_argument(x):
+    y = x + 1
+    unused = 3
+    return vars(), y * 2
+
+
+@looks("GB132")
+def vars_after_a_break(x):
+    y = x + 1
+    unused = 3
+    print("a break before")
+    return sorted(vars()), y * 2
+
+
+@looks("GB132")
+def dir_without_argument(x):
+    y = x + 1
+    unused = 3
+    return dir(), y * 2
+
+
+def helper_with_dir(t):
+    unused = 1
+    return dir(), sorted(vars())
+
+
+@looks("GB132")
+def dir_of_a_callee(x):
+    y = x * 2
+    return helper_with_dir(y), y + 1
+
+
+@looks("GB132")
+def its_globals(x):
+    y = x + 1
+    found = globals()
+    return found["FACTOR"], found is globals(), found["X"] is X, y * found["FACTOR"]
+
+
+@looks("GB132")
+def globals_written_through_the_dict(x):
+    y = x + 1
+    globals()["FACTOR"] = 4
+    z = y * FACTOR
+    globals()["FACTOR"] = 3
+    return z, FACTOR
+
+
+# -- exec and eval -----------------------------------------------------------------------------------------
+@looks("GB131")
+def text_over_its_locals(x):
+    y = x + 1
+    unused = 3
+    exec("made = y * unused")
+    return eval("y + unused"), y
+
+
+@looks("GB131")
+def text_after_a_break(x):
+    y = x + 1
+    unused = 3
+    print("a break before")
+    return eval("y * unused")
+
+
+@looks("GB131")
+def text_over_names_of_its_own(x):
+    y = x + 1
+    names = {"y": y}
+    exec("z = y * 2\ndef made(a): return a + z", names)
+    return names["made"](y) + eval("z", names)
+
+
+def helper_with_eval(t):
+    u = t * 2
+    return eval("u + t")
+
+
+@looks("GB131")
+def text_in_a_callee(x):
+    y = x + 1
+    return helper_with_eval(y) * 2
+
+
+@looks("GB131")
+def eval_by_another_name(x):
+    run = eval
+    y = x + 1
+    unused = 2
+    return run("y * unused")
+
+
+# -- frames ------------------------------------------------------------------------------------------------
+@looks("GB132")
+def its_frame(x):
+    y = x + 1
+    frame = sys._getframe()
+    return callers(frame), sorted(frame.f_locals), y * 2
+
+
+@looks("GB132")
+def its_current_frame(x):
+    y = x + 1
+    frame = inspect.currentframe()
+    here = frame.f_lineno
+    return here, frame.f_code.co_name, frame.f_lineno, y * 2
+
+
+@looks("GB132")
+def current_frame_imported_by_name(x):
+    y = x + 1
+    unused = 2
+    print("a break before")
+    return plain(currentframe().f_locals), y
+
+
+@looks("GB132")
+def its_frame_kept_over_lines(x):
+    frame = handed_out()
+    y = x + 1
+    first = frame.f_lineno
+    z = y * 2
+    return first, frame.f_lineno, sorted(frame.f_locals), z
+
+
+def handed_out():
+    return sys._getframe(1)
+
+
+@looks("GB132")
+def its_frame_is_that_of_its_code(x):
+    y = x + 1
+    return sys._getframe().f_code is its_frame_is_that_of_its_code.__code__, y
+
+
+@looks()
+def lines_and_names_of_callers(x):
+    y = x + 1
+    first = caller()
+    z = y * 2
+    second, u = through(z)
+    return first, second, u + z
+
+
+def through(t):
+    u = t * 2
+    return caller(), u
+
+
+@looks()
+def callers_after_a_break(x):
+    y = x + 1
+    print("a break before")
+    z = y * 2
+    return caller(), through(z)
+
+
+@looks()
+def callers_in_a_loop(x):
+    found = []
+    for step in range(3):
+        x = x + step
+        found.append(caller())
+    return found, x
+
+
+@looks()
+def callers_of_a_lambda_and_a_comprehension(x):
+    y = x + 1
+    inner = lambda: caller()
+    return inner(), [caller() for _ in range(2)], y
+
+
+@looks("GB132")
+def locals_seen_by_a_callee(x):
+    y = x + 1
+    unused = 7
+    text = "q"
+    return locals_of_caller(), y * 2
+
+
+@looks("GB132")
+def locals_seen_after_a_break(x):
+    y = x + 1
+    unused = 7
+    items = [1, 2]
+    print("a break before")
+    z = y * 2
+    return locals_of_caller(), z * 2
+
+
+def looks_far():
+    return plain(sys._getframe(2).f_locals)
+
+
+def between(t):
+    k = t + 1
+    return looks_far(), locals_of_caller(), k
+
+
+@looks("GB132")
+def locals_seen_from_two_calls_below(x):
+    y = x + 1
+    unused = 7
+    return between(y)
+
+
+class Looker:
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def look(self) -> None:
+        frame = sys._getframe(2)
+        self.seen.append((frame.f_code.co_name, frame.f_lineno, plain({**frame.f_locals, "o": 0})))
+
+    def __repr__(self) -> str:
+        self.look()
+        return "looker"
+
+    def __enter__(self) -> Any:
+        self.look()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.look()
+
+    def __call__(self, t: Any) -> Any:
+        self.look()
+        return t + 1
+
+
+@looks("GB132")
+def locals_seen_by_special_methods(x):
+    y = x + 1
+    unused = 3
+    o = Looker()
+    text = repr(o)
+    with o:
+        z = y * 2
+    print(o)
+    return o.seen, o(z)
+
+
+LOOKERS: list[Any] = [Looker()]
+
+
+@looks("GB132")
+def locals_seen_by_an_object_in_a_list(x):
+    LOOKERS[0].seen.clear()
+    print("a break before")
+    y = x + 1
+    unused = 4
+    for o in LOOKERS:
+        y = o(y)
+    return LOOKERS[0].seen, y
+
+
+@looks("GB132")
+def a_local_is_set_through_the_frame(x):
+    y = x + 1
+    frame = sys._getframe()
+    before = frame.f_locals["y"]
+    return before, y * 2
+
+
+def parts_of_the_callers_code():
+    code = sys._getframe(1).f_code
+    return code.co_varnames, code.co_consts[1:], code.co_names
+
+
+@looks("GB132")
+def its_code_seen_by_a_callee(x):
+    y = x + 1
+    return parts_of_the_callers_code(), y * 2
+
+
+@looks("GB132")
+def locals_of_a_traceback(x):
+    y = x + 1
+    unused = 1
+    try:
+        y[7]
+    except IndexError as error:
+        trace = error.__traceback__
+        return trace.tb_lineno, plain({**trace.tb_frame.f_locals, "error": 0, "trace": 0})
+
+
+# -- stacks ------------------------------------------------------------------------------------------------
+def rows(stack: Any) -> list[tuple[Any, ...]]:
+    return [(row.function, row.lineno, row.code_context, row.index) for row in stack]
+
+
+@looks("GB132")
+def its_stack(x):
+    y = x + 1
+    found = rows(inspect.stack()[:3])
+    return found, y * 2
+
+
+def stack_of_callers():
+    return rows(inspect.stack()[1:4])
+
+
+@looks("GB132")
+def stack_seen_by_a_callee(x):
+    y = x + 1
+    first = stack_of_callers()
+    z = y * 2
+    return first, stack_of_callers(), z
+
+
+def extracted():
+    return [(f.name, f.lineno, f.line) for f in traceback.extract_stack(limit=4)]
+
+
+@looks("GB132")
+def stack_as_text(x):
+    y = x + 1
+    first = extracted()
+    z = y * 2
+    traceback.print_stack(limit=2, file=sys.stdout)
+    return first, extracted(), z
+
+
+@looks("GB132")
+def frame_info(x):
+    y = x + 1
+    info = inspect.getframeinfo(handed_out())
+    return info.function, info.lineno, info.code_context, y * 2
+
+
+@looks()
+def signature_of_a_function(x):
+    found = inspect.signature(its_locals)
+    return str(found), list(found.parameters), x + 1
+
+
+@looks("GB132")
+def source_of_a_function(x):
+    return inspect.getsource(handed_out), x + 1
+
+
+# -- warnings ----------------------------------------------------------------------------------------------
+def warns(level):
+    warnings.warn("from the helper", stacklevel=level)
+
+
+@looks("GB103")
+def warnings_with_a_level(x):
+    y = x + 1
+    warnings.warn("direct")
+    z = y * 2
+    warns(1)
+    warns(2)
+    u = z + 1
+    warns(3)
+    warnings.warn("of the caller", DeprecationWarning, stacklevel=2)
+    return u
+
+
+@looks("GB103")
+def a_warning_is_told_once_a_line(x):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        for step in range(3):
+            warnings.warn("again")
+            x = x + step
+    return [(str(w.message), w.lineno) for w in told], x
+
+
+# -- debuggers ---------------------------------------------------------------------------------------------
+STOPS: list[Any] = []
+
+
+def stop(*_: Any, **__: Any) -> None:
+    """What `breakpoint()` calls: every frame above, with its line and locals."""
+    frame, seen = sys._getframe(1), []
+    while frame.f_code is not stopping.__code__:
+        seen.append((frame.f_code.co_name, frame.f_lineno, plain({**frame.f_locals, "self": 0})))
+        frame = frame.f_back
+    STOPS.append(seen)
+
+
+def stopping(function: Any) -> Any:
+    STOPS.clear()
+    before, sys.breakpointhook = sys.breakpointhook, stop
+    try:
+        return plain(function(X)), list(STOPS)
+    finally:
+        sys.breakpointhook = before
+
+
+def stops_here(x):
+    y = x + 1
+    unused = 3
+    breakpoint()
+    return y * 2
+
+
+def stops_after_a_break(x):
+    y = x + 1
+    unused = 3
+    print(end="")
+    t = y * 3
+    breakpoint()
+    return t
+
+
+def helper_that_stops(q):
+    w = q + 1
+    unused = 2
+    breakpoint()
+    return w * 2
+
+
+def stops_in_a_callee(x):
+    y = x + 1
+    unused = 3
+    print(end="")
+    r = helper_that_stops(y)
+    return r + 1
+
+
+def stops_two_calls_below(x):
+    def middle(k):
+        u = k * 2
+        return helper_that_stops(u) + u
+
+    y = x + 1
+    return middle(y) * 2
+
+
+def stops_on_a_condition(x, often=2):
+    y = x + 1
+    if y.sum() > 0:
+        breakpoint()
+    return y * often
+
+
+def stops_in_a_loop(x):
+    y = x
+    for step in range(3):
+        y = y + step
+        breakpoint()
+    return y
+
+
+def stops_in_a_try(x):
+    y = x + 1
+    try:
+        breakpoint()
+        z = y * 2
+    finally:
+        k = 1
+    return z
+
+
+def stops_by_another_name(x):
+    halt = breakpoint
+    y = x + 1
+    unused = 2
+    halt()
+    return y
+
+
+class Layer(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        y = x * 2
+        breakpoint()
+        return y + 1
+
+
+LAYER = Layer()
+LAYERS = torch.nn.ModuleList([torch.nn.ReLU(), LAYER])
+
+
+def stops_in_a_module(x):
+    a = x + 1
+    unused = 2
+    return LAYER(a) * 2
+
+
+def stops_in_a_list_of_modules(x):
+    a = x + 1
+    unused = 2
+    print(end="")
+    for layer in LAYERS:
+        a = layer(a)
+    return a
+
+
+def stops_in_a_generator(x):
+    def steps(t):
+        for n in range(2):
+            breakpoint()
+            yield t * n
+
+    return sum(steps(x + 1))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [stops_here, stops_after_a_break, stops_in_a_callee, stops_two_calls_below, stops_on_a_condition,
+     stops_in_a_loop, stops_in_a_try, stops_by_another_name, stops_in_a_module, stops_in_a_list_of_modules,
+     stops_in_a_generator],
+)  # fmt: skip
+def test_breakpoint_stops_where_it_is_written(program: Any) -> None:
+    function, found = jit(program), []
+    for call in (program, function, function, function):
+        found.append(stopping(call))
+    assert found[0][1], "it never stopped"
+    assert found[1:] == found[:1] * 3
+    assert "GB132" in [row.code for row in function.report().notes]
+
+
+DEBUGGER: list[pdb.Pdb] = []
+
+
+def in_pdb(x):
+    y = x + 1
+    unused = 5
+    DEBUGGER[0].set_trace()
+    z = y * 2
+    return z
+
+
+def helper_in_pdb(t):
+    DEBUGGER[0].set_trace()
+    return t * 2
+
+
+def above_pdb(x):
+    y = x + 1
+    unused = 5
+    print(end="")
+    return helper_in_pdb(y)
+
+
+@pytest.mark.parametrize(
+    ("program", "typed"),
+    [
+        (in_pdb, "p y\np sorted(locals())\nn\nn\np z\nc\n"),
+        (above_pdb, "up\np sorted(locals())\np unused\ndown\nn\nc\n"),
+    ],
+    ids=["its own frame", "the frame above"],
+)
+def test_pdb_steps_through_the_lines_as_written(program: Any, typed: str) -> None:
+    function, found = jit(program), []
+    before = sys.gettrace()
+    for call in (program, function, function):
+        printed = io.StringIO()
+        debugger = pdb.Pdb(stdin=io.StringIO(typed), stdout=printed, nosigint=True, readrc=False)
+        DEBUGGER[:] = [debugger]
+        try:
+            result = plain(call(X))
+        finally:
+            sys.settrace(before)
+        found.append((result, printed.getvalue()))
+    assert f"{program.__name__}()" in found[0][1] and "'unused'" in found[0][1]
+    assert found[1:] == found[:1] * 2
+
+
+# -- the jitted function itself ------------------------------------------------------------------------------
+def documented(x: torch.Tensor, *, scale: float = 2.0) -> torch.Tensor:
+    """What it is for."""
+    return x * scale
+
+
+documented.note = "put on it"  # type: ignore[attr-defined]
+
+
+def test_a_jitted_function_looks_like_the_function() -> None:
+    function = jit(documented)
+    for name in ("__name__", "__qualname__", "__doc__", "__module__", "__code__", "__defaults__",
+                 "__kwdefaults__", "__globals__", "__closure__", "__annotations__", "note"):  # fmt: skip
+        assert getattr(function, name) is getattr(documented, name), name
+    assert function.__wrapped__ is documented and inspect.unwrap(function) is documented
+    assert inspect.signature(function) == inspect.signature(documented)
+    assert inspect.getsource(function) == inspect.getsource(documented)
+    assert inspect.getsourcelines(function) == inspect.getsourcelines(documented)
+    assert inspect.getsourcefile(inspect.unwrap(function)) == HERE
+    assert inspect.getdoc(function) == "What it is for."
+    assert inspect.getmodule(function) is inspect.getmodule(documented)
+    assert inspect.getfullargspec(function) == inspect.getfullargspec(documented)
+    assert inspect.get_annotations(function) == inspect.get_annotations(documented)
+    assert callable(function) and isinstance(function, types.FunctionType) is False
+
+
+@looks()
+def a_jitted_function_looked_at_inside(x):
+    return JITTED.__name__, JITTED.__doc__, JITTED(x)
+
+
+JITTED = jit(documented)
