@@ -121,18 +121,25 @@ inline bool frame_is_fresh(Frame *frame) {
 #endif
 }
 
+// Tools of sys.monitoring. sys.settrace and sys.setprofile are two more, over all threads: a thread that ended under
+// a tracer leaves them on (3.12); whether they mean this thread it says itself.
+constexpr uint8_t MONITORING_TOOLS = 0x3f;
+
 template <typename Monitors>
 inline bool any_tool(const Monitors &monitors) {
     for (uint8_t tools : monitors.tools)
-        if (tools) return true;
+        if (tools & MONITORING_TOOLS) return true;
     return false;
 }
 
-// Whether a tracer, profiler or monitoring tool watches this thread or this code.
+// Whether a tracer, profiler or monitoring tool watches this thread. A tool of sys.monitoring may watch single code
+// objects, and those that a compiled program has inlined are not looked at: so any tool that has its id counts.
 inline bool frame_is_watched(PyThreadState *thread, PyCodeObject *code) {
 #if PY312
     if (thread->c_tracefunc != nullptr || thread->c_profilefunc != nullptr || thread->tracing)
         return true;
+    for (PyObject *tool : thread->interp->monitoring_tool_names)
+        if (tool != nullptr) return true;
     if (any_tool(thread->interp->monitors)) return true;
     return code->_co_monitoring != nullptr && any_tool(code->_co_monitoring->local_monitors);
 #else

@@ -189,3 +189,28 @@ def test_a_monitoring_tool_sees_every_line(jitted):
     finally:
         monitoring.set_local_events(tool, work.__code__, 0)
         monitoring.free_tool_id(tool)
+
+
+@pytest.mark.skipif(not hasattr(sys, "monitoring"), reason="sys.monitoring is new in Python 3.12")
+def test_a_tool_that_watches_only_an_inlined_function_sees_its_lines():
+    def outer(x: torch.Tensor) -> torch.Tensor:
+        return helper(x) * 2
+
+    monitoring, tool = sys.monitoring, 4
+    seen: list[int] = []
+    function = graftjit.jit(outer)
+    function(X)
+    monitoring.use_tool_id(tool, "test")
+    try:
+        monitoring.register_callback(
+            tool, monitoring.events.LINE, lambda code, number: seen.append(number)
+        )
+        monitoring.set_local_events(tool, helper.__code__, monitoring.events.LINE)
+        assert torch.equal(function(X), outer(X))
+        assert seen == [helper.__code__.co_firstlineno + 1] * 2
+    finally:
+        monitoring.set_local_events(tool, helper.__code__, 0)
+        monitoring.free_tool_id(tool)
+    hits = sum(entries(function))
+    function(X)
+    assert sum(entries(function)) == hits + 1

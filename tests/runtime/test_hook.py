@@ -276,7 +276,8 @@ def test_monitored_frames_are_left_alone() -> None:
         monitoring.set_events(tool, monitoring.events.PY_START)
         assert IN_EXTENT(target, 1)[0] == "plain"
         monitoring.set_events(tool, 0)
-        assert IN_EXTENT(target, 1)[0] == "compiled"
+        # it may watch a function that a program has inlined: nobody asks each of those
+        assert IN_EXTENT(target, 1)[0] == "plain"
         monitoring.set_local_events(tool, target.__code__, monitoring.events.LINE)
         assert IN_EXTENT(target, 1)[0] == "plain"
     finally:
