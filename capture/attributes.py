@@ -11,16 +11,18 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from ..runtime import _native, safe
 from ..runtime.safe import MISSING
 from ..runtime.safe import in_classes as mro_lookup
 from ..runtime.sources import Source
-from . import containers
+from . import containers, refusals
 from .breaks import Break, Thrown
 from .kinds import is_kind
 from .values import (
+    Array,
     Cell,
     Const,
     Context,
@@ -99,6 +101,8 @@ def real_class(value: Value) -> type | None:
             return super
         case Cell():
             return types.CellType
+        case Array():
+            return np.ndarray
     return None
 
 
@@ -191,7 +195,8 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         getter = special(m, m.wrap(raw, source), "__get__")
         assert getter is not None
         return m.call(getter, [value, type_of(m, value)], {})
-    raise Break("GB112", f"descriptor {type(raw).__name__} of attribute {name!r}")
+    code = refusals.of_descriptor(raw)
+    raise Break(code, f"descriptor {type(raw).__name__} of attribute {name!r}")
 
 
 def _slot(m: Machine, value: Obj | Instance, name: str, raw: Any) -> Value:

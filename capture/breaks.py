@@ -54,9 +54,26 @@ class ExceptionLeaves(Exception):
     """An exception made inside the frame is alive where the frame ends: instruction `index` of the root, which
     made or raised it, must be Python's."""
 
+    code = "GB108"
+    reason = "an exception that outlives its handler"
+    inlined: tuple[Location, ...] = ()
+
     def __init__(self, index: int) -> None:
         super().__init__(index)
         self.index = index
+
+
+class ArrayShares(Exception):
+    """An array made inside the frame and a tensor over its memory are both seen, or one shows what was written to
+    the other: instruction `index` of the root, which made the tensor, must be Python's."""
+
+    code = "GB123"
+    reason = "a tensor that shares its memory with an array"
+
+    def __init__(self, index: int, inlined: tuple[Location, ...]) -> None:
+        super().__init__(index)
+        self.index = index
+        self.inlined = inlined
 
 
 class PlainFrame(Exception):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..runtime.capturing import capturing
-from . import attributes, containers, iteration, methods, sets, stores, torchcalls
+from . import arrays, attributes, containers, iteration, methods, sets, stores, torchcalls
 from .breaks import Break, LooksAtFrame, Thrown
 from .containers import NotConstant, as_constant, fold, raises
 from .exceptions import text as exception_text
@@ -383,12 +383,19 @@ BUILTINS[max] = _extreme(">")
 
 
 # -- numbers and text ------------------------------------------------------------------------------------
+_TEXT = (str, repr, format, ascii)
+
+
 def _constant_model(fn: Any) -> Model:
     def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         if any(isinstance(a, Tensor) for a in args):
             if fn in (abs, pow, divmod) or fn is round:
                 return _tensor_number(m, fn, args)
             raise Break("GB104", f"{fn.__name__}() of a tensor")
+        if fn in _TEXT:
+            arrays.refuse_text(args)
+        if arrays.concerns(*args):
+            return arrays.operate(m, fn, args)
         if args and isinstance(args[0], (Obj, Instance)):
             return _object_number(m, fn, args)
         try:
@@ -450,7 +457,8 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
             method = attributes.special(m, value, method_name)
             assert method is not None
             return m.call(method, args[1:], {})
-    raise Break("GB112", f"{fn.__name__}() of {cls.__name__ if cls else 'this value'}")
+    code = "GB123" if arrays.from_outside(value) else "GB112"
+    raise Break(code, f"{fn.__name__}() of {cls.__name__ if cls else 'this value'}")
 
 
 for _fn in (

@@ -13,17 +13,20 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from ..runtime import _native
 from ..runtime.sources import Source
 from . import (
+    arrays,
     attributes,
     containers,
     contexts,
     hybrids,
     iteration,
     methods,
+    refusals,
     stores,
     tables,
     torchcalls,
@@ -34,6 +37,7 @@ from .generators import GENERATOR_METHODS, closing_is_seen, make_generator
 from .kinds import is_kind
 from .machine import Frame, Scope, make_frame
 from .values import (
+    Array,
     BuiltinMethod,
     Cell,
     Const,
@@ -63,21 +67,6 @@ Kwargs = dict[str, Value]
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 _CONTEXT_MANAGER = vars(contextlib)["_GeneratorContextManagerBase"].__init__.__code__
-
-# Modules whose Python functions act on the world, or look at frames: never inlined.
-_NOT_INLINED: dict[str, str] = {
-    "logging": "GB103", "warnings": "GB103", "traceback": "GB132", "inspect": "GB132", "io": "GB103",
-    "random": "GB119", "threading": "GB102", "subprocess": "GB103", "os": "GB103", "sys": "GB132",
-    "importlib": "GB111", "importlib._bootstrap": "GB111", "abc": "GB137", "pdb": "GB132", "time": "GB103",
-    "numpy": "GB123", "pickle": "GB103", "dis": "GB132", "ast": "GB131",
-    "torch.autograd": "GB114", "torch.autograd.function": "GB134", "torch.utils.checkpoint": "GB114",
-    "torch._tensor_str": "GB103", "torch.random": "GB118", "torch.serialization": "GB103",
-    "torch.autograd.graph": "GB114", "torch.autograd.profiler": "GB103", "torch.profiler": "GB103",
-    "torch.jit": "GB102", "torch.cuda": "GB118", "torch.distributed": "GB102", "torch.compiler": "GB102",
-    "torch._functorch": "GB124", "torch.func": "GB124", "torch._higher_order_ops": "GB124",
-    "graftjit.runtime": "GB135", "graftjit.unit": "GB135", "graftjit.jit": "GB135",
-    "graftjit.context": "GB118", "graftjit.gradients": "GB114", "graftjit.compiled": "GB135", "torch.optim": "GB115", "copy": "GB102",
-}  # fmt: skip
 
 
 def call(m: Machine, fn: Value, args: Args, kwargs: Kwargs) -> Value:
@@ -199,16 +188,6 @@ def scope_of(m: Machine, real: types.FunctionType) -> Scope:
     return Scope(real.__globals__, names, place)
 
 
-def _refused(real: Any) -> str | None:
-    """The break code of a function that must not be inlined, or None."""
-    module = getattr(real, "__module__", None) or ""
-    while module:
-        if module in _NOT_INLINED:
-            return _NOT_INLINED[module]
-        module = module.rpartition(".")[0]
-    return None
-
-
 # -- pre-existing objects --------------------------------------------------------------------------------
 def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     real = fn.value
@@ -220,7 +199,7 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if torchcalls.is_torch_callable(real):
         return _torch(m, real, args, kwargs)
     if is_kind(real, types.FunctionType):
-        code = _refused(real)
+        code = refusals.of_function(real)
         if code is not None:
             raise Break(code, f"call of {real.__module__}.{real.__qualname__}")
         return inline(m, fn, args, kwargs)
@@ -241,7 +220,7 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(method, Method) and isinstance(method.func, Obj):
         target = method.func.value
         if isinstance(target, types.WrapperDescriptorType):
-            raise Break("GB102", f"call of a {type(real).__name__}")
+            raise Break(refusals.of_object(real), f"call of a {type(real).__name__}")
     return call(m, method, args, kwargs)
 
 
@@ -254,9 +233,6 @@ def _torch(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
 
 _PURE_MODULES = frozenset(
     {"math", "cmath", "operator", "_operator", "unicodedata", "keyword", "_bisect"}
-)
-_IO_MODULES = frozenset(
-    {"time", "posix", "_io", "io", "sys", "_thread", "select", "_socket", "_warnings"}
 )
 
 
@@ -289,8 +265,9 @@ def _builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         return containers.fold(
             lambda: real(*plain, **{k: as_constant(m, v) for k, v in kwargs.items()})
         )
-    code = "GB103" if getattr(real, "__module__", None) in _IO_MODULES else "GB102"
-    raise Break(code, f"call of C function {getattr(real, '__qualname__', real)}")
+    raise Break(
+        refusals.of_builtin(real), f"call of C function {getattr(real, '__qualname__', real)}"
+    )
 
 
 def _descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
@@ -310,6 +287,8 @@ def _descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         return attributes.generic_attr(m, receiver, _name(rest[0]), cls, hook=False)
     if real is object.__init__:
         return Const(None)
+    if real.__objclass__ is np.ufunc:
+        return arrays.call_ufunc_method(m, receiver, real.__name__, rest, kwargs)
     if issubclass(real.__objclass__, BaseException) and isinstance(receiver, Instance):
         from .exceptions import c_method
 
@@ -324,7 +303,8 @@ def _descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         and not isinstance(receiver, (Obj, Instance))
     ):
         return call_builtin_method(m, receiver, real.__name__, rest, kwargs)
-    raise Break("GB102", f"call of {real.__objclass__.__name__}.{real.__name__}")
+    owner = real.__objclass__
+    raise Break(refusals.of_class(owner), f"call of {owner.__name__}.{real.__name__}")
 
 
 def _name(value: Value) -> str:
@@ -351,6 +331,8 @@ def call_builtin_method(
     """receiver.name(*args, **kwargs) for types the machine models."""
     if isinstance(receiver, Tensor):
         return torchcalls.call_tensor_method(m, receiver, name, args, kwargs)
+    if isinstance(receiver, Array):
+        return arrays.call_method(m, receiver, name, args, kwargs)
     if isinstance(receiver, Const):
         return _constant_method(m, receiver, name, args, kwargs)
     if isinstance(receiver, Super):
@@ -399,6 +381,8 @@ _PURE_SET_METHODS = frozenset(
 
 
 def _constant_method(m: Machine, receiver: Const, name: str, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(receiver.value, str):
+        arrays.refuse_text([*args, *kwargs.values()])
     try:
         plain = [as_constant(m, a) for a in args]
         named = {k: as_constant(m, v) for k, v in kwargs.items()}

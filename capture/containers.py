@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import re
 import types
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from ..runtime._native import look_up
 from ..runtime.sources import Source
 from .breaks import Break, Thrown
 from .kinds import is_kind
-from .values import UNREAD, Const, Dict, DictView, Obj, Sequence, Set, Slice, Tensor, Value
+from .values import UNREAD, Array, Const, Dict, DictView, Obj, Sequence, Set, Slice, Tensor, Value
 from .wrapping import CONST_TYPES, freeze
 
 if TYPE_CHECKING:
@@ -61,7 +64,9 @@ def as_constant(m: Machine, value: Value) -> Any:
 
 
 # Immutable values that capture may make again and again, none of them kept by identity.
-_FRESH_TYPES = (range, slice, torch.finfo, torch.iinfo, inspect.Signature, inspect.Parameter)
+_FRESH_TYPES = (
+    range, slice, torch.finfo, torch.iinfo, np.finfo, np.iinfo, inspect.Signature, inspect.Parameter,
+)  # fmt: skip
 
 
 def from_constant(value: Any) -> Value:
@@ -84,6 +89,8 @@ def from_constant(value: Any) -> Value:
         return Sequence([from_constant(item) for item in value], kind)
     if isinstance(value, type):
         return Obj(value)
+    if isinstance(value, np.dtype) and value.isbuiltin == 1:
+        return Const(value)
     raise Break("GB121", f"a result of type {kind.__name__}")
 
 
@@ -243,6 +250,8 @@ def length(m: Machine, value: Value) -> int | None:
         return len(value.items)
     if isinstance(value, Const) and hasattr(value.value, "__len__"):
         return len(value.value)
+    if isinstance(value, Array):
+        return int(compute(lambda: len(value.array)))
     if isinstance(value, Tensor):
         if not value.ghost.dim():
             raise raises("TypeError: len() of a 0-d tensor")
@@ -253,7 +262,7 @@ def length(m: Machine, value: Value) -> int | None:
 def real_index(value: Value) -> Any:
     """A constant index or slice as Python has it; NotConstant otherwise."""
     if isinstance(value, Const):
-        return value.value
+        return int(value.value) if isinstance(value.value, np.integer) else value.value
     if isinstance(value, Slice):
         return slice(*(real_index(part) for part in (value.start, value.stop, value.step)))
     raise NotConstant
@@ -293,11 +302,30 @@ def get_item(m: Machine, value: Value, index: Value) -> Value | None:
     return None
 
 
-def fold(compute: Callable[[], Any]) -> Value:
-    """Run a pure computation on constants now; if it raises, Python raises it in its place."""
+# While capture computes, a warning given in its name, or by numpy, is an exception.
+_NO_WARNINGS = ("error", None, Warning, re.compile(r"graftjit\.capture\.|numpy"), 0)
+
+
+def compute(work: Callable[[], Any]) -> Any:
+    """Run a pure computation on constants now; if it raises, Python raises it in its place, and warns in its place.
+
+    The list of filters is replaced, not changed: to change it would have every warning of the program told anew.
+    """
+    held = warnings.filters
+    warnings.filters = [_NO_WARNINGS, *held]  # type: ignore[assignment]
     try:
-        result = compute()
+        return work()
+    except Break:
+        raise
+    except (Warning, FloatingPointError) as error:
+        raise Break("GB103", f"a warning: {error}") from error
     except Exception as error:  # the user's own exception: plain Python raises it again
         known = error.args if all(type(arg) in CONST_TYPES for arg in error.args) else None
         raise Thrown(type(error), known, f"{type(error).__name__}: {error}") from error
-    return from_constant(result)
+    finally:
+        warnings.filters = held
+
+
+def fold(work: Callable[[], Any]) -> Value:
+    """The Value of a pure computation on constants."""
+    return from_constant(compute(work))

@@ -14,9 +14,7 @@ from collections.abc import Callable, Container
 from functools import partial
 from typing import Any
 
-import torch
-
-from . import rebuild
+from . import arrays, rebuild
 from .assemble import Assembler
 from .breaks import Break, ExceptionLeaves, GeneratorLeaves
 from .contexts import GRAD_MODES
@@ -28,6 +26,7 @@ from .sets import is_exact
 from .tables import NONE
 from .values import (
     UNREAD,
+    Array,
     BuiltinMethod,
     Cell,
     Const,
@@ -60,6 +59,7 @@ class Emitter:
         self.m = m
         self.frame = frame
         self.outputs: list[Tensor] = []
+        self.arrays: list[Any] = []  # arrays whose memory is made anew
         self.loaded: list[Value] = []
         self.temps: dict[Value, str] = {}
         self.building: set[Value] = set()
@@ -504,6 +504,7 @@ BUILDERS: dict[type, Callable[[Emitter, Any], None]] = {
     DictView: _dict_view,
     Set: _set,
     Slice: _slice,
+    Array: arrays.fresh,
     Method: _method,
     BuiltinMethod: _builtin_method,
     Cell: _cell,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..ir.graph import Graph
@@ -22,7 +23,7 @@ from ..ir.trace import Tracer
 from ..runtime.guards import Row
 from ..runtime.sources import Source
 from ..runtime.state import snapshot
-from . import aliasing, lookers, rebuild
+from . import aliasing, arrays, lookers, rebuild
 from . import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
 from . import exceptions as _exceptions  # noqa: F401
 from . import handlers as _handlers  # noqa: F401
@@ -31,6 +32,7 @@ from . import questions as _questions  # noqa: F401
 from . import readers as _readers  # noqa: F401
 from .assemble import Assembler
 from .breaks import (
+    ArrayShares,
     Break,
     ExceptionLeaves,
     GeneratorLeaves,
@@ -126,12 +128,14 @@ def capture(
         attempt = _Attempt(frame, backend, make_resume, extent, strict, forced)
         attempt.machine.walks_generators = walks_generators
         try:
-            return attempt.run()
+            with np.errstate(all="raise"):  # what numpy would warn about is Python's to compute
+                return attempt.run()
         except Restart:
             continue
-        except ExceptionLeaves as leaves:
+        except (ExceptionLeaves, ArrayShares) as leaves:
             where = decode(frame.code).instrs[leaves.index].where
-            forced[leaves.index] = Break("GB108", "an exception that outlives its handler", where)
+            stop = forced[leaves.index] = Break(leaves.code, leaves.reason, where)
+            stop.inlined = leaves.inlined
         except GeneratorLeaves:
             walks_generators = False
         except (PlainFrame, Break) as stop:  # a Break here: something alive cannot be rebuilt
@@ -280,6 +284,7 @@ class _Attempt:
             tree = trees.of(result)
         except NotConstant:
             return None
+        arrays.check_shared(self.machine, trees.outputs, [])
         graph = self._finish(trees.outputs)
         program_inputs = self._input_sources() if graph else []
         offset = len(program_inputs)
@@ -393,6 +398,7 @@ class _Attempt:
         dry = Emitter(Assembler(code), m, self.root)
         self._body(dry, values, mode, contexts)
         outputs = dry.outputs
+        arrays.check_shared(m, outputs, dry.arrays)
         graph = self._finish(outputs)
         made = Capture("code", [], graph, breaks=breaks)
         self._compile(made)

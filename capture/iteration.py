@@ -17,7 +17,7 @@ from .containers import (
     sequence_item,
     sequence_items,
 )
-from .values import Const, Dict, DictView, Iterator, Sequence, Set, Tensor, Value
+from .values import Array, Const, Dict, DictView, Iterator, Sequence, Set, Tensor, Value
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -41,6 +41,10 @@ def iterate(m: Machine, value: Value) -> Iterator:
         from .sets import ordered
 
         return list_iterator(ordered(m, value))
+    if isinstance(value, Array):
+        from .arrays import iterate as iterate_array
+
+        return iterate_array(m, value)
     if isinstance(value, Tensor):
         from .torchcalls import call_torch
 

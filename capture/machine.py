@@ -163,6 +163,7 @@ class Machine:
         self.fragile = (
             False  # an operator that may raise came after something that must then have happened
         )
+        self.shared: list[Any] = []  # tensors over the memory of arrays made here (see `arrays`)
         self.gone: list[Any] = []
         self.keys: list[
             Value
@@ -299,7 +300,7 @@ class Machine:
     def release(self) -> None:
         """Let go of the user's objects: capture must not make them live longer than plain Python does."""
         for value in self.known.values():
-            for name in ("value", "origin", "ghost", "parts", "step", "content"):
+            for name in ("value", "origin", "ghost", "parts", "step", "content", "array"):
                 if hasattr(value, name):
                     setattr(value, name, None)
         stores = (
@@ -313,7 +314,15 @@ class Machine:
         )
         for store in stores:
             store.clear()
-        for kept in (self.keep, self.effects, self.inputs, self.handling, self.gone, self.keys):
+        for kept in (
+            self.keep,
+            self.effects,
+            self.inputs,
+            self.handling,
+            self.gone,
+            self.keys,
+            self.shared,
+        ):
             kept.clear()
 
     # -- walking -----------------------------------------------------------------------------------------

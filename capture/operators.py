@@ -12,12 +12,27 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import attributes, containers, iteration, methods, torchcalls
+import numpy as np
+
+from . import arrays, attributes, containers, iteration, methods, torchcalls
 from .breaks import Break
 from .containers import NotConstant, as_constant, fold, raises
 from .kinds import is_kind
 from .tables import BUILTINS, DUNDERS, NONE
-from .values import Cell, Const, Dict, Function, Instance, Method, Obj, Sequence, Set, Tensor, Value
+from .values import (
+    Array,
+    Cell,
+    Const,
+    Dict,
+    Function,
+    Instance,
+    Method,
+    Obj,
+    Sequence,
+    Set,
+    Tensor,
+    Value,
+)
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -58,6 +73,8 @@ _UNARY: dict[str, tuple[Any, str]] = {
 
 def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     """left <symbol> right, in-place forms included."""
+    if arrays.concerns(left, right):
+        return arrays.operate(m, (_INPLACE.get(symbol) or _BINARY[symbol])[0], [left, right])
     if symbol in _INPLACE:
         fn, name = _INPLACE[symbol]
         if isinstance(left, Tensor):
@@ -165,13 +182,18 @@ def _dunder(m: Machine, symbol: str, left: Value, right: Value, name: str, refle
     raise raises(f"TypeError: unsupported operand types for {symbol}")
 
 
+_NUMBERS = (int, float, complex, np.generic)
+
+
 def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     """left <symbol> right"""
     fn, name, reflected = _COMPARE[symbol]
+    if arrays.concerns(left, right):
+        return arrays.operate(m, fn, [left, right])
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         other = right if isinstance(left, Tensor) else left
         if isinstance(other, (Const, Tensor)):
-            number = isinstance(other, Tensor) or isinstance(other.value, (int, float, complex))
+            number = isinstance(other, Tensor) or isinstance(other.value, _NUMBERS)
             if not number and symbol in ("==", "!="):
                 return Const(symbol == "!=")
             return torchcalls.call_operator(m, fn, [left, right])
@@ -233,15 +255,19 @@ def _compare_objects(
             if not _not_implemented(result):
                 return result
         elif raw is not object.__dict__.get(method_name) and not _c_identity(owner, cls):
-            raise Break("GB137", f"{method_name} of {cls.__name__}")
+            code = "GB123" if arrays.from_outside(owner) else "GB137"
+            raise Break(code, f"{method_name} of {cls.__name__}")
     if symbol in ("==", "!="):
         return Const(m.identical(left, right) == (symbol == "=="))
     raise raises(f"TypeError: {symbol!r} not supported")
 
 
 def _plain_members(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
-    """Comparison of enum members that are numbers or strings too, by the C type's own method."""
+    """Comparison of enum members that are numbers or strings too, by the C type's own method; and of a dtype of
+    numpy's with a class that it may stand for."""
     fn, name, reflected = _COMPARE[symbol]
+    if any(isinstance(value, Const) and is_kind(value.value, np.dtype) for value in (left, right)):
+        return arrays.evaluate(m, fn, [left, right], {})
     sides = []
     for value in (left, right):
         if isinstance(value, Obj) and isinstance(value.value, enum.Enum):
@@ -272,6 +298,8 @@ def unary(m: Machine, symbol: str, value: Value) -> Value:
     if symbol == "not":
         return Const(not m.truth(value))
     fn, name = _UNARY[symbol]
+    if isinstance(value, Array):
+        return arrays.operate(m, fn, [value])
     if isinstance(value, Tensor):
         return torchcalls.call_operator(m, fn, [value])
     if isinstance(value, (Obj, Instance)):
@@ -289,6 +317,8 @@ def unary(m: Machine, symbol: str, value: Value) -> Value:
 def get_item(m: Machine, value: Value, index: Value) -> Value:
     if isinstance(value, Tensor):
         return torchcalls.call_operator(m, operator.getitem, [value, index])
+    if isinstance(value, Array):
+        return arrays.operate(m, operator.getitem, [value, index])
     found = containers.get_item(m, value, index)
     if found is not None:
         return found
@@ -307,6 +337,8 @@ def _class_item(m: Machine, value: Obj, index: Value) -> Value:
 def set_item(m: Machine, value: Value, index: Value, item: Value) -> None:
     if isinstance(value, Tensor):
         torchcalls.set_tensor_item(m, value, index, item)
+    elif isinstance(value, Array):
+        arrays.operate(m, operator.setitem, [value, index, item])
     elif not methods.set_item(m, value, index, item):
         method = _own_method(m, value, "__setitem__")
         if method is None:
@@ -331,6 +363,8 @@ def contains(m: Machine, value: Value, item: Value) -> bool:
     found = methods.contains(m, value, item)
     if found is not None:
         return found
+    if isinstance(value, Array):
+        return m.truth(arrays.operate(m, operator.contains, [value, item]))
     if isinstance(value, Tensor):
         raise Break("GB104", "'in' on a tensor")
     result = attributes.call_special(m, value, "__contains__", [item])

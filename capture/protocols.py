@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from . import attributes, containers
+from . import arrays, attributes, containers
 from .breaks import Break
 from .containers import raises
 from .kinds import is_kind
-from .values import Const, Dict, DictView, Instance, Obj, Sequence, Set, Slice, Tensor, Value
+from .values import Array, Const, Dict, DictView, Instance, Obj, Sequence, Set, Slice, Tensor, Value
 from .wrapping import IDENTITY_TYPES
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ def truth(m: Machine, value: Value) -> bool:
     if isinstance(value, (Sequence, Dict, Set, DictView)):
         found = containers.length(m, value)
         return bool(found)
+    if isinstance(value, Array):
+        return arrays.truth(m, value)
     if not isinstance(value, (Obj, Instance)):
         return True
     for name in ("__bool__", "__len__"):

@@ -10,11 +10,13 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..runtime import _native
 from ..runtime.safe import MISSING
 from ..runtime.safe import in_classes as mro_lookup
 from ..runtime.sources import Source
-from . import attributes, containers, methods, torchcalls
+from . import arrays, attributes, containers, methods, torchcalls
 from .attributes import (
     HEAP_TYPE,
     NoAttribute,
@@ -30,7 +32,9 @@ from .attributes import (
 )
 from .breaks import Break
 from .kinds import is_kind
+from .numpy_tables import ATTRIBUTES, METHODS
 from .values import (
+    Array,
     BuiltinMethod,
     Cell,
     Const,
@@ -238,6 +242,10 @@ def _struct_fields(cls: type) -> tuple[str, ...]:
 
 
 def _const(m: Machine, value: Const, name: str) -> Value:
+    if is_kind(value.value, np.generic):
+        allowed = name in ATTRIBUTES or name in METHODS or name.startswith("__")
+        if hasattr(value.value, name) and not allowed:
+            raise Break("GB123", f"attribute {name!r} of a number of numpy's")
     try:
         found = getattr(value.value, name)
     except AttributeError:
@@ -319,6 +327,7 @@ attributes.READERS.update(
         Instance: attributes.object_attr,
         Tensor: torchcalls.tensor_attr,
         Const: _const,
+        Array: arrays.attr,
         Sequence: _container,
         Dict: _container,
         Set: _container,
@@ -334,5 +343,10 @@ attributes.READERS.update(
     }
 )
 attributes.OBJECT_READERS.update(
-    {types.ModuleType: _module, type: _class, types.FunctionType: _function}
+    {
+        types.ModuleType: _module,
+        type: _class,
+        types.FunctionType: _function,
+        np.ufunc: arrays.ufunc_attr,
+    }
 )

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..ir.graph import Graph
@@ -105,6 +106,34 @@ def replay_set(target: set[Any], steps: tuple[str, ...], items: tuple[Any, ...])
             set.clear(target)
         else:
             getattr(set, step)(target, item)
+
+
+def copy_of(array: np.ndarray) -> np.ndarray:
+    """An array of these numbers in this form, in memory of its own."""
+    made = array.copy(order="K")
+    made.flags.writeable = array.flags.writeable
+    return made
+
+
+def view_of(owner: np.ndarray, form: tuple[Any, ...]) -> np.ndarray:
+    """A view of an array; `form`: shape, dtype, offset in bytes, strides, whether it may be written to."""
+    shape, dtype, offset, strides, writeable = form
+    made: np.ndarray = np.ndarray(shape, dtype, owner, offset, strides)
+    if not writeable:
+        made.flags.writeable = False
+    return made
+
+
+def tensor_of(array: np.ndarray, strides: tuple[int, ...]) -> torch.Tensor:
+    """A tensor of its own with these numbers, in the form that `torch.from_numpy` gives an array of these strides."""
+    made = torch.tensor(array)
+    steps = tuple(stride // array.itemsize for stride in strides)
+    if array.size == 0 or steps == made.stride():
+        return made
+    size = 1 + sum((n - 1) * step for n, step in zip(array.shape, steps, strict=True))
+    room = torch.empty(size, dtype=made.dtype)
+    room.as_strided(made.shape, steps).copy_(made)
+    return room.as_strided(made.shape, steps)
 
 
 def sequence_iterator(of: Any, index: int) -> Iterator[Any]:

@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .values import Const, Value
 
 if TYPE_CHECKING:
@@ -26,7 +28,9 @@ NONE = Const(None)
 
 
 # What the table has: these hash by identity or by C code, whatever a metaclass or a class of callables says.
-_HASHED = (types.FunctionType, types.BuiltinFunctionType, type)
+_HASHED = (
+    types.FunctionType, types.BuiltinFunctionType, type, np.ufunc, type(np.sum), type(np.dtype),
+)  # fmt: skip
 
 
 def model_of(real: Any) -> Model | None:

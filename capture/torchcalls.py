@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.nn.functional
 
@@ -21,6 +22,7 @@ from .breaks import Break
 from .containers import NotConstant, as_constant, from_constant
 from .kinds import is_kind
 from .values import (
+    Array,
     BuiltinMethod,
     Const,
     Context,
@@ -169,6 +171,12 @@ def to_argument(m: Machine, value: Value) -> Any:
     """A Value as the tracer takes it: ghosts, constants, and containers of those."""
     if isinstance(value, Tensor):
         return value.ghost
+    if isinstance(value, Array):
+        if min(value.array.strides, default=0) < 0:
+            raise Break("GB123", "a numpy array with negative strides in a torch call")
+        return value.array.copy()
+    if isinstance(value, Obj) and is_kind(value.value, np.ndarray):
+        raise Break("GB123", "a numpy array from outside in a torch call")
     if isinstance(value, Sequence):
         items = [to_argument(m, item) for item in containers.sequence_items(m, value)]
         if value.cls in (list, tuple):
@@ -327,10 +335,14 @@ def has_tensor(values: list[Value]) -> bool:
 def call_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> Value:
     """A Python operator with a tensor among its operands."""
     for value in args:
+        if isinstance(value, Obj) and is_kind(value.value, np.ndarray):
+            raise Break("GB123", "an operator between a tensor and a numpy array")
         if isinstance(value, (Obj, Set, Context)):
             raise Break("GB112", "an operator between a tensor and an object")
     if fn is operator.contains:
         raise Break("GB104", "'in' on a tensor")
+    if fn is not operator.getitem and any(isinstance(value, Array) for value in args):
+        raise Break("GB123", "an operator between a tensor and a numpy array")
     _hold_operator(m, fn, args)
     return call_torch(m, fn, args, {})
 

@@ -122,6 +122,13 @@ class Set(Value):
 
 
 @dataclass(eq=False, slots=True)
+class Array(Value):
+    """A numpy array made inside the frame: `array` is capture's own, and holds what the program's holds."""
+
+    array: Any
+
+
+@dataclass(eq=False, slots=True)
 class Slice(Value):
     """A slice object with parts that may be values of the frame."""
 

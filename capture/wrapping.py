@@ -14,11 +14,12 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from ..ir.trace import Unsupported
 from ..runtime.guards import TensorSpec
-from ..runtime.safe import in_classes
+from ..runtime.safe import ARRAY_SCALARS, in_classes
 from ..runtime.sources import Source
 from .breaks import Break
 from .kinds import is_kind
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 CONST_TYPES = frozenset(
     {
         type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented),
-        torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
+        torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, *ARRAY_SCALARS,
     }
 )  # fmt: skip
 
@@ -65,6 +66,8 @@ IDENTITY_TYPES = (
     enum.Enum,
     type(torch.ops.aten.add),
     type(torch.ops.aten.add.Tensor),
+    np.ufunc,
+    type(np.sum),
     torch._C._NodeBase if hasattr(torch._C, "_NodeBase") else type(NotImplemented),
 )
 
@@ -204,6 +207,12 @@ def _partial(m: Machine, value: Any, source: Source) -> Value:
     return Partial(func, tuple(sequence_items(m, args)), pairs, source=source)
 
 
+def _dtype(m: Machine, value: Any, source: Source) -> Value:
+    """A dtype of numpy's numbers: there is one of each."""
+    m.guard("is", source, value)
+    return Const(value, source=source)
+
+
 def _slice(m: Machine, value: Any, source: Source) -> Value:
     m.guard("equals", source, value)
     return Const(value, source=source)
@@ -220,6 +229,7 @@ MAKERS: dict[type, Callable[[Any, Any, Source], Value]] = {
     slice: _slice,
     types.MethodType: _method,
     functools.partial: _partial,
+    **{type(np.dtype(cls)): _dtype for cls in ARRAY_SCALARS},
     deque: lambda m, value, source: (m.guard("type", source, deque), Obj(value, source=source))[1],
 }
 
@@ -230,7 +240,8 @@ def freeze(value: Value) -> Any:
     Constants compare by value as Python's dicts do; objects by identity.
     """
     if isinstance(value, Const):
-        return ("const", value.value)
+        number = is_kind(value.value, np.generic)  # it has hash and equality of Python's number
+        return ("const", value.value.item() if number else value.value)
     if isinstance(value, Sequence) and value.cls is tuple:
         return ("tuple", tuple(freeze(item) for item in value.items))
     if isinstance(value, Obj):

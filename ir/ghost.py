@@ -17,12 +17,14 @@ from .graph import Meta, Node
 
 
 class Store:
-    """One piece of memory during a trace: whether the graph made it, and which ghosts share it."""
+    """One piece of memory during a trace: whether the graph made it, whether it has been written to since, and
+    which ghosts share it."""
 
-    __slots__ = ("fresh", "inputs", "members")
+    __slots__ = ("fresh", "inputs", "members", "written")
 
     def __init__(self, fresh: bool) -> None:
         self.fresh = fresh
+        self.written = False
         self.inputs: list[int] = []  # positions of the graph inputs that live here
         self.members: list[weakref.ref[Ghost]] = []
 

@@ -268,7 +268,10 @@ class Recorder:
         return metas
 
     def _note_write(self, ghost: Ghost | None) -> None:
-        if ghost is not None and not ghost._store.fresh:
+        if ghost is None:
+            return
+        ghost._store.written = True
+        if not ghost._store.fresh:
             self.mutates = True
             self.written.update(ghost._store.inputs)
 
@@ -319,6 +322,7 @@ class Recorder:
     def _assign(self, target: Ghost, value: Node) -> None:
         """target[...] = value: a new value for the ghost where nobody can tell, else a write."""
         meta, found = target._node.meta, value.meta
+        target._store.written = True
         free = target._store.fresh and meta.offset == 0 and target._store.only(target)
         if free and is_dense(meta.shape, meta.stride):
             if found.dtype != meta.dtype:

@@ -15,9 +15,10 @@ import torch
 
 from . import _native
 from .guards import Row
+from .safe import ARRAY_SCALARS
 from .sources import Source
 
-_native.set_known_types(torch.Size, torch.device)
+_native.set_known_types(torch.Size, torch.device, tuple(ARRAY_SCALARS))
 
 Instruction = tuple[
     str, int, int, int, Any

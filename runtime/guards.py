@@ -45,7 +45,7 @@ ROW_KINDS: dict[str, str] = {
     "type": "type(value) is expected (a class)",
     "is": "value is expected (classes, functions, code objects, modules, None, singletons)",
     "equals": "same exact type and same value: None, bool, int, float (by bits), complex (by bits), str, bytes,"
-    " Ellipsis, slices, torch dtypes/devices/layouts/memory formats/Size and tuples/frozensets of those",
+    " numpy's scalars (by bytes), Ellipsis, slices, torch dtypes/devices/layouts/memory formats/Size and tuples/frozensets of those",
     "len": "len(value) == expected, read from the builtin list/tuple/dict/set/frozenset/deque/str part",
     "keys": "the keys of a dict or the elements of a set, in order, are expected (a tuple): each identical or"
     " 'equals'",

@@ -14,6 +14,7 @@ import types
 from collections import OrderedDict, deque
 from typing import Any
 
+import numpy as np
 import torch
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
@@ -141,6 +142,14 @@ def item(value: Any, key: Any) -> Any:
     return dict_get(value, key)
 
 
+# numpy's numbers with a plain form in memory: immutable, so constants like Python's own.
+ARRAY_SCALARS = frozenset(
+    {
+        np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
+        np.intc, np.longlong, np.ulonglong, np.float16, np.float32, np.float64, np.complex64, np.complex128,
+    }
+)  # fmt: skip
+
 _BY_NAME = (torch.dtype, torch.layout, torch.memory_format)
 
 
@@ -156,6 +165,8 @@ def canonical(value: Any) -> Any:
         return ("complex", struct.pack("<dd", value.real, value.imag))
     if cls in (str, int, bool, bytes, type(None), type(Ellipsis)):
         return (cls.__name__, value)
+    if cls in ARRAY_SCALARS:
+        return (cls.__name__, bytes(memoryview(value)))
     if cls in _BY_NAME:
         return ("torch", cls.__name__, str(value))
     if cls is torch.device:

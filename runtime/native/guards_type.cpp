@@ -272,15 +272,16 @@ PyType_Slot guards_slots[] = {
 PyType_Spec guards_spec = {"graftjit.runtime._native.GuardProgram", sizeof(GuardProgram), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, guards_slots};
 
-// set_known_types(size=, device=): torch's types that constants are made of
+// set_known_types(size=, device=, scalars=): types of torch and numpy that constants are made of
 PyObject *set_known_types(PyObject *, PyObject *args, PyObject *kwargs) {
-    static const char *names[] = {"size", "device", nullptr};
-    PyObject *size, *device;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!", (char **)names, &PyType_Type, &size, &PyType_Type,
-                                     &device))
+    static const char *names[] = {"size", "device", "scalars", nullptr};
+    PyObject *size, *device, *scalars;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!", (char **)names, &PyType_Type, &size, &PyType_Type,
+                                     &device, &PyTuple_Type, &scalars))
         return nullptr;
     known.size = (PyTypeObject *)Py_NewRef(size);
     known.device = (PyTypeObject *)Py_NewRef(device);
+    known.scalars = Py_NewRef(scalars);
     Py_RETURN_NONE;
 }
 
@@ -299,7 +300,7 @@ PyMethodDef module_methods[] = {
     {"look_up", look_up, METH_VARARGS,
      "look_up(dict, key) -> (value,) if found, () if absent, None if only the __eq__ of a key's class could tell"},
     {"set_known_types", (PyCFunction)(void (*)(void))set_known_types, METH_VARARGS | METH_KEYWORDS,
-     "set_known_types(size, device): torch.Size and torch.device, compared by value in guards"},
+     "set_known_types(size, device, scalars): torch.Size, torch.device and numpy's scalars, compared by value"},
     {nullptr, nullptr, 0, nullptr}};
 
 PyObject *import_from(const char *module, const char *name) {

@@ -106,6 +106,31 @@ bool same_elements(PyObject *left, PyObject *right) {
     return true;
 }
 
+bool is_array_scalar(PyTypeObject *type) {
+    Py_ssize_t count = known.scalars != nullptr ? PyTuple_GET_SIZE(known.scalars) : 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (PyTuple_GET_ITEM(known.scalars, i) == (PyObject *)type) return true;
+    return false;
+}
+
+// Two scalars of one type of numpy's, which gives its bytes as a buffer.
+bool same_bytes(PyObject *left, PyObject *right) {
+    Py_buffer a, b;
+    if (PyObject_GetBuffer(left, &a, PyBUF_SIMPLE) < 0) {
+        PyErr_Clear();
+        return false;
+    }
+    bool same = PyObject_GetBuffer(right, &b, PyBUF_SIMPLE) == 0;
+    if (same) {
+        same = a.len == b.len && memcmp(a.buf, b.buf, a.len) == 0;
+        PyBuffer_Release(&b);
+    } else {
+        PyErr_Clear();
+    }
+    PyBuffer_Release(&a);
+    return same;
+}
+
 bool same_bits(double left, double right) { return memcmp(&left, &right, sizeof left) == 0; }
 
 }  // namespace
@@ -202,7 +227,7 @@ bool same_constant(PyObject *left, PyObject *right) {
         return same_constant(a->start, b->start) && same_constant(a->stop, b->stop) &&
                same_constant(a->step, b->step);
     }
-    return false;
+    return is_array_scalar(type) && same_bytes(left, right);
 }
 
 Py_ssize_t builtin_length(PyObject *value) {

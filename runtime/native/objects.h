@@ -32,6 +32,7 @@ class Ref {
 struct KnownTypes {
     PyTypeObject *size = nullptr;    // torch.Size: compared as a tuple
     PyTypeObject *device = nullptr;  // torch.device: compared by its own C code
+    PyObject *scalars = nullptr;     // tuple of numpy's scalar types: compared by their bytes
     PyTypeObject *deque = nullptr;
     PyTypeObject *partial = nullptr;
     PyObject *abc_token = nullptr;  // _abc.get_cache_token

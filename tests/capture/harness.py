@@ -175,6 +175,8 @@ class Describer:
             return (type(value).__name__, value)
         if issubclass(type(value), (torch.dtype, torch.device, torch.Size, range, slice)):
             return (type(value).__name__, str(value))
+        if isinstance(value, np.generic):
+            return (str(value.dtype), value.item())
         if id(value) in self.seen:
             return ("same as", self.seen[id(value)])
         self.seen[id(value)] = len(self.seen)
@@ -212,7 +214,8 @@ class Describer:
     def _tensor(self, value: torch.Tensor) -> Any:
         if value.layout is not torch.strided:
             return (str(value.layout), self.describe(value.to_dense()))
-        storage = value.untyped_storage().data_ptr()
+        memory = value.untyped_storage()
+        storage = memory.data_ptr() if memory.nbytes() else 0
         group = self.storages.setdefault(storage, len(self.storages)) if storage else None
         facts = (
             str(value.dtype), tuple(value.shape), value.stride(), value.storage_offset(),
@@ -251,7 +254,6 @@ _DESCRIBERS: tuple[tuple[Any, Callable[[Describer, Any], Any]], ...] = (
     (JitFunction, lambda d, v: d.describe(v.__wrapped__)),
     (torch.Tensor, Describer._tensor),
     (np.ndarray, Describer._array),
-    (np.generic, lambda d, v: (str(v.dtype), v.item())),
     (types.FunctionType, Describer._function),
     (type, Describer._class),
     (types.ModuleType, lambda d, v: v.__name__),

@@ -532,7 +532,7 @@ def test_errors_of_torch_have_its_words():
         except (RuntimeError, IndexError) as error:
             return type(error).__name__, str(error)
 
-    return f, (t(2, 3), 0), [lambda n=n: (t(2, 3), n) for n in range(1, 7)]
+    return f, (t(2, 3), 0), [lambda *, n=n: (t(2, 3), n) for n in range(1, 7)]
 
 
 @agrees(backward=True)
