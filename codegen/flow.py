@@ -43,12 +43,14 @@ def has_effect(node: Node) -> bool:
 
 @dataclass(slots=True)
 class Flow:
-    """nodes: the live calls and gets, in order; after: further nodes that a node has to follow."""
+    """nodes: the live calls and gets, in order; after: further nodes that a node has to follow; written: the roots of
+    the graph's own memory that is written to after it was made."""
 
     graph: Graph
     nodes: list[Node] = field(default_factory=list)
     after: dict[Node, list[Node]] = field(default_factory=dict)
     users: dict[Node, list[Node]] = field(default_factory=dict)
+    written: set[Node] = field(default_factory=set)
     writes_memory: bool = False
 
 
@@ -57,7 +59,8 @@ def analyse(graph: Graph) -> Flow:
     flow = Flow(graph)
     live = _live(graph)
     flow.nodes = [node for node in graph.nodes if node in live and node.op in ("call", "get")]
-    flow.writes_memory = any(writes(node) for node in flow.nodes)
+    flow.written = {root(target) for node in flow.nodes for target in writes(node)}
+    flow.writes_memory = bool(flow.written)
     for node in flow.nodes:
         for operand in reads(node):
             flow.users.setdefault(operand, []).append(node)

@@ -115,6 +115,8 @@ class Fusion:
             rule = rule if all(user.target == 0 for user in users) else None
         if rule is not None and _device(node) != self.device:
             rule = None
+        if rule is not None and rule.kind == "create" and node in self.flow.written:
+            rule = None  # it has to be in memory: what is read there is no longer what was made
         follows = self._follows(node)
         if rule is None or rule.kind == "create":
             unit = self._new(node, follows)

@@ -194,6 +194,8 @@ def collapse(nest: LoopNest) -> LoopNest:
         return replace(value, attr=merged(value.attr)) if value.op == "index" else value
 
     new_sizes = [math.prod(sizes[axis] for axis in group) for group in groups]
+    if n_outer == len(groups) and not nest.has_reduction:
+        n_outer = 0  # rows of one element each, of which nothing is folded
     return replace(
         nest,
         outer=tuple(new_sizes[:n_outer]),
