@@ -56,6 +56,8 @@ MODULE_DELATTR = torch.nn.Module.__delattr__
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 Missing = Callable[["Machine", Value, str], Value]
+# Classes of ours that stand for C ones while a frame is walked -> the break when the program wants the real thing.
+STAND_INS: dict[type, tuple[str, str]] = {}
 
 
 class NoAttribute(Thrown):
@@ -219,6 +221,8 @@ def _slot(m: Machine, value: Obj | Instance, name: str, raw: Any) -> Value:
 
 def type_of(m: Machine, value: Value) -> Value:
     """type(value) as a Value."""
+    if isinstance(value, Instance) and value.cls.value in STAND_INS:  # type: ignore[attr-defined]
+        raise Break(*STAND_INS[value.cls.value])  # type: ignore[attr-defined]
     if isinstance(value, Instance):
         return value.cls
     cls = real_class(value)

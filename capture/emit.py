@@ -16,6 +16,7 @@ from typing import Any
 
 from . import arrays, rebuild
 from .assemble import Assembler
+from .attributes import STAND_INS
 from .breaks import Break, ExceptionLeaves, GeneratorLeaves
 from .contexts import GRAD_MODES
 from .encode import Cover
@@ -126,6 +127,11 @@ class Emitter:
         owner = self.m.owners.get(value)
         if owner is not None:
             self.push(owner)
+            return
+        function = self.m.namespaces.get(value)
+        if function is not None:
+            self.push(function)
+            self.asm.load_attr("__dict__")
             return
         if isinstance(value, Const):
             self.asm.load_const(value.value)
@@ -365,13 +371,18 @@ def _function(e: Emitter, value: Function) -> None:
         pairs(value.kwdefaults),
         closure,
         lambda: e.push(value.annotations or Const(None)),
-        pairs(value.attributes),
+        pairs(value.fields),
     )
+    if value.namespace is not None and value.namespace.items:
+        e._remember(value)
+        _write_pairs(e, value.namespace, rebuild.fill_dict)
 
 
 def _instance(e: Emitter, value: Instance) -> None:
     if issubclass(value.cls.value, BaseException):  # type: ignore[attr-defined]
         raise ExceptionLeaves(e.m.raised_at[value])
+    if value.cls.value in STAND_INS:  # type: ignore[attr-defined]
+        raise Break(*STAND_INS[value.cls.value])  # type: ignore[attr-defined]
     held = value.storage
     base = object if held is None else base_of(value.cls.value)  # type: ignore[attr-defined]
     e.asm.call_const(base.__new__, lambda: e.push(value.cls))

@@ -25,6 +25,7 @@ from ..runtime.sources import Source
 from ..runtime.state import snapshot
 from . import aliasing, arrays, lookers, rebuild
 from . import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
+from . import custom as _custom  # noqa: F401
 from . import exceptions as _exceptions  # noqa: F401
 from . import handlers as _handlers  # noqa: F401
 from . import imports as _imports  # noqa: F401
@@ -48,6 +49,7 @@ from .emit import Emitter
 from .left import bound_after, kind_of, made_here, may_be_missed, shape_after, with_handlers
 from .liveness import live_locals
 from .machine import Frame, Machine, Scope, make_frame
+from .nesting import lift
 from .resume import CannotResume, Path, ResumeSpec, break_tail, can_break
 from .values import (
     UNREAD,
@@ -258,6 +260,10 @@ class _Attempt:
                 if made is not None:  # Python raises what is being handled here
                     self.forced.setdefault(m.raised_at[made], stop)
                     raise Restart from None
+                if m.modes and m.modes[0].index != instr.index:  # nothing enters a mode again
+                    reason = f"a torch function mode around what breaks: {stop.reason}"
+                    self.forced[m.modes[0].index] = Break("GB110", reason, stop.where)
+                    raise Restart from None
                 self.forced[instr.index] = stop
                 if m.activity != activity:
                     raise Restart from None
@@ -268,6 +274,8 @@ class _Attempt:
     # -- the two ends ----------------------------------------------------------------------------------
     def _returned(self, result: Value) -> Capture:
         m = self.machine
+        if m.modes:
+            raise PlainFrame("PL203", "the frame returns inside a with block", m.where)
         if not self.tracer.recorded and (m.effects or not m.inputs):
             record = BreakRecord("PL204", "no tensor operation in this frame", None)
             return Capture("plain", _types_only(self.rows()), plain=record)
@@ -315,7 +323,7 @@ class _Attempt:
             self.machine.guard("distinct", None, sources)
 
     def _finish(self, outputs: list[Tensor]) -> Graph | None:
-        graph = self.tracer.finish([value.ghost for value in outputs])
+        graph = self.tracer.finish([lift(self.machine, value.ghost) for value in outputs])
         if not (outputs or graph.mutates or graph.random):
             return None  # nothing that anybody can see is computed
         if graph.mutates and graph.overlaps:

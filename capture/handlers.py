@@ -405,6 +405,10 @@ def _set_function_attribute(m: Machine, f: Frame, i: Instr) -> None:
 def _function_part(m: Machine, fn: Function, name: str, value: Value) -> None:
     if name == "defaults":
         fn.defaults = tuple(iteration.drain(m, value))
+        if value.source is not None:
+            fn.fields["__defaults__"] = (
+                value  # the tuple of the code's constants, the same at each call
+            )
     elif name == "kwdefaults":
         assert isinstance(value, Dict)
         fn.kwdefaults = {k.value: v for k, v in containers.dict_items(m, value)}  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,6 +24,10 @@ from .bytecodes import Decoded, Instr, decode
 from .kinds import is_kind
 from .unmodelled import UNMODELLED
 from .values import Cell, Const, Tensor, Unread, Value
+
+if TYPE_CHECKING:
+    from .modes import Entered
+    from .nesting import Inner
 
 MAX_INSTRUCTIONS = 400_000
 MAX_DEPTH = 64
@@ -136,7 +140,10 @@ class Machine:
     """One capture of one root frame. Thrown away after; a restart makes a new one."""
 
     def __init__(self, tracer: Tracer, root_scope: Scope) -> None:
-        self.tracer = tracer
+        self.root_tracer = tracer
+        self.tracer = tracer  # of what is walked now: the root's, or the innermost of `inner`
+        self.inner: list[Inner] = []
+        self.modes: list[Entered] = []  # torch function modes that are active, innermost last
         self.root_scope = root_scope
         # the globals in play, by address -> their place
         self.scopes: dict[int, Source] = {id(root_scope.names): Source("globals", None, None)}
@@ -145,6 +152,9 @@ class Machine:
         self.keep: list[Any] = []
         self.overlay: dict[Value, dict[str, Value | None]] = {}
         self.owners: dict[Value, Value] = {}  # and the other way, for what is made in the frame
+        self.namespaces: dict[
+            Value, Value
+        ] = {}  # the __dict__ of a function made in the frame -> the function
         self.storages: dict[Value, Value] = {}  # objects from outside that are containers beneath
         self.globals: dict[tuple[int, str], Value | None] = {}
         self.effects: list[Effect] = []
@@ -307,6 +317,7 @@ class Machine:
             self.known,
             self.overlay,
             self.storages,
+            self.namespaces,
             self.owners,
             self.raised_at,
             self.open_generators,

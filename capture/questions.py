@@ -15,6 +15,7 @@ from .breaks import Break
 from .containers import as_constant
 from .kinds import is_kind
 from .tables import BUILTINS, NONE, Args, Kwargs, Model, models
+from .transforms import WALKED
 from .values import Const, Obj, Sequence, Tensor, Value
 
 if TYPE_CHECKING:
@@ -43,18 +44,22 @@ _STATE_QUESTIONS = (
     torch._C._get_tracing_state, torch.jit.is_scripting, torch.jit.is_tracing,
     torch.get_autocast_dtype, torch.is_autocast_cache_enabled,
     torch.are_deterministic_algorithms_enabled, torch.cuda.is_available,
-    torch.compiler.is_dynamo_compiling, torch.compiler.is_exporting, torch._C._get_cudnn_enabled,
+    torch.distributed.is_available, torch.compiler.is_dynamo_compiling, torch.compiler.is_exporting, torch._C._get_cudnn_enabled,
 )  # fmt: skip
 for _question in _STATE_QUESTIONS:
     BUILTINS[_question] = _answers(_question)
 
 
 def _compiling(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    """Whoever asks offers a path without questions to tensor data: that is the one to take."""
-    return Const(True)
+    """Whoever asks offers a path without questions to tensor data: that is the one to take. torch.func's own
+    transforms ask for a compiler of other ways, and make a function of another name for it."""
+    return Const(id(m.frames[-1].code) not in WALKED)
 
 
 BUILTINS[torch.compiler.is_compiling] = _compiling
+BUILTINS[torch._C._log_api_usage_once] = lambda m, args, kwargs: (
+    NONE
+)  # counts the names that a process uses
 
 
 def _no_modes(m: Machine, args: Args, kwargs: Kwargs) -> Value:
@@ -62,10 +67,12 @@ def _no_modes(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 BUILTINS[torch._C._len_torch_dispatch_stack] = _no_modes
-BUILTINS[torch._C._len_torch_function_stack] = _no_modes
+BUILTINS[torch._C._len_torch_function_stack] = lambda m, args, kwargs: Const(len(m.modes))
 
 
 def _no_torch_function(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if m.modes:
+        return Const(True)
     for value in args:
         items = value.items if isinstance(value, Sequence) else [value]
         if any(

@@ -42,7 +42,6 @@ from .values import (
     ContextExit,
     Dict,
     DictView,
-    Function,
     Instance,
     Iterator,
     Method,
@@ -160,41 +159,6 @@ def _class_name(m: Machine, value: Obj, name: str, raw_meta: Any) -> Value:
     if type(found) not in (str, type(None)) or name not in vars(cls):
         raise Break("GB112", f"attribute {name!r} of a class")
     return m.wrap(found, Source("attr", value.source, name))
-
-
-_FUNCTION_FIELDS = ("__name__", "__qualname__", "__module__", "__doc__")
-
-
-def _function(m: Machine, value: Obj, name: str) -> Value:
-    if name in _FUNCTION_FIELDS or name in (
-        "__code__",
-        "__defaults__",
-        "__kwdefaults__",
-        "__closure__",
-        "__globals__",
-    ):
-        if value.source is not None:
-            return m.wrap(getattr(value.value, name), Source("member", value.source, name))
-    elif value.source is not None:
-        stored = m.overlay.get(value, {}).get(name, MISSING)
-        if stored is not MISSING and stored is not None:
-            return stored
-        if name in value.value.__dict__:
-            return m.wrap(value.value.__dict__[name], Source("attr", value.source, name))
-        if mro_lookup(types.FunctionType, name) is MISSING:
-            m.guard("no_attr", value.source, name)
-            raise NoAttribute(name, "function")
-        if name == "__call__":
-            return value
-    raise Break("GB112", f"attribute {name!r} of a function")
-
-
-def _made_function(m: Machine, value: Function, name: str) -> Value:
-    if name in value.attributes:
-        return value.attributes[name]
-    if name in ("__name__", "__qualname__"):
-        return Const(getattr(value, name.strip("_")))
-    raise Break("GB112", f"attribute {name!r} of a function made in this frame")
 
 
 def _bound(m: Machine, value: Method, name: str) -> Value:
@@ -333,7 +297,6 @@ attributes.READERS.update(
         Set: _container,
         DictView: _method_of,
         Iterator: _method_of,
-        Function: _made_function,
         Method: _bound,
         Super: _super,
         Partial: _partial,
@@ -346,7 +309,6 @@ attributes.OBJECT_READERS.update(
     {
         types.ModuleType: _module,
         type: _class,
-        types.FunctionType: _function,
         np.ufunc: arrays.ufunc_attr,
     }
 )

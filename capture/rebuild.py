@@ -34,7 +34,7 @@ def make_function(
     kwdefaults: dict[str, Any],
     closure: tuple[types.CellType, ...],
     annotations: Any,
-    attributes: dict[str, Any],
+    fields: dict[str, Any],
 ) -> types.FunctionType:
     """What MAKE_FUNCTION would have made."""
     made = types.FunctionType(code, scope, names[0], defaults or None, closure or None)
@@ -44,7 +44,8 @@ def make_function(
         if isinstance(annotations, tuple):
             annotations = dict(zip(annotations[::2], annotations[1::2], strict=True))
         made.__annotations__ = annotations
-    made.__dict__.update(attributes)
+    for name, value in fields.items():
+        setattr(made, name, value)
     return made
 
 

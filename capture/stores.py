@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..runtime.sources import Source
-from . import containers, methods
+from . import containers, functions, methods
 from .attributes import (
     MISSING,
     MODULE_DELATTR,
@@ -48,8 +48,8 @@ _HIDDEN = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
 
 def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
     """value.name = item; None deletes."""
-    if isinstance(value, Function) and item is not None:
-        value.attributes[name] = item
+    if isinstance(value, Function):
+        functions.store(m, value, name, item)
         return
     if isinstance(value, Cell) and name == "cell_contents":
         m.store_cell(value, item)

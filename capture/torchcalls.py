@@ -21,6 +21,7 @@ from . import containers
 from .breaks import Break
 from .containers import NotConstant, as_constant, from_constant
 from .kinds import is_kind
+from .nesting import lift
 from .values import (
     Array,
     BuiltinMethod,
@@ -100,6 +101,15 @@ _FACT_METHODS = frozenset(
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 
 
+# Functions of those modules that are Python like any other.
+_WALKED = frozenset(
+    function
+    for cls in (torch.overrides.TorchFunctionMode, torch.overrides.BaseTorchFunctionMode)
+    for function in vars(cls).values()
+    if isinstance(function, types.FunctionType)
+)
+
+
 def is_torch_callable(fn: Any) -> bool:
     """Whether calls of fn are recorded as they are."""
     if is_kind(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
@@ -111,7 +121,7 @@ def is_torch_callable(fn: Any) -> bool:
     owner = getattr(fn, "__self__", None)
     if is_kind(owner, type) and owner.__module__.startswith("torch._C"):
         return True
-    if is_kind(owner, torch.Tensor):
+    if is_kind(owner, torch.Tensor) or fn in _WALKED:
         return False
     module = getattr(fn, "__module__", None) or ""
     if type(fn) is types.BuiltinFunctionType:
@@ -129,8 +139,24 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
         raise Break(_REFUSED[name], f"{name}()")
     if isinstance(fn, types.BuiltinFunctionType) and name.startswith(_STATE_PREFIXES):
         raise Break(_STATE, f"{name}()")
+    if m.modes:
+        taken = _by_mode(m, fn, args, kwargs)
+        if taken is not None:
+            return taken
     fn_args = tuple(to_argument(m, value) for value in args)
     fn_kwargs = {key: to_argument(m, value) for key, value in kwargs.items()}
+    return record(m, fn, fn_args, fn_kwargs)
+
+
+def _by_mode(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    from .modes import handled
+
+    return handled(m, fn, args, kwargs)
+
+
+def record(m: Machine, fn: Any, fn_args: tuple[Any, ...], fn_kwargs: dict[str, Any]) -> Value:
+    """The Value of a call that the tracer makes and records."""
+    name = getattr(fn, "__name__", str(fn))
     m.activity += 1
     start, written = m.tracer.n_nodes, m.tracer.mutates
     try:
@@ -170,7 +196,7 @@ def _is_watched(m: Machine) -> bool:
 def to_argument(m: Machine, value: Value) -> Any:
     """A Value as the tracer takes it: ghosts, constants, and containers of those."""
     if isinstance(value, Tensor):
-        return value.ghost
+        return lift(m, value.ghost)
     if isinstance(value, Array):
         if min(value.array.strides, default=0) < 0:
             raise Break("GB123", "a numpy array with negative strides in a torch call")
@@ -227,6 +253,10 @@ def from_result(m: Machine, result: Any) -> Value:
 # -- tensor attributes and methods -----------------------------------------------------------------------
 def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
     """tensor.name"""
+    if m.modes and (name in _FACTS or name in _VIEWS):
+        taken = _by_mode(m, _getter(name), [value], {})
+        if taken is not None:
+            return taken
     if name in _FACTS:
         if name == "is_leaf" or name == "names":
             raise Break("GB114" if name == "is_leaf" else "GB112", f"Tensor.{name}")
@@ -318,6 +348,9 @@ def call_tensor_method(
     if name == "is_inference" and (value.source is not None or torch.is_inference_mode_enabled()):
         raise Break("GB112", "Tensor.is_inference() of an input, or in inference mode")
     if name in _FACT_METHODS:
+        taken = _by_mode(m, method, [value, *args], kwargs) if m.modes else None
+        if taken is not None:
+            return taken
         real = [as_constant(m, a) for a in args]
         named = {k: as_constant(m, a) for k, a in kwargs.items()}
         return containers.fold(lambda: getattr(value.ghost, name)(*real, **named))

@@ -174,7 +174,8 @@ class Function(Value):
     kwdefaults: dict[str, Value] = field(default_factory=dict)
     closure: tuple[Cell, ...] = ()
     annotations: Value | None = None
-    attributes: dict[str, Value] = field(default_factory=dict)
+    fields: dict[str, Value] = field(default_factory=dict)  # __module__ and __doc__, once set
+    namespace: Dict | None = None  # __dict__, once it matters
 
 
 @dataclass(eq=False, slots=True)

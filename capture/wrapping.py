@@ -27,6 +27,8 @@ from .values import (
     UNREAD,
     Const,
     Dict,
+    Function,
+    Instance,
     Method,
     Obj,
     Partial,
@@ -133,7 +135,7 @@ def _tensor(m: Machine, value: Any, source: Source) -> Value:
         return Obj(value, source=source)
     m.guard("tensor", source, tensor_spec(value))
     try:
-        ghost = m.tracer.input(value, source)
+        ghost = m.root_tracer.input(value, source)
     except Unsupported as error:
         raise Break("FB304", str(error)) from error
     made = Tensor(ghost, type(value), value, source=source)
@@ -253,4 +255,10 @@ def freeze(value: Value) -> Any:
             return ("object", id(value.value))
     if isinstance(value, Tensor):
         return ("object", id(value.ghost))
+    if isinstance(value, Function):
+        return ("object", id(value))
+    if isinstance(value, Instance):
+        cls = value.cls.value  # type: ignore[attr-defined]
+        if in_classes(cls, "__hash__") is _BY_IDENTITY and in_classes(cls, "__eq__") is _SAME:
+            return ("object", id(value))
     raise Break("GB137", "a key whose hash or equality runs code of its own")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .effects import root
 from .errors import DataDependent, Unsupported
 from .ghost import Ghost, Store, make_ghost
 from .graph import Meta, Node
@@ -54,6 +55,7 @@ class Recorder:
         self.random = False
         self.written: set[int] = set()
         self.slow_ops: list[str] = []
+        self.zeros: set[Node] = set()  # made as tensors of zeros without memory
         self.echo: tuple[Node, Meta, Store] | None = None
         self._plans: dict[int, Plan] = {}
         self._count = 0
@@ -387,6 +389,36 @@ class Recorder:
         target._node = node
         return target
 
+    def _number_copied(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`aten._to_copy` of a Python number, as which a wrapped number arrives here."""
+        if type(args[0]) is Ghost:
+            plan = plan_of(op)
+            operands = tuple([self.operand(arg) for arg in args])
+            return self._pure(plan, args, kwargs, operands, kwargs)
+        tracer = self._tracer()
+        assert tracer is not None
+        with torch._C._DisableTorchDispatch():
+            return tracer.constant(op(torch.as_tensor(args[0]), **kwargs))
+
+    def _zero_tensor(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A tensor of zeros without memory, which forward-mode derivatives make: here it gets its memory."""
+        named: dict[str, Any] = {n: kwargs[n] for n in ("dtype", "device") if n in kwargs}
+        size = self.operand(args[0])
+        made = self._pure(plan_of(aten.zeros.default), args, named, (size,), named)
+        self.zeros.add(made._node)
+        return made
+
+    def _times(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A product; with a tensor of zeros without memory it is zero for every factor, as eager has it."""
+        plan = plan_of(op)
+        operands = tuple([self.operand(arg) for arg in args])
+        made = self._pure(plan, args, kwargs, operands, kwargs)
+        if self.zeros and any(type(o) is Node and root(o) in self.zeros for o in operands[:2]):
+            node = self.value(aten.zeros_like.default, (made._node,), {})
+            self._assign(made, node)
+            self.zeros.add(node)
+        return made
+
     def _item(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise DataDependent(str(op), "a Python value from tensor data")
 
@@ -403,12 +435,16 @@ RESHAPED: dict[str, Any] = {
     "aten.unsqueeze_.default": aten.unsqueeze.default,
     "aten.transpose_.default": aten.transpose.int,
     "aten.t_.default": aten.t.default,
+    "aten.as_strided_.default": aten.as_strided.default,
 }
 VALUE_KINDS = frozenset({"pointwise", "copy", "create", "scan", "matmul"})
 SPECIAL: dict[str, Callable[[Recorder, Any, Any, Any], Any]] = {
     "aten.lift_fresh.default": Recorder._lift,
     "aten.lift.default": Recorder._lift,
     "aten.copy_.default": Recorder._copy,
+    "aten._to_copy.default": Recorder._number_copied,
+    "aten._efficientzerotensor.default": Recorder._zero_tensor,
+    "aten.mul.Tensor": Recorder._times,
     "aten._local_scalar_dense.default": Recorder._item,
     "aten.equal.default": Recorder._item,
 }

@@ -140,6 +140,25 @@ class Tracer:
         self._sources.append(source)
         return ghost
 
+    def given(self, meta: Meta, requires_grad: bool = False) -> Ghost:
+        """A new graph input that stands for no real tensor: an argument of a function that is traced on its own."""
+        position = len(self._inputs)
+        node = Node("input", position, meta=meta, name=f"x{position}")
+        store = Store(fresh=False)
+        store.inputs.append(position)
+        if requires_grad:
+            ghost = self._non_leaf(node, meta, store)
+        else:
+            ghost = make_ghost(self._recorder.owner, node, meta, store)
+        self._inputs.append(node)
+        self._input_refs.append(self._number(ghost))
+        self._sources.append(None)
+        return ghost
+
+    def owns(self, ghost: Ghost) -> bool:
+        """Whether a ghost is a value of this trace."""
+        return ghost._owner is self._recorder.owner
+
     def constant(self, tensor: torch.Tensor) -> Ghost:
         """A real tensor baked into the graph (by reference: no copy is made)."""
         if id(tensor) in self._known:
@@ -245,6 +264,16 @@ class Tracer:
             )
         )
         return result
+
+    def attempt(
+        self, fn: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """`run` that leaves no trace: for what fn raises, or does not."""
+        mark = self._recorder.mark(None), len(self._calls), self._refs, self._needs_grad
+        try:
+            self.run(fn, args, kwargs)
+        finally:
+            self._undo(mark)
 
     def _undo(self, mark: Any) -> None:
         inner, calls, refs, self._needs_grad = mark

@@ -58,7 +58,7 @@ class FrameView:
 
 _FUNCTION_MEMBERS = frozenset((
     "__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__", "__name__",
-    "__qualname__", "__module__", "__doc__",
+    "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__",
 ))  # fmt: skip
 _MEMBERS: dict[type, frozenset[str]] = {
     types.FunctionType: _FUNCTION_MEMBERS,

@@ -20,7 +20,7 @@ struct MemberLaw {
 bool is_member(PyTypeObject *type, PyObject *name) {
     static const MemberLaw members[] = {
         {&PyFunction_Type, " __code__ __defaults__ __kwdefaults__ __closure__ __globals__ __dict__"
-                            " __name__ __qualname__ __module__ __doc__ "},
+                            " __name__ __qualname__ __module__ __doc__ __annotations__ __type_params__ "},
         {&PyMethod_Type, " __func__ __self__ "},
         {&PyProperty_Type, " fget fset fdel "},
         {&PyClassMethod_Type, " __func__ __wrapped__ "},

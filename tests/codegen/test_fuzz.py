@@ -44,7 +44,14 @@ CREATE: tuple[Callable[[Any], Any], ...] = (
     lambda x: x.new_zeros(x.shape), lambda x: torch.arange(float(x.shape[-1])), torch.zeros_like,
     lambda x: x.new_ones(x.shape[-1:]), lambda x: torch.eye(x.shape[-1]), torch.empty_like,
 )  # fmt: skip
-IN_PLACE_UNARY = (T.relu_, T.neg_, T.zero_, T.sin_, lambda x: x.fill_(2.0), lambda x: x.clamp_(min=0))
+IN_PLACE_UNARY = (
+    T.relu_,
+    T.neg_,
+    T.zero_,
+    T.sin_,
+    lambda x: x.fill_(2.0),
+    lambda x: x.clamp_(min=0),
+)
 IN_PLACE = (T.add_, T.mul_, T.sub_, T.copy_)
 VIEWS: tuple[Callable[[Any, random.Random], Any], ...] = (
     lambda x, r: x.t() if x.dim() == 2 else x.unsqueeze(0), lambda x, r: x.reshape(-1),
