@@ -141,7 +141,7 @@ def capture(
         except GeneratorLeaves:
             walks_generators = False
         except (PlainFrame, Break) as stop:  # a Break here: something alive cannot be rebuilt
-            record = BreakRecord(stop.code, stop.reason, stop.where)
+            record = BreakRecord(stop.code, stop.reason, stop.where or attempt.machine.where)
             strict(record)
             rows = (
                 [] if stop.code == "GB132" else attempt.rows()
@@ -387,7 +387,7 @@ class _Attempt:
 
     def _wraps(self, stop: Break) -> bool:
         """Whether the call that breaks may run frames worth looking at."""
-        return bool(stop.inlined) or stop.code in ("GB107", "GB110", "GB112", "GB136")
+        return bool(stop.inlined) or stop.code in ("GB107", "GB110", "GB112")
 
     # -- emission --------------------------------------------------------------------------------------
     def _emit(

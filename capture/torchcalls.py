@@ -162,7 +162,7 @@ def record(m: Machine, fn: Any, fn_args: tuple[Any, ...], fn_kwargs: dict[str, A
     try:
         result = m.tracer.run(fn, fn_args, fn_kwargs, m.where)
     except DataDependent as error:
-        code = "GB106" if "shape" in str(error) else "GB104"
+        code = "GB106" if error.shape else "GB104"
         raise Break(code, f"{name}: {error}") from error
     except Unsupported as error:
         raise Break("GB124", f"{name}: {error}") from error

@@ -19,12 +19,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from .runtime import _native, events
 from .runtime.errors import BreakError, CheckError, GraftError, InternalError
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
+from .runtime.state import snapshot
 
 # Capture, codegen and the mirror are imported at the first miss: `import graftjit` stays quick.
 if TYPE_CHECKING:
@@ -79,6 +78,7 @@ class Unit:
                 state.origin = origin and weakref.ref(_origin(origin))
                 state.resumes = {}
                 state.dropped = 0  # entries whose functions or classes are gone
+                state.told = set()  # why calls ran in plain Python without an entry
                 self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
                 self._states.pop(id(code), None)
                 self._states[id(code)] = weakref.ref(state)
@@ -116,14 +116,19 @@ class Unit:
         """Forget all entries and events."""
         for state in self.states:
             state.clear()
+            state.told.clear()
             SESSION.log.clear(state)
 
     # -- a miss ----------------------------------------------------------------------------------------
     def miss(self, state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
         """Capture this frame, publish the entry and return it; None runs plain Python this time."""
-        if SESSION.options.disable or getattr(_BUSY, "capturing", False) or not _ordinary_state():
-            return None
         code = state.code
+        if getattr(_BUSY, "capturing", False):
+            return None
+        refused = _refused()
+        if refused is not None:
+            self._tell_plain(state, *refused)
+            return None
         with _LOCK, SESSION.working_for(state, code.co_qualname):
             _BUSY.capturing = True
             try:
@@ -131,6 +136,15 @@ class Unit:
                     return self._guarded_miss(state, code, values, scope, closure)
             finally:
                 _BUSY.capturing = False
+
+    def _tell_plain(self, state: Any, code: str, reason: str) -> None:
+        """Once a reason: calls come here each time, for no entry is made."""
+        if reason not in state.told:
+            state.told.add(reason)
+            kind = events.RanPlain if code == "PL206" else events.Fallback  # for good, or for now
+            event = kind(code=code, reason=reason, where=_place(state.code))
+            with SESSION.working_for(state, state.code.co_qualname):
+                SESSION.emit(event)
 
     def _guarded_miss(
         self, state: Any, code: types.CodeType, values: tuple, scope: dict, closure: tuple | None
@@ -302,7 +316,7 @@ class Unit:
 
     def _give_up(self, state: Any, code: str, reason: str) -> Any:
         SESSION.emit(events.RanPlain(code=code, reason=reason, where=_place(state.code)))
-        SESSION.warn_once(code, f"{self.name}: {reason}; it runs in plain Python from here on")
+        SESSION.warn_once("WN601", f"{self.name}: {reason}; it runs in plain Python from here on")
         return _leave_plain(state)
 
     def _fault(self, state: Any, error: Exception) -> Any:
@@ -390,14 +404,17 @@ def _place(code: types.CodeType) -> Any:
     return Location(code.co_filename, code.co_firstlineno, function=code.co_qualname)
 
 
-def _ordinary_state() -> bool:
-    """No mode is active that the trace does not model (torch function and dispatch modes, functorch)."""
-    return not (
-        torch._C._len_torch_dispatch_stack()
-        or torch._C._len_torch_function_stack()
-        or torch._C._functorch.peek_interpreter_stack() is not None  # type: ignore[attr-defined]
-        or torch._C._get_tracing_state() is not None
-    )
+def _refused() -> tuple[str, str] | None:
+    """Why nothing is captured now: graftjit is switched off, or a mode is active that the trace does not model."""
+    if SESSION.options.disable:
+        return "PL206", "GRAFTJIT_DISABLE is set"
+    now = snapshot()
+    if now.plain:
+        return None
+    names = [*now.modes, *now.dispatch, now.functorch[0], "a tracer" if now.tracing else ""]
+    names.append("forward AD" if now.forward_level >= 0 else "")
+    names.append(now.torch_function and f"__torch_function__: {now.torch_function}")
+    return "PL209", f"active: {', '.join(filter(None, names))}"
 
 
 def check(

@@ -29,13 +29,14 @@ class Unsupported(CannotTrace):
 
 
 class DataDependent(CannotTrace):
-    """The result depends on tensor data: a Python number, a truth value, or a shape."""
+    """The result depends on tensor data: a Python number, a truth value, or (`shape`) the sizes of a tensor."""
 
     code = "data-dependent"
 
-    def __init__(self, op: str, text: str) -> None:
+    def __init__(self, op: str, text: str, shape: bool = False) -> None:
         super().__init__(text)
         self.op = op
+        self.shape = shape
 
 
 class TraceError(CannotTrace):

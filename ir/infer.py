@@ -37,6 +37,8 @@ def infer(
     except NotImplementedError as error:
         raise Unsupported("no-rule", f"{plan.name}: {error}") from error
     except RuntimeError as error:
-        if type(error).__name__ in ("DynamicOutputShapeException", "DataDependentOutputException"):
-            raise DataDependent(plan.name, str(error)) from error
+        kind = type(error).__name__
+        if kind in ("DynamicOutputShapeException", "DataDependentOutputException"):
+            shape = kind == "DynamicOutputShapeException"
+            raise DataDependent(plan.name, str(error), shape) from error
         raise

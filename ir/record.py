@@ -93,7 +93,8 @@ class Recorder:
         if plan.kind == "composite":
             return self._decompose(op, args, kwargs)
         if plan.dynamic:
-            raise DataDependent(plan.name, f"{plan.name} depends on tensor data")
+            shape = torch.Tag.dynamic_output_shape in plan.op.tags
+            raise DataDependent(plan.name, f"{plan.name} depends on tensor data", shape)
         if plan.metadata:
             if plan.name in RESHAPED:
                 return self._reshape_in_place(plan, args, kwargs)

@@ -113,7 +113,7 @@ def _index(op: Any, self: Meta, indices: tuple[Meta | None, ...]) -> Meta:
     """Advanced indexing with integer tensors of a row-major tensor."""
     given = [index for index in indices if index is not None]
     if any(index.dtype in (torch.bool, torch.uint8) for index in given):
-        raise DataDependent(str(op), "a mask decides the size of the result")
+        raise DataDependent(str(op), "a mask decides the size of the result", shape=True)
     if len(indices) > len(self.shape):
         raise IndexError("too many indices")
     for index in given:

@@ -1,6 +1,7 @@
 """The one table of codes: graph breaks, frames left to Python, fallbacks, recompiles, errors, warnings.
 
-A code is stable: it is never given a second meaning, and one that is no longer used stays in the table.
+A code is stable: it is never given a second meaning. One that nothing raises any more leaves the table, and its
+number is kept in `RETIRED`; a test holds that each break code of the table is raised by a program.
 Capture names codes in its events; reports, errors and `docs/codes.md` (made by `generate_docs`) take title,
 reason, cure and cost from here. `python -m graftjit codes` prints the table.
 """
@@ -71,9 +72,6 @@ _TABLE: tuple[Code, ...] = (
     Code("GB108", "exception raised",
          "the captured path raises; Python raises it, with its own message and traceback",
          "nothing, if the exception is meant"),
-    Code("GB109", "inside a try, except or finally block",
-         "a graph break inside an active handler cannot be resumed",
-         "keep the line that breaks out of the try block"),
     Code("GB110", "context manager not modelled",
          "its __enter__ and __exit__ run code whose effects are not known",
          "put the with statement around the call of the compiled function"),
@@ -124,15 +122,9 @@ _TABLE: tuple[Code, ...] = (
     Code("GB126", "object made inside the function",
          "constructing this class runs code that is not modelled (a module, a metaclass, __new__)",
          "construct it once, outside of the compiled function"),
-    Code("GB127", "function made inside the function",
-         "a closure leaves the compiled part while it shares variables with it",
-         "define the function outside, or pass the values as arguments"),
     Code("GB128", "delete not modelled",
          "removing this name or item has an effect on an object outside of the frame",
          "do it outside of the compiled part"),
-    Code("GB129", "output written to a tensor of the caller (out=, in-place) not modelled",
-         "the destination may overlap another value of the graph",
-         "use the form that returns a new tensor"),
     Code("GB130", "asynchronous code", "await and async for/with hand control to an event loop",
          "jit the synchronous part"),
     Code("GB131", "code made from text",
@@ -141,16 +133,11 @@ _TABLE: tuple[Code, ...] = (
     Code("GB132", "frame or stack is inspected",
          "inspect, sys._getframe, locals() and the like see the real frame",
          "do it outside of the compiled part"),
-    Code("GB133", "hook with effects that are not modelled",
-         "a hook of a module or tensor runs code the machine cannot follow",
-         "remove the hook, or accept the break"),
     Code("GB134", "custom autograd function",
          "its backward is Python code that autograd calls later",
          "nothing: it runs as in eager mode"),
-    Code("GB135", "marked by the user", "graft_break or a disabled function was called here",
-         "remove the mark"),
-    Code("GB136", "call of a function that failed to be captured",
-         "the callee runs in plain Python", "see the entry of the callee in the report"),
+    Code("GB135", "graftjit itself is called", "jit, compile, report and the like act on compiled code, not on values",
+         "call it outside of the compiled part"),
     Code("GB137", "comparison or hash of objects runs user code",
          "__eq__, __hash__ or __bool__ of a user's class decides here",
          "compare plain values (numbers, strings, identity)"),
@@ -171,7 +158,7 @@ _TABLE: tuple[Code, ...] = (
     Code("PL205", "fault inside graftjit",
          "an internal error was caught; the frame runs as it would without graftjit",
          "please report it, with the event from GRAFTJIT_TRACE"),
-    Code("PL206", "disabled", "GRAFTJIT_DISABLE is set or the function was excluded", "unset it"),
+    Code("PL206", "disabled", "GRAFTJIT_DISABLE is set", "unset it"),
     Code("PL207", "recompile limit reached",
          "every call brought a new combination of guarded values",
          "see the recompiles in the report: pass what varies as a tensor"),
@@ -180,36 +167,27 @@ _TABLE: tuple[Code, ...] = (
     Code("PL209", "a mode is active that graftjit does not model",
          "a torch function or dispatch mode, functorch transform or forward AD level is in force",
          "call the compiled function outside of the mode"),
-    Code("PL210", "break at the first instruction", "nothing before the break could be compiled",
-         "see the break in the report"),
-    Code("PL211", "another evaluator holds this frame", "a second JIT or debugger replaced frame evaluation",
-         "jit with one of them"),
     # Fallbacks
     Code("FB301", "gradient needed: operators by ATen, one by one",
          "an input or parameter requires a gradient, so autograd runs as in eager mode",
          "use torch.no_grad() or torch.inference_mode() for inference"),
     Code("FB302", "no C++ compiler", "none of c++, g++, clang++ was found; no kernel can be built",
          "install g++ or clang++, or set CXX; see python -m graftjit doctor"),
-    Code("FB303", "operator by ATen", "graftjit has no loop nest for this operator",
-         "nothing: it runs at eager speed inside the program"),
+    Code("FB303", "graph by ATen", "the code generator failed; the operators run one by one",
+         "please report it, with the event from GRAFTJIT_TRACE"),
     Code("FB304", "tensor of an unsupported kind",
          "sparse, quantized, nested, complex or named tensors are not lowered",
          "convert to a dense tensor before the compiled part"),
-    Code("FB305", "device not supported by the code generator",
-         "kernels are made for cpu and cuda", "nothing: operators run by ATen"),
     Code("FB306", "kernel failed to build", "the compiler rejected or could not write the kernel",
          "the event holds the compiler's message; please report it"),
     Code("FB307", "kernel file was corrupt", "checksum or load failed; it was rebuilt",
          "nothing; if it repeats, check the disk of the cache folder"),
     Code("FB308", "cache folder cannot be written", "kernels go to a temporary folder of this process",
          "set GRAFTJIT_CACHE_DIR to a folder that can be written"),
-    Code("FB309", "native route missing", "a surface of torch that the native part uses was not found or failed"
-         " its self-test", "see python -m graftjit doctor"),
     Code("FB310", "mutation of an input: operators by ATen",
          "the graph writes to a tensor that it was given", "return a new tensor for full speed"),
     Code("FB311", "level O0", "jit_level='O0' runs the operators one by one, bit-equal to eager",
          "use O1 for fusion"),
-    Code("FB312", "random operator by ATen", "the generator must move exactly as in eager mode", "nothing"),
     # Recompiles
     Code("RC401", "type changed", "a value at a guarded place has another type",
          "call with one type, or jit one function a type"),
@@ -257,6 +235,9 @@ _TABLE: tuple[Code, ...] = (
     Code("WN607", "fault inside graftjit", "the frame runs as it would without graftjit",
          "please report it, with the event from GRAFTJIT_TRACE"),
 )  # fmt: skip
+
+RETIRED = frozenset("GB109 GB127 GB129 GB133 GB136 PL210 PL211 FB305 FB309 FB312".split())
+"""Codes of earlier versions, which are not used again."""
 
 CODES: dict[str, Code] = {row.id: row for row in _TABLE}
 

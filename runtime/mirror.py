@@ -437,7 +437,12 @@ def explain_failure(row: Row, frame: FrameView) -> tuple[str, str]:
 
 def failure_code(row: Row, frame: FrameView) -> str:
     """The recompile code (RC...) for a row that failed."""
-    return "RC409" if Reader(frame)(row.source) is MISSING else RECOMPILE_CODES[row.kind]
+    found = Reader(frame)(row.source)
+    if found is MISSING:
+        return "RC409"
+    if row.kind == "equals" and type(found) is not type(row.expected):
+        return "RC401"
+    return RECOMPILE_CODES[row.kind]
 
 
 def _tensor_now(value: Any, row: Row, _read: Reader) -> str:
