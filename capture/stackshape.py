@@ -123,4 +123,5 @@ MERGED = {
     frozenset(("value", "null")): "maybe",
     frozenset(("value", "maybe")): "maybe",
     frozenset(("null", "maybe")): "maybe",
+    frozenset(("value", "lasti")): "lasti",  # a resume function makes its own
 }
