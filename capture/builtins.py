@@ -13,6 +13,7 @@ import operator
 import sys
 import types
 import typing
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -208,7 +209,7 @@ def _len(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     result = attributes.call_special(m, args[0], "__len__", [])
     if result is None:
         raise raises("TypeError: object has no len()")
-    return result
+    return _as_asked(result, len, "__len__")
 
 
 @models(list)
@@ -304,6 +305,8 @@ def _iter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], (Obj, Instance)):  # an iterator of the user's is the object itself
         made = attributes.call_special(m, args[0], "__iter__", [])
         if made is not None:
+            if not isinstance(made, Iterator) and attributes.special(m, made, "__next__") is None:
+                raise Break("GB120", "__iter__ gives what is no iterator")
             return made
     return iteration.iterate(m, args[0])
 
@@ -434,6 +437,24 @@ def _class_text(m: Machine, value: Value, fn: Any) -> Value | None:
     return fold(lambda: repr(value.value))
 
 
+# What a special method must give: Python raises a TypeError where it gives something else, and takes some values
+# for others (a bool for an int, a hash of -1 or out of bounds).
+_ASKED: dict[Any, tuple[type, Callable[[Any], bool]]] = {
+    len: (int, lambda n: n >= 0), hash: (int, lambda n: -1 < n < sys.hash_info.modulus), int: (int, lambda n: True),
+    float: (float, lambda n: True), **dict.fromkeys((str, repr, format), (str, lambda text: True)),
+}  # fmt: skip
+
+
+def _as_asked(result: Value, fn: Any, name: str) -> Value:
+    asked = _ASKED.get(fn)
+    if asked is None:
+        return result
+    kind, right = asked
+    if isinstance(result, Const) and type(result.value) is kind and right(result.value):
+        return result
+    raise Break("GB112", f"{name} of an object does not give what {fn.__name__}() asks for")
+
+
 def _object_number(m: Machine, fn: Any, args: Args) -> Value:
     """int(obj), str(obj), ... of users' classes with a Python method for it."""
     value = args[0]
@@ -456,7 +477,7 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
         if is_kind(raw, types.FunctionType):
             method = attributes.special(m, value, method_name)
             assert method is not None
-            return m.call(method, args[1:], {})
+            return _as_asked(m.call(method, args[1:], {}), fn, method_name)
     code = "GB123" if arrays.from_outside(value) else "GB112"
     raise Break(code, f"{fn.__name__}() of {cls.__name__ if cls else 'this value'}")
 

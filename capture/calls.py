@@ -7,7 +7,9 @@ code, defaults and closure; torch callables go to the tracer; builtins to the ta
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
+import math
 import types
 import weakref
 from collections.abc import Callable
@@ -198,7 +200,7 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     real = fn.value
     model = tables.model_of(real)
     if model is not None:
-        return model(m, args, kwargs)
+        return _modelled(m, real, model, args, kwargs)
     if is_kind(real, type):
         return _class(m, fn, args, kwargs)
     if torchcalls.is_torch_callable(real):
@@ -231,6 +233,38 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         if isinstance(target, types.WrapperDescriptorType):
             raise Break(refusals.of_object(real), f"call of a {type(real).__name__}")
     return call(m, method, args, kwargs)
+
+
+@functools.cache
+def _signature(real: Any) -> inspect.Signature | None:
+    """What a callable of the tables takes, where Python can say it."""
+    try:
+        return inspect.signature(real)
+    except (ValueError, TypeError):
+        return None
+
+
+def _modelled(m: Machine, real: Any, model: tables.Model, args: Args, kwargs: Kwargs) -> Value:
+    """A callable of the tables; with arguments that it does not take, Python says so."""
+    signature = _signature(real)
+    try:
+        if signature is not None:
+            signature.bind(*args, **kwargs)
+        else:
+            least, most = _COUNTS.get(real, (0, math.inf))
+            if not least <= len(args) <= most:
+                raise TypeError
+    except TypeError:
+        raise Break("GB121", f"{real.__name__}() with these arguments") from None
+    return model(m, args, kwargs)
+
+
+# How many arguments those take whose signature Python cannot say.
+_COUNTS: dict[Any, tuple[int, float]] = {
+    type: (1, 3), getattr: (2, 3), range: (1, 3), slice: (1, 3), map: (2, math.inf), filter: (2, 2), iter: (1, 2),
+    next: (1, 2), min: (1, math.inf), max: (1, math.inf), functools.partial: (1, math.inf), functools.reduce: (2, 3),
+    set: (0, 1), frozenset: (0, 1), vars: (0, 1), dir: (0, 1), bool: (0, 1), dict: (0, 1),
+}  # fmt: skip
 
 
 def _torch(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
@@ -364,7 +398,8 @@ def call_builtin_method(
             raise raises(f"TypeError: {name}() with these arguments") from None
     operator_name = tables.DUNDERS.get(name)
     if operator_name is not None:
-        return tables.BUILTINS[operator_name](m, [receiver, *args], kwargs)
+        model = tables.BUILTINS[operator_name]
+        return _modelled(m, operator_name, model, [receiver, *args], kwargs)
     if isinstance(receiver, (Set, DictView, Sequence)):
         try:
             real = as_constant(m, receiver)

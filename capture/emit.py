@@ -532,8 +532,16 @@ BUILDERS: dict[type, Callable[[Emitter, Any], None]] = {
 # -- effects ---------------------------------------------------------------------------------------------
 def _set_attr(e: Emitter, effect: SetAttr) -> None:
     if effect.value is None:
-        e.push(effect.obj)
-        e.asm.delete_attr(effect.name)
+        if effect.raw:
+            e.asm.call_const(
+                object.__delattr__,
+                lambda: e.push(effect.obj),
+                lambda: e.asm.load_const(effect.name),
+            )
+            e.asm.pop_top()
+        else:
+            e.push(effect.obj)
+            e.asm.delete_attr(effect.name)
     elif effect.raw:
         e.asm.call_const(
             object.__setattr__,

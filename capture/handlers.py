@@ -11,7 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ..runtime.sources import Source
-from . import attributes, containers, contexts, displays, iteration, methods, operators, stores
+from . import (
+    attributes,
+    containers,
+    contexts,
+    displays,
+    hybrids,
+    iteration,
+    methods,
+    operators,
+    stores,
+)
 from .breaks import Break
 from .bytecodes import Instr
 from .containers import raises
@@ -444,27 +454,30 @@ def _get_len(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("MATCH_SEQUENCE")
 def _match_sequence(m: Machine, f: Frame, i: Instr) -> None:
-    value = f.peek(1)
-    if isinstance(value, Obj):
-        raise Break("GB101", "match of an object as a sequence")
-    f.push(Const(isinstance(value, Sequence) or _is_const(value, (tuple, range))))
+    f.push(Const(_flagged(f.peek(1), _SEQUENCE, "sequence")))
 
 
-def _is_const(value: Value, kinds: tuple[type, ...]) -> bool:
-    return isinstance(value, Const) and isinstance(value.value, kinds)
+_SEQUENCE, _MAPPING = 1 << 5, 1 << 6  # Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING
+
+
+def _flagged(value: Value, flag: int, what: str) -> bool:
+    """Whether patterns of sequences or of mappings match objects of this class: a flag that subclasses inherit."""
+    cls = attributes.real_class(value)
+    if cls is None or cls.__flags__ & flag:
+        return cls is not None
+    if isinstance(value, Obj) and cls.__flags__ & attributes.HEAP_TYPE:
+        raise Break("GB101", f"match of an object as a {what}")  # a class may be registered as one
+    return False
 
 
 @handles("MATCH_MAPPING")
 def _match_mapping(m: Machine, f: Frame, i: Instr) -> None:
-    value = f.peek(1)
-    if isinstance(value, Obj):
-        raise Break("GB101", "match of an object as a mapping")
-    f.push(Const(isinstance(value, Dict)))
+    f.push(Const(_flagged(f.peek(1), _MAPPING, "mapping")))
 
 
 @handles("MATCH_KEYS")
 def _match_keys(m: Machine, f: Frame, i: Instr) -> None:
-    keys, subject = f.peek(1), f.peek(2)
+    keys, subject = f.peek(1), hybrids.as_container(m, f.peek(2), ("get",))
     found: list[Value] = []
     for key in iteration.drain(m, keys):
         if not methods.contains(m, subject, key):

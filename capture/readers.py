@@ -127,7 +127,10 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
         m.wrap(raw, source)
         return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), value)
     if is_kind(raw, types.ClassMethodDescriptorType):
-        return m.wrap(getattr(cls, name), Source("const", None, getattr(cls, name)))
+        if cls.__flags__ & HEAP_TYPE:
+            m.wrap(raw, source)
+        bound = raw.__get__(None, cls)  # a new object at each look-up: never one that is known
+        return Obj(bound, source=Source("const", None, bound))
     if (
         type(raw) in (types.FunctionType, property)
         or not has_protocol(m, raw, "__get__")

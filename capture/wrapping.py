@@ -21,10 +21,12 @@ from ..ir.trace import Unsupported
 from ..runtime.guards import TensorSpec
 from ..runtime.safe import ARRAY_SCALARS, in_classes
 from ..runtime.sources import Source
+from . import tables
 from .breaks import Break
 from .kinds import is_kind
 from .values import (
     UNREAD,
+    BuiltinMethod,
     Const,
     Dict,
     Function,
@@ -196,6 +198,20 @@ def _method(m: Machine, value: Any, source: Source) -> Value:
     return Method(func, receiver, source=source)
 
 
+def _builtin(m: Machine, value: Any, source: Source) -> Value:
+    """A C function; as a method of an object it is new at each look-up, so that the object and its name say it."""
+    owner = value.__self__
+    if owner is None or is_kind(owner, (type, types.ModuleType)) or tables.model_of(value):
+        m.guard("is", source, value)
+        return Obj(value, source=source)
+    m.guard("type", source, type(value))
+    m.guard("equals", Source("member", source, "__name__"), value.__name__)
+    receiver = m.wrap(owner, Source("member", source, "__self__"))
+    if isinstance(receiver, Obj):
+        return Obj(value, source=source)
+    return BuiltinMethod(receiver, value.__name__, source=source)
+
+
 def _partial(m: Machine, value: Any, source: Source) -> Value:
     m.guard("type", source, type(value))
     func = m.wrap(value.func, Source("member", source, "func"))
@@ -230,6 +246,7 @@ MAKERS: dict[type, Callable[[Any, Any, Source], Value]] = {
     frozenset: _set,
     slice: _slice,
     types.MethodType: _method,
+    types.BuiltinFunctionType: _builtin,
     functools.partial: _partial,
     **{type(np.dtype(cls)): _dtype for cls in ARRAY_SCALARS},
     deque: lambda m, value, source: (m.guard("type", source, deque), Obj(value, source=source))[1],

@@ -67,7 +67,7 @@ _MEMBERS: dict[type, frozenset[str]] = {
     property: frozenset(("fget", "fset", "fdel")),
     classmethod: frozenset(("__func__", "__wrapped__")),
     staticmethod: frozenset(("__func__", "__wrapped__")),
-    types.BuiltinFunctionType: frozenset(("__self__",)),
+    types.BuiltinFunctionType: frozenset(("__self__", "__name__")),
 }
 
 

@@ -25,7 +25,7 @@ bool is_member(PyTypeObject *type, PyObject *name) {
         {&PyProperty_Type, " fget fset fdel "},
         {&PyClassMethod_Type, " __func__ __wrapped__ "},
         {&PyStaticMethod_Type, " __func__ __wrapped__ "},
-        {&PyCFunction_Type, " __self__ "},
+        {&PyCFunction_Type, " __self__ __name__ "},
     };
     const char *text = PyUnicode_AsUTF8(name);
     if (text == nullptr) {

@@ -1,0 +1,169 @@
+"""What the program fuzzer has found, made small: each of these once gave something else than plain Python."""
+
+import collections
+
+import torch
+
+from .harness import agrees
+
+
+class Stack(list):
+    pass
+
+
+class Table(dict):
+    def __missing__(self, key):
+        return 3
+
+
+class Asked(dict):
+    def get(self, key, default=None):
+        return default
+
+
+def matched(s, x):
+    match s:
+        case []:
+            return "empty"
+        case [a]:
+            return x + a
+        case [a, b]:
+            return x * a + b
+        case [_, a, *r]:
+            return x * a, r
+        case {"a": t, **rest}:
+            return x * t, rest
+        case {"z": t}:
+            return x * t
+        case _:
+            return x
+
+
+@agrees()
+def test_patterns_match_what_is_flagged_as_sequence_or_mapping():
+    def f(x, i):
+        subjects = [
+            Stack([i, i]), Stack([]), collections.deque([i]), [1, i, 3], (1, i), "ab", b"ab", range(3), {1, 2},
+            collections.OrderedDict(a=i, b=2), Table(a=i, c=1), Table(q=1), Asked(a=1), collections.defaultdict(list, a=2), x, None,
+        ]  # fmt: skip
+        return [matched(subject, x) for subject in subjects]
+
+    return f, (torch.ones(3), 2)
+
+
+@agrees()
+def test_patterns_match_arguments_that_are_flagged():
+    def f(x, *subjects):
+        return [matched(subject, x) for subject in subjects]
+
+    more = collections.OrderedDict(a=2, b=2), Table(a=2, c=1), Table(q=1), Asked(a=1), None
+    return f, (torch.ones(2), Stack([2, 2]), Stack([]), collections.deque([2]), *more)
+
+
+class Counted:
+    def __init__(self):
+        self.seen = []
+
+    def __delattr__(self, name):
+        self.seen.append(name)
+        object.__delattr__(self, name)
+
+
+@agrees()
+def test_a_delattr_of_the_users_runs_once():
+    o = Counted()
+
+    def f(x):
+        o.odd = 3
+        del o.odd
+        return x + 1
+
+    return f, (torch.ones(2),)
+
+
+@agrees()
+def test_class_methods_of_c_are_new_at_each_look_up():
+    def f(x, i):
+        made = dict.fromkeys("ab", i), Table.fromkeys("c", i)
+        return x * made[0]["a"], list(made), list(itertools.chain.from_iterable([[1], [i]]))
+
+    import itertools
+
+    return f, (torch.ones(2), 3)
+
+
+@agrees()
+def test_bound_methods_of_c_are_not_held():
+    """A guard that held `made.send` kept the generator alive: its finally never ran."""
+    log = []
+
+    def echo(start):
+        total = start
+        try:
+            while True:
+                got = yield total
+                total += got
+        finally:
+            log.append("echo")
+
+    def f(x, i):
+        def outer(t, n):
+            yield from echo(n)
+
+        made = outer(x, i)
+        next(made)
+        print("a")
+        log.append(made.send(2))
+        return x + 1
+
+    return f, (torch.ones(2), 2)
+
+
+class Vague:
+    def __init__(self, gives):
+        self.gives = gives
+
+    def __format__(self, spec):
+        return self.gives
+
+    __len__ = __hash__ = __int__ = __float__ = __str__ = __repr__ = __iter__ = lambda self: (
+        self.gives
+    )
+
+
+@agrees()
+def test_what_special_methods_give_is_asked_for():
+    def f(x, *gives):
+        told = []
+        for given in gives:
+            for asked in (len, hash, int, float, str, repr, format, iter):
+                try:
+                    told.append(asked(Vague(given)) * 1)
+                except (TypeError, ValueError) as error:
+                    told.append(str(error))
+        return x + 1, told
+
+    return f, (torch.ones(2), None, True, -1, 3, "a", 2.5, 1 << 70)
+
+
+class Summed(dict):
+    total = len
+    first = max
+
+
+@agrees()
+def test_builtins_called_with_arguments_that_they_do_not_take():
+    def f(x):
+        told = []
+        for call in (
+            lambda: Summed(a=x).total(), lambda: Summed(a=1).first(), lambda: len(), lambda: len([], 1), lambda: abs(1, x=2),
+            lambda: isinstance(1), lambda: [].__len__(3), lambda: {}.__getitem__(), lambda: sorted(), lambda: sum(),
+            lambda: getattr(), lambda: next(), lambda: range(), lambda: list([1], [2]), lambda: getattr(1),
+        ):  # fmt: skip
+            try:
+                told.append(call())
+            except TypeError as error:
+                told.append(str(error))
+        return x + 1, told
+
+    return f, (torch.ones(2),)
