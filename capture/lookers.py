@@ -45,11 +45,11 @@ SHOWN_OF_CODE = frozenset({
 # Functions of these modules either read no locals of their callers or are named in the tables above.
 _TRUSTED = sys.stdlib_module_names | {"torch", "numpy", "graftjit"}
 # Methods that are called without being named.
-_UNNAMED = (
+_UNNAMED = frozenset({
     *(name for kind in (int, list, dict) for name in vars(kind) if name.startswith("__")),
     "__call__", "__enter__", "__exit__", "__del__", "__getattr__", "__setattr__", "__delattr__", "__missing__",
     "__next__", "__get__", "__set__", "__str__", "forward",
-)  # fmt: skip
+})  # fmt: skip
 _MOST = 1000
 
 
@@ -91,7 +91,7 @@ def called_that_looks(
     while todo and len(seen) < _MOST:
         function = todo.pop()
         inner = function.__code__
-        if id(inner) in seen or _is_trusted(function):
+        if id(inner) in seen or _is_trusted(function.__globals__):
             continue
         seen.add(id(inner))
         if reads_callers(inner, function.__globals__):
@@ -111,9 +111,10 @@ def contents(closure: tuple[Any, ...] | None) -> list[Any]:
     return found
 
 
-def _is_trusted(function: types.FunctionType) -> bool:
-    module = function.__globals__.get("__name__")
-    return isinstance(module, str) and module.partition(".")[0] in _TRUSTED
+def _is_trusted(names: Any) -> bool:
+    """Whether the names are of a trusted module, or of a class in one."""
+    module = names.get("__module__", names.get("__name__"))
+    return type(module) is str and module.partition(".")[0] in _TRUSTED
 
 
 def reads_callers(code: types.CodeType, scope: dict[str, Any]) -> bool:
@@ -168,18 +169,25 @@ def _parts(value: Any, names: set[str]) -> list[Any]:
     own = safe.instance_dict(value)
     if type(own) is not dict:
         return _methods(kind, names)
-    found = [safe.dict_get(own, name) for name in names]
+    if issubclass(kind, types.ModuleType) and _is_trusted(own):
+        return []
     children = safe.dict_get(own, "_modules")  # of a torch module
-    own_parts = [part for part in found if part is not safe.MISSING]
-    return (
-        own_parts
-        + (_parts(children, names) if type(children) is dict else [])
-        + _methods(kind, names)
-    )
+    below = _parts(children, names) if type(children) is dict else []
+    return _named(own, names) + below + _methods(kind, names)
+
+
+def _named(own: Any, names: set[str]) -> list[Any]:
+    """By a look at the keys: what else may be a key has a hash and an equality of its own."""
+    return [held for key, held in own.items() if type(key) is str and key in names]
 
 
 def _methods(cls: type, names: set[str]) -> list[Any]:
-    found = (safe.in_classes(cls, name) for name in (*names, *_UNNAMED))
+    """Of a class and its bases, those of trusted modules left out."""
+    found = []
+    for base in safe.mro_of(cls):
+        own = safe.class_dict(base)
+        if not _is_trusted(own) and base is not object:
+            found += _named(own, names | _UNNAMED)
     return [raw for raw in found if id(type(raw)) in _CALLED or is_kind(raw, _native.Callable)]
 
 

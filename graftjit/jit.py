@@ -42,6 +42,9 @@ class JitFunction(_native.Callable):
     def __reduce__(self) -> Any:
         return jit, (self.__wrapped__,)
 
+    def __copy__(self) -> Any:
+        return self
+
     def __deepcopy__(self, memo: dict) -> Any:
         return self
 

@@ -8,13 +8,19 @@ more than names and lines in a frame must find the frame as it is written, so th
 from __future__ import annotations
 
 import builtins
+import collections
 import contextlib
+import copy
+import dataclasses
+import enum
 import inspect
 import io
+import logging
 import pdb
 import sys
 import traceback
 import types
+import typing
 import warnings
 from collections.abc import Callable
 from inspect import currentframe
@@ -542,6 +548,74 @@ def a_warning_is_told_once_a_line(x):
     return [(str(w.message), w.lineno) for w in told], x
 
 
+# -- the library looks at names and lines --------------------------------------------------------------------
+LOG = logging.getLogger(__name__)
+LOGGED: list[Any] = []
+
+
+class Keeps(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        LOGGED.append((record.getMessage(), record.funcName, record.lineno, record.pathname))
+
+
+def logs(level, text):
+    LOG.warning(text, stacklevel=level)
+
+
+@looks("GB103")
+def log_records(x):
+    LOGGED.clear()
+    keeps = Keeps()
+    LOG.addHandler(keeps)
+    y = x + 1
+    LOG.warning("here")
+    z = y * 2
+    logs(1, "in the helper")
+    logs(2, "from here")
+    try:
+        z.view(7)
+    except RuntimeError:
+        LOG.exception("an error")
+    LOG.removeHandler(keeps)
+    return list(LOGGED), z
+
+
+@looks()
+def classes_made_inside_know_their_module(x):
+    y = x + 1
+    pair = collections.namedtuple("pair", "a b")
+    color = enum.Enum("color", "red green")
+    made = dataclasses.make_dataclass("made", ["n"])
+
+    class Local:
+        def method(self):
+            return caller(2)
+
+    variable = typing.TypeVar("variable")
+    found = [pair.__module__, color.__module__, Local.__module__, Local.__qualname__]
+    return found, made(3).n, variable.__module__, Local().method(), *pair(y, x)
+
+
+@looks()
+def names_of_functions_made_inside(x):
+    def inner(t):
+        return caller(), t + 1
+
+    inner.__name__ = "renamed"
+    first, y = inner(x)
+    return first, inner.__name__, inner.__qualname__, inner.__code__.co_name, y
+
+
+@looks("GB132")
+def a_traceback_of_the_frames_above(x):
+    y = x + 1
+    try:
+        y.view(7)
+    except RuntimeError as error:
+        rows = traceback.extract_tb(error.__traceback__)
+    return [(row.name, row.lineno, row.line) for row in rows if row.filename == HERE], y
+
+
 # -- debuggers ---------------------------------------------------------------------------------------------
 STOPS: list[Any] = []
 
@@ -757,6 +831,9 @@ def test_a_jitted_function_looks_like_the_function() -> None:
     assert inspect.getmodule(function) is inspect.getmodule(documented)
     assert inspect.getfullargspec(function) == inspect.getfullargspec(documented)
     assert inspect.get_annotations(function) == inspect.get_annotations(documented)
+    for ask in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, typing.get_type_hints):
+        assert ask(function) == ask(documented)
+    assert copy.copy(function) is function and copy.deepcopy(function) is function
     assert callable(function) and isinstance(function, types.FunctionType) is False
 
 
