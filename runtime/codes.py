@@ -236,7 +236,11 @@ _TABLE: tuple[Code, ...] = (
          "please report it, with the event from GRAFTJIT_TRACE"),
 )  # fmt: skip
 
-RETIRED = frozenset("GB109 GB127 GB129 GB133 GB136 PL210 PL211 FB305 FB309 FB312".split())
+RETIRED = frozenset(
+    f"{prefix}{number}"
+    for prefix, numbers in (("GB", (109, 127, 129, 133, 136)), ("PL", (210, 211)), ("FB", (305, 309, 312)))
+    for number in numbers
+)  # fmt: skip
 """Codes of earlier versions, which are not used again."""
 
 CODES: dict[str, Code] = {row.id: row for row in _TABLE}
