@@ -17,18 +17,6 @@ from .statements import parse
 BATCH = range(100)
 CHUNK = 10
 OPEN: set[int] = {58}  # that part from plain Python: to be mended
-    13,
-    31,
-    45,
-    47,
-    49,
-    57,
-    58,
-    59,
-    65,
-    90,
-    91,
-}  # that part from plain Python: to be mended
 
 
 @pytest.mark.parametrize("start", range(BATCH.start, BATCH.stop, CHUNK))
