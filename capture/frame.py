@@ -29,6 +29,7 @@ from . import custom as _custom  # noqa: F401
 from . import exceptions as _exceptions  # noqa: F401
 from . import handlers as _handlers  # noqa: F401
 from . import imports as _imports  # noqa: F401
+from . import patterns as _patterns  # noqa: F401
 from . import questions as _questions  # noqa: F401
 from . import readers as _readers  # noqa: F401
 from .assemble import Assembler
@@ -339,7 +340,7 @@ class _Attempt:
             who = looks or "a function"
             raise PlainFrame("GB132", f"{who} that is called here looks at this frame", stop.where)
         record = BreakRecord(stop.code, stop.reason, stop.where, stop.inlined)
-        reason = can_break(code)
+        reason = "a comprehension has a cell of its own" if f.swapped else can_break(code)
         if reason is not None:
             raise PlainFrame("PL203", f"{stop.reason}; {reason}", stop.where)
         self.strict(record)

@@ -111,7 +111,17 @@ def _load_fast(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("LOAD_FAST_CLEAR")
 def _load_fast_clear(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(dict.pop(f.locals, i.arg, NULL))
+    following = f.decoded.instrs[i.index + 1]
+    if (following.op, following.arg) == ("MAKE_CELL", i.arg) and i.arg not in f.locals:
+        f.push(f.cells[i.arg])  # of the function; the comprehension has one of its own
+    else:
+        f.push(dict.pop(f.locals, i.arg, NULL))
+
+
+@handles("MAKE_CELL")
+def _make_cell(m: Machine, f: Frame, i: Instr) -> None:
+    f.swapped.add(i.arg)
+    f.cells[i.arg] = Cell(dict.pop(f.locals, i.arg, None))
 
 
 @handles("STORE_FAST")
@@ -119,7 +129,10 @@ def _store_fast(m: Machine, f: Frame, i: Instr) -> None:
     value = f.stack.pop()
     if len(m.frames) == 1:
         m.let_go(dict.get(f.locals, i.arg))
-    if isinstance(value, Null):
+    if isinstance(value, Cell) and i.arg in f.swapped:
+        f.swapped.discard(i.arg)
+        f.cells[i.arg] = value
+    elif isinstance(value, Null):
         f.locals.pop(i.arg, None)
     else:
         f.locals[i.arg] = value
@@ -168,7 +181,10 @@ def _delete_deref(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("LOAD_CLOSURE")
 def _load_closure(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(f.cells[i.arg])
+    held = dict.get(
+        f.locals, i.arg
+    )  # a comprehension may keep a plain value where the cell was (3.12)
+    f.push(f.cells[i.arg] if held is None else held)
 
 
 @handles("LOAD_ATTR")

@@ -69,6 +69,9 @@ class Frame:
     pc: int = 0
     result: Value | None = None
     yielded: Value | None = None
+    swapped: set[str] = field(
+        default_factory=set
+    )  # cells in whose place a comprehension has its own
     loops: dict[int, tuple[int, int]] = field(
         default_factory=dict
     )  # iterator -> steps, calls before

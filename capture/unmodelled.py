@@ -22,8 +22,6 @@ UNMODELLED: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR",
                      "ASYNC_GEN_WRAP"), _ASYNC),
     "CLEANUP_THROW": ("GB107", "an exception is thrown into a generator that stands in yield from"),
-    "MATCH_CLASS": ("GB101", "match of a class pattern"),
-    "MAKE_CELL": ("GB101", "a comprehension's variable that a function inside of it keeps"),
     "END_FOR": ("GB101", "the end of a loop that was entered in its middle"),
     "CALL_INTRINSIC_2": _GENERICS,
 }  # fmt: skip

@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE: assertions inside the programs keep their own messages.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 
 import torch
@@ -657,3 +658,98 @@ def test_users_contexts():
         return y, log
 
     return f, (t(2),)
+
+
+# -- class patterns --------------------------------------------------------------------------------------
+@dataclasses.dataclass
+class Pair:
+    a: int
+    b: int
+
+
+class Named:
+    __match_args__ = ("u", "v")
+
+    def __init__(self, u, v):
+        self.u, self.v = u, v
+
+    @property
+    def w(self):
+        return 9
+
+
+@agrees(calls=1)
+def test_class_patterns():
+    def fn(x, values):
+        found = []
+        for value in values:
+            match value:
+                case Pair(1, b):
+                    found.append(x + b)
+                case Pair(a=2, b=b):
+                    found.append(x * b)
+                case Named(u, v, w=9) if u:
+                    found.append(x - u * v)
+                case Named(u, nothing=1):
+                    found.append(("no", u))
+                case bool(flag):
+                    found.append(flag)
+                case int(k) | float(k):
+                    found.append(x * k)
+                case str():
+                    found.append(value)
+                case None:
+                    found.append(-x)
+                case torch.Tensor(shape=(n,)):
+                    found.append(x + n)
+                case [Pair(a, _), *rest]:
+                    found.append((a, rest))
+                case {"k": Pair(a=z), **kw}:
+                    found.append((z, kw))
+                case _:
+                    found.append("else")
+        return found
+
+    values = [
+        Pair(1, 3), Pair(2, 4), Pair(3, 4), Named(1, 2), Named(0, 1), 7, "s", [Pair(1, 2), 3], {"k": Pair(5, 6), "r": 1},
+        None, 1.5, True, torch.ones(4), torch.ones(2, 2), (1, 2), b"x",
+    ]  # fmt: skip
+    return fn, (torch.ones(2), values)
+
+
+@agrees()
+def test_class_patterns_that_do_not_fit():
+    def fn(x, value, how):
+        if how:
+            match value:
+                case Pair(1, 2, 3):
+                    return x
+        match value:
+            case Pair(1, a=2):
+                return x
+        return x * 2
+
+    return fn, (torch.ones(2), Pair(1, 2), 0), [lambda: (torch.ones(2), Pair(1, 2), 1)]
+
+
+# -- functions that keep a comprehension's variable --------------------------------------------------------
+@agrees(graphs=1, breaks=0)
+def test_comprehensions_with_cells():
+    def fn(x):
+        i = 10
+        late = [lambda: i for i in range(3)]
+        early = [lambda i=i: i for i in range(3)]
+        both = {z: (lambda: i * z) for i in range(2) for z in range(2)}
+        told = [g() for g in late], [g() for g in early], [g() for g in both.values()]
+        return x + i, told, (lambda: i)()
+
+    return fn, (torch.ones(2),)
+
+
+@agrees()
+def test_a_break_in_a_comprehension_with_cells():
+    def fn(x):
+        made = [((lambda: i), print("made", i)) for i in range(3)]
+        return x + 1, [g() for g, _ in made]
+
+    return fn, (torch.ones(2),)
