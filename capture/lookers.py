@@ -50,7 +50,7 @@ _UNNAMED = frozenset({
     "__call__", "__enter__", "__exit__", "__del__", "__getattr__", "__setattr__", "__delattr__", "__missing__",
     "__next__", "__get__", "__set__", "__str__", "forward",
 })  # fmt: skip
-_MOST = 1000
+_MOST = 500  # functions: a few milliseconds
 
 
 def looks_at_itself(
@@ -84,20 +84,7 @@ def called_that_looks(
 ) -> str | None:
     """The name of a function that frames of this code may call, at any depth, and that reads callers' locals."""
     inside = next((inner for inner in _codes(code) if reads_callers(inner, scope)), None)
-    if inside is not None:
-        return inside.co_qualname
-    seen = {id(code)}
-    todo = list(_functions(code, scope, held))
-    while todo and len(seen) < _MOST:
-        function = todo.pop()
-        inner = function.__code__
-        if id(inner) in seen or _is_trusted(function.__globals__):
-            continue
-        seen.add(id(inner))
-        if reads_callers(inner, function.__globals__):
-            return function.__qualname__
-        todo += _functions(inner, function.__globals__, contents(function.__closure__))
-    return None
+    return _Search(code, scope, held).run() if inside is None else inside.co_qualname
 
 
 def contents(closure: tuple[Any, ...] | None) -> list[Any]:
@@ -136,59 +123,72 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*(_names(inner) for inner in _codes(code)))
 
 
-def _functions(
-    code: types.CodeType, scope: dict[str, Any], held: Iterable[Any]
-) -> Iterator[types.FunctionType]:
-    """The Python functions that code finds by its names."""
-    names = _names(code)
-    todo = [scope[name] for name in names if name in scope] + list(held)
-    seen: set[int] = set()
-    while todo:
-        value = todo.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if type(value) is types.FunctionType:
-            yield value
-        else:
-            todo += _parts(value, names)
+class _Search:
+    """What may be called, by name: a method is once its class was met and its name was read, wherever that was."""
 
+    def __init__(self, code: types.CodeType, scope: dict[str, Any], held: Iterable[Any]) -> None:
+        self.names: set[str] = set(_UNNAMED)
+        self.waiting: dict[str, list[Any]] = {}  # attributes whose names nobody has read yet
+        self.todo: list[Any] = list(held)
+        self.seen: set[int] = {id(code)}
+        self.functions = 0
+        self._read(code, scope)
 
-def _parts(value: Any, names: set[str]) -> list[Any]:
-    """What may be called when something is done with this value, its items, or its attributes of these names."""
-    kind = type(value)
-    held = _HELD.get(id(kind))
-    if held is not None:
-        return held(value)
-    if issubclass(kind, _native.Callable):
-        return [value.__wrapped__]
-    if issubclass(kind, type):
-        return _methods(value, names)
-    if not issubclass(kind, types.ModuleType) and not kind.__flags__ & HEAP_TYPE:
-        return []
-    own = safe.instance_dict(value)
-    if type(own) is not dict:
-        return _methods(kind, names)
-    if issubclass(kind, types.ModuleType) and _is_trusted(own):
-        return []
-    children = safe.dict_get(own, "_modules")  # of a torch module
-    below = _parts(children, names) if type(children) is dict else []
-    return _named(own, names) + below + _methods(kind, names)
+    def run(self) -> str | None:
+        while self.todo and self.functions < _MOST:
+            value = self.todo.pop()
+            if id(value) in self.seen:
+                continue
+            self.seen.add(id(value))
+            if type(value) is not types.FunctionType:
+                self._meet(value)
+            elif id(value.__code__) not in self.seen and not _is_trusted(value.__globals__):
+                self.functions += 1
+                self.seen.add(id(value.__code__))
+                if reads_callers(value.__code__, value.__globals__):
+                    return value.__qualname__
+                self.todo += contents(value.__closure__)
+                self._read(value.__code__, value.__globals__)
+        return None
 
+    def _read(self, code: types.CodeType, scope: dict[str, Any]) -> None:
+        names = _names(code)
+        for name in names - self.names:
+            self.names.add(name)
+            self.todo += self.waiting.pop(name, ())
+        self.todo += [scope[name] for name in names if name in scope]
 
-def _named(own: Any, names: set[str]) -> list[Any]:
-    """By a look at the keys: what else may be a key has a hash and an equality of its own."""
-    return [held for key, held in own.items() if type(key) is str and key in names]
+    def _meet(self, value: Any) -> None:
+        kind = type(value)
+        held = _HELD.get(id(kind))
+        if held is not None:
+            self.todo += held(value)
+        elif issubclass(kind, _native.Callable):
+            self.todo.append(value.__wrapped__)
+        elif issubclass(kind, type):
+            self._methods(value)
+        elif issubclass(kind, types.ModuleType) or kind.__flags__ & HEAP_TYPE:
+            own = safe.instance_dict(value)
+            if type(own) is dict and not (issubclass(kind, types.ModuleType) and _is_trusted(own)):
+                self._attributes(own)
+                self.todo.append(safe.dict_get(own, "_modules"))  # of a torch module
+            if id(kind) not in self.seen:
+                self.todo.append(kind)
 
+    def _methods(self, cls: type) -> None:
+        """Of a class and its bases, those of trusted modules left out."""
+        for base in safe.mro_of(cls):
+            own = safe.class_dict(base)
+            if base is not object and not _is_trusted(own):
+                self._attributes(own, _CALLED)
 
-def _methods(cls: type, names: set[str]) -> list[Any]:
-    """Of a class and its bases, those of trusted modules left out."""
-    found = []
-    for base in safe.mro_of(cls):
-        own = safe.class_dict(base)
-        if not _is_trusted(own) and base is not object:
-            found += _named(own, names | _UNNAMED)
-    return [raw for raw in found if id(type(raw)) in _CALLED or is_kind(raw, _native.Callable)]
+    def _attributes(self, own: Any, kinds: set[int] | None = None) -> None:
+        """By a look at the keys: what else may be a key has a hash and an equality of its own."""
+        for name, held in own.items():
+            called = kinds is None or id(type(held)) in kinds or is_kind(held, _native.Callable)
+            if called and type(name) is str:
+                place = self.todo if name in self.names else self.waiting.setdefault(name, [])
+                place.append(held)
 
 
 def _one_of_each_type(values: Iterable[Any]) -> list[Any]:

@@ -435,6 +435,88 @@ def locals_seen_by_an_object_in_a_list(x):
     return LOOKERS[0].seen, y
 
 
+class Template:
+    def fill(self, text):
+        return self._fill(text, 3)
+
+    def _fill(self, text, depth):
+        return text.format(**frame_at(depth).f_locals)
+
+
+def frame_at(depth):
+    return sys._getframe(depth)
+
+
+@looks("GB132")
+def locals_seen_through_methods_of_an_argument(x, template=Template()):
+    y = x + 1
+    name = "in the text"
+    print("a break before")
+    return template.fill("{name}"), y
+
+
+def decorated(function):
+    def call(*args):
+        return function(*args), sorted(sys._getframe(1).f_locals)
+
+    return call
+
+
+@decorated
+def looks_when_called(t):
+    return t * 2
+
+
+@looks("GB132")
+def locals_seen_by_a_decorator(x):
+    y = x + 1
+    name = "in the text"
+    print("a break before")
+    return looks_when_called(y)
+
+
+@looks("GB132")
+def vars_in_the_middle_of_a_display(x):
+    y = x + 1
+    return [print("a break before"), sorted(vars()), y * 2]
+
+
+@looks("GB132")
+def vars_in_a_loop(x):
+    found = []
+    for step in range(3):
+        x = x + step
+        print("a break before")
+        found.append(sorted(vars()))
+    return found, x
+
+
+@looks("GB132")
+def vars_in_a_handler(x):
+    y = x + 1
+    try:
+        y.view(7)
+    except RuntimeError as error:
+        print("a break before")
+        z = y * 2
+        return sorted(vars()), z
+
+
+@looks("GB132")
+def vars_of_cells(x):
+    y = x + 1
+    n = 3
+
+    def inner():
+        nonlocal n
+        n = n + 1
+        return y
+
+    print("a break before")
+    inner()
+    return sorted(vars()), vars()["n"], y
+
+
 @looks("GB132")
 def a_local_is_set_through_the_frame(x):
     y = x + 1
