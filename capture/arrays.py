@@ -230,6 +230,8 @@ def share(m: Machine, value: Array) -> Value:
 
 
 def _from_numpy(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if m.modes:
+        return torchcalls.call_torch(m, torch.from_numpy, args, kwargs)
     if len(args) == 1 and isinstance(args[0], Array) and not kwargs:
         return share(m, args[0])
     raise Break("GB123", "from_numpy()")
@@ -237,7 +239,7 @@ def _from_numpy(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 def _as_tensor(fn: Any) -> Model:
     def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-        if not args or not isinstance(args[0], Array):
+        if m.modes or not args or not isinstance(args[0], Array):
             return torchcalls.call_torch(m, fn, args, kwargs)
         if len(args) > 1 or not kwargs.keys() <= {"dtype", "device"}:
             raise Break("GB123", f"{fn.__name__}() of a numpy array")

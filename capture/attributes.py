@@ -359,7 +359,11 @@ def _dict_of(m: Machine, value: Any) -> Value:
         real = instance_dict(value.value)
         if real is not None:
             return m.wrap(real, Source("dict", value.source, None))
-    raise Break("GB112", "__dict__ of an object changed or made in this frame")
+    if isinstance(value, Instance):
+        from .instance_dicts import dict_of
+
+        return dict_of(m, value)
+    raise Break("GB112", "__dict__ of an object changed in this frame")
 
 
 def has_attr(m: Machine, value: Value, name: str) -> bool:

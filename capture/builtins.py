@@ -28,7 +28,9 @@ from .kinds import is_kind
 from .operators import binary, compare
 from .tables import BUILTINS, NONE, Args, Kwargs, Model, models
 from .values import (
+    BuiltinMethod,
     Const,
+    ContextExit,
     Dict,
     DictView,
     Function,
@@ -144,7 +146,7 @@ def _super(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(callable)
 def _callable(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
-    if isinstance(value, (Function, Method, Partial)):
+    if isinstance(value, (Function, Method, BuiltinMethod, ContextExit, Partial)):
         return Const(True)
     if isinstance(value, (Obj, Instance)):
         if isinstance(value, Obj) and not type(value.value).__flags__ & attributes.HEAP_TYPE:
@@ -484,7 +486,7 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
 
 for _fn in (
     abs, int, float, complex, bool, str, repr, bytes, round, pow, divmod, hash, ord, chr, hex, oct, bin,
-    ascii, format, torch.finfo, torch.iinfo,
+    ascii, format, torch.finfo, torch.iinfo, torch.device, torch.Size,
 ):  # fmt: skip
     BUILTINS[_fn] = _constant_model(_fn)
 

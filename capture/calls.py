@@ -35,7 +35,7 @@ from . import (
     torchcalls,
     transforms,
 )
-from .breaks import Break, PlainFrame
+from .breaks import Break, PlainFrame, Thrown
 from .containers import NotConstant, as_constant, raises
 from .generators import GENERATOR_METHODS, closing_is_seen, make_generator
 from .kinds import is_kind
@@ -61,6 +61,7 @@ from .values import (
     Tensor,
     Value,
 )
+from .wrapping import is_record
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -425,6 +426,8 @@ _PURE_SET_METHODS = frozenset(
 
 
 def _constant_method(m: Machine, receiver: Const, name: str, args: Args, kwargs: Kwargs) -> Value:
+    if is_kind(receiver.value, torch.device) and name in ("__enter__", "__exit__", "__call__"):
+        raise Break("GB110", "a default device")
     if isinstance(receiver.value, str):
         arrays.refuse_text([*args, *kwargs.values()])
     try:
@@ -466,17 +469,15 @@ def _class(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     made = contexts.make(m, cls, args, kwargs)
     if made is not None:
         return made
-    if (
-        hasattr(cls, "_fields")
-        and issubclass(cls, tuple)
-        and cls.__new__.__module__.startswith("namedtuple")
-    ):
+    if is_record(cls) and cls.__new__.__module__.startswith("namedtuple"):
         for name in ("__new__", "__init__"):
             raw = attributes.of_class(m, cls, name)
         if raw is not object.__init__:
             raise Break("GB126", f"{cls.__name__} has an __init__ of its own")
         bound = bind(m, cls.__new__.__code__, _named_defaults(m, cls), {}, [fn, *args], kwargs)
         return Sequence([bound[name] for name in cls._fields], cls)
+    if issubclass(cls, torch.nn.Module):
+        return _module(m, fn, args, kwargs)
     if issubclass(cls, torch.Tensor) or issubclass(cls, torch.autograd.Function):
         raise Break("GB126", f"{cls.__name__} is built")
     if issubclass(cls, BaseException):
@@ -484,6 +485,17 @@ def _class(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
 
         return make(m, fn, args, kwargs)
     return _instantiate(m, fn, args, kwargs)
+
+
+def _module(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
+    """A module built inside the frame, if all of it can be followed; Python builds others in one go."""
+    try:
+        return _instantiate(m, fn, args, kwargs)
+    except Thrown:
+        raise
+    except Break as stop:
+        reason = f"a module {fn.value.__name__} is built: {stop.reason}"
+        raise Break("GB126", reason) from None
 
 
 def _named_defaults(m: Machine, cls: Any) -> tuple[Value, ...]:

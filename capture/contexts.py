@@ -123,9 +123,12 @@ def exit_real(m: Machine, fn: Method, args: list[Value]) -> Value:
 
 def enter_object(m: Machine, value: Value) -> tuple[Value, Value]:
     """`with value:` for a context manager of a class written in Python."""
-    from .attributes import class_attribute, special
+    from .attributes import MISSING, class_attribute, mro_lookup, real_class, special
 
     if not isinstance(value, (Obj, Instance)):
+        cls = real_class(value)
+        if cls is None or mro_lookup(cls, "__enter__") is not MISSING:
+            raise Break("GB110", "a context manager that is not modelled")
         raise raises("TypeError: the value does not support the context manager protocol")
     for name in ("__enter__", "__exit__"):
         if not isinstance(class_attribute(m, value, name), types.FunctionType):

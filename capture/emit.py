@@ -21,6 +21,7 @@ from .breaks import Break, ExceptionLeaves, GeneratorLeaves
 from .contexts import GRAD_MODES
 from .encode import Cover
 from .hybrids import base_of
+from .instance_dicts import InstanceDict
 from .machine import Effect, Filled, Frame, Machine, SetAttr, SetGlobal, Written
 from .resume import begin_handling
 from .sets import is_exact
@@ -402,6 +403,10 @@ def _instance(e: Emitter, value: Instance) -> None:
         e.asm.pop_top()
 
 
+def _instance_dict(e: Emitter, value: InstanceDict) -> None:
+    e.asm.call_const(rebuild.attributes_of, lambda: e.push(value.owner))
+
+
 def _super(e: Emitter, value: Super) -> None:
     e.asm.call_const(super, lambda: e.asm.load_const(value.cls), lambda: e.push(value.receiver))
 
@@ -512,6 +517,7 @@ BUILDERS: dict[type, Callable[[Emitter, Any], None]] = {
     Obj: _obj,
     Sequence: _sequence,
     Dict: _dict,
+    InstanceDict: _instance_dict,
     DictView: _dict_view,
     Set: _set,
     Slice: _slice,

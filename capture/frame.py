@@ -29,6 +29,7 @@ from . import custom as _custom  # noqa: F401
 from . import exceptions as _exceptions  # noqa: F401
 from . import handlers as _handlers  # noqa: F401
 from . import imports as _imports  # noqa: F401
+from . import itertools_models as _itertools_models  # noqa: F401
 from . import patterns as _patterns  # noqa: F401
 from . import questions as _questions  # noqa: F401
 from . import readers as _readers  # noqa: F401

@@ -176,6 +176,9 @@ class Machine:
         self.fragile = (
             False  # an operator that may raise came after something that must then have happened
         )
+        self.dicts: dict[
+            Value, Any
+        ] = {}  # an object made in the frame -> its __dict__, once asked for
         self.shared: list[Any] = []  # tensors over the memory of arrays made here (see `arrays`)
         self.gone: list[Any] = []
         self.keys: list[
@@ -325,6 +328,7 @@ class Machine:
             self.raised_at,
             self.open_generators,
             self.globals,
+            self.dicts,
         )
         for store in stores:
             store.clear()

@@ -157,9 +157,33 @@ def _not_implemented(value: Value) -> bool:
     return isinstance(value, Const) and value.value is NotImplemented
 
 
+_NUMBERS = (int, float, complex)
+
+
+def _c_may_take(symbol: str, value: Value, other: type | None) -> bool:
+    """Whether the C method of a builtin's operator may accept an object of this class, or ask it for something."""
+    cls = attributes.real_class(value)
+    if isinstance(value, (Obj, Instance, Tensor)) or cls is None or other is None:
+        return False
+    if issubclass(cls, np.generic):
+        return True
+    if issubclass(cls, _NUMBERS):
+        return False
+    if symbol in ("%", "%="):
+        return issubclass(cls, (str, bytes))
+    if (
+        symbol in ("*", "*=")
+        and attributes.mro_lookup(other, "__index__") is not attributes.MISSING
+    ):
+        return True
+    return issubclass(other, cls)
+
+
 def _dunder(m: Machine, symbol: str, left: Value, right: Value, name: str, reflected: str) -> Value:
     """The protocol of binary operators over users' classes."""
     left_cls, right_cls = attributes.real_class(left), attributes.real_class(right)
+    if _c_may_take(symbol, left, right_cls) or _c_may_take(symbol, right, left_cls):
+        raise Break("GB121", f"operator {symbol} of an object and a builtin that may know it")
     tries = [(left, name, right), (right, reflected, left)]
     if (
         left_cls is not None
@@ -182,7 +206,7 @@ def _dunder(m: Machine, symbol: str, left: Value, right: Value, name: str, refle
     raise raises(f"TypeError: unsupported operand types for {symbol}")
 
 
-_NUMBERS = (int, float, complex, np.generic)
+_SCALARS = (*_NUMBERS, np.generic)
 
 
 def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
@@ -193,7 +217,7 @@ def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         other = right if isinstance(left, Tensor) else left
         if isinstance(other, (Const, Tensor)):
-            number = isinstance(other, Tensor) or isinstance(other.value, _NUMBERS)
+            number = isinstance(other, Tensor) or isinstance(other.value, _SCALARS)
             if not number and symbol in ("==", "!="):
                 return Const(symbol == "!=")
             return torchcalls.call_operator(m, fn, [left, right])

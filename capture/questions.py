@@ -67,11 +67,13 @@ def _no_modes(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 BUILTINS[torch._C._len_torch_dispatch_stack] = _no_modes
-BUILTINS[torch._C._len_torch_function_stack] = lambda m, args, kwargs: Const(len(m.modes))
+BUILTINS[torch._C._len_torch_function_stack] = lambda m, args, kwargs: Const(
+    len(m.modes) + torch._C._len_torch_function_stack()  # the mode of a default device
+)
 
 
 def _no_torch_function(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    if m.modes:
+    if m.modes or torch._C._len_torch_function_stack():
         return Const(True)
     for value in args:
         items = value.items if isinstance(value, Sequence) else [value]

@@ -31,6 +31,7 @@ from .attributes import (
     type_of,
 )
 from .breaks import Break
+from .instance_dicts import InstanceDict
 from .kinds import is_kind
 from .numpy_tables import ATTRIBUTES, METHODS
 from .values import (
@@ -297,6 +298,7 @@ attributes.READERS.update(
         Array: arrays.attr,
         Sequence: _container,
         Dict: _container,
+        InstanceDict: _container,
         Set: _container,
         DictView: _method_of,
         Iterator: _method_of,

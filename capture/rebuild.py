@@ -17,6 +17,7 @@ import torch
 from ..ir.graph import Graph
 from ..runtime.errors import GraftError
 from ..runtime.events import RanPlain
+from ..runtime.safe import instance_dict
 from ..runtime.session import SESSION
 
 
@@ -47,6 +48,12 @@ def make_function(
     for name, value in fields.items():
         setattr(made, name, value)
     return made
+
+
+def attributes_of(made: Any) -> dict[str, Any]:
+    """The instance dict of an object just made."""
+    found: dict[str, Any] = instance_dict(made)
+    return found
 
 
 def make_context(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -127,12 +134,12 @@ def view_of(owner: np.ndarray, form: tuple[Any, ...]) -> np.ndarray:
 
 def tensor_of(array: np.ndarray, strides: tuple[int, ...]) -> torch.Tensor:
     """A tensor of its own with these numbers, in the form that `torch.from_numpy` gives an array of these strides."""
-    made = torch.tensor(array)
+    made = torch.tensor(array, device="cpu")
     steps = tuple(stride // array.itemsize for stride in strides)
     if array.size == 0 or steps == made.stride():
         return made
     size = 1 + sum((n - 1) * step for n, step in zip(array.shape, steps, strict=True))
-    room = torch.empty(size, dtype=made.dtype)
+    room = torch.empty(size, dtype=made.dtype, device="cpu")
     room.as_strided(made.shape, steps).copy_(made)
     return room.as_strided(made.shape, steps)
 

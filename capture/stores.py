@@ -136,7 +136,11 @@ def set_in_overlay(
     m.activity += 1
     if isinstance(value, Obj):
         m.let_go((instance_dict(value.value) or {}).get(name))
-    m.overlay.setdefault(value, {})[name] = item
+    names = m.overlay.setdefault(value, {})
+    if item is None and isinstance(value, Instance):
+        names.pop(name, None)  # nothing remains of it: set again, it comes last
+    else:
+        names[name] = item
     if isinstance(value, Obj):
         m.effects.append(SetAttr(value, name, item, raw))
 

@@ -19,7 +19,7 @@ import torch
 
 from ..ir.trace import Unsupported
 from ..runtime.guards import TensorSpec
-from ..runtime.safe import ARRAY_SCALARS, in_classes
+from ..runtime.safe import ARRAY_SCALARS, MISSING, in_classes
 from ..runtime.sources import Source
 from . import tables
 from .breaks import Break
@@ -126,9 +126,51 @@ def _make(m: Machine, value: Any, source: Source) -> Value:
         m.guard("is", source, value)
         return Obj(value, source=source)
     m.guard("type", source, kind)
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+    if is_record(kind):
         return _sequence(m, value, source)
     return Obj(value, source=source)
+
+
+# Special methods that a record has from tuple: one with its own is an object like any other.
+_OF_TUPLE = [
+    "__len__",
+    "__iter__",
+    "__getitem__",
+    "__contains__",
+    "__bool__",
+    "__eq__",
+    "__ne__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+    "__hash__",
+    "__add__",
+    "__radd__",
+    "__mul__",
+    "__rmul__",
+    "__getattribute__",
+    "__getattr__",
+    "__setattr__",
+    "__enter__",
+    "__exit__",
+    "__call__",
+    "__reversed__",
+    "__instancecheck__",
+    "__str__",
+    "__format__",
+    "__iadd__",
+    "__imul__",
+    "__mod__",
+    "__rmod__",
+]
+
+
+def is_record(cls: type) -> bool:
+    """Whether instances are tuples with names for their items, and nothing else."""
+    if not issubclass(cls, tuple) or in_classes(cls, "_fields") is MISSING:
+        return False
+    return all(in_classes(cls, name) is in_classes(tuple, name) for name in _OF_TUPLE)
 
 
 def _tensor(m: Machine, value: Any, source: Source) -> Value:

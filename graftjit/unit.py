@@ -8,6 +8,7 @@ here and nowhere else.
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import functools
 import gc
 import threading
@@ -19,11 +20,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.utils._device import DeviceContext
+
 from .runtime import _native, events
 from .runtime.errors import BreakError, CheckError, GraftError, InternalError
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
-from .runtime.state import snapshot
+from .runtime.state import State, snapshot
 
 # Capture, codegen and the mirror are imported at the first miss: `import graftjit` stays quick.
 if TYPE_CHECKING:
@@ -409,12 +413,20 @@ def _refused() -> tuple[str, str] | None:
     if SESSION.options.disable:
         return "PL206", "GRAFTJIT_DISABLE is set"
     now = snapshot()
-    if now.plain:
+    if now.plain or _default_device_only(now):
         return None
     names = [*now.modes, *now.dispatch, now.functorch[0], "a tracer" if now.tracing else ""]
     names.append("forward AD" if now.forward_level >= 0 else "")
     names.append(now.torch_function and f"__torch_function__: {now.torch_function}")
     return "PL209", f"active: {', '.join(filter(None, names))}"
+
+
+def _default_device_only(now: State) -> bool:
+    """Whether the one mode is torch's own for a default device: it acts while a frame is captured as it does when
+    the frame runs."""
+    if len(now.modes) != 1 or type(torch._C._get_function_stack_at(0)) is not DeviceContext:
+        return False
+    return dataclasses.replace(now, modes=()).plain
 
 
 def check(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
+
+from graftjit import jit
 
 from .harness import agrees
 
@@ -839,6 +842,19 @@ def test_devices_as_contexts_and_decorators():
 
 
 @agrees()
+def test_devices_entered_by_hand():
+    def f(x):
+        device = torch.device("meta")
+        device.__enter__()
+        a = torch.ones(2).device
+        device.__exit__(None, None, None)
+        leave = torch.device("cpu").__exit__
+        return x + torch.ones(3), a, callable(leave)
+
+    return f, (t(3),)
+
+
+@agrees()
 def test_other_contexts_of_torch():
     def f(x):
         with torch.random.fork_rng(devices=[]):
@@ -1087,3 +1103,96 @@ def test_dispatch_modes_and_wrapper_subclasses():
         return y, z.inner, list(names)
 
     return f, (t(3),)
+
+
+@agrees()
+def test_modules_without_parameters_built_inside():
+    def f(x, y):
+        loss = nn.CrossEntropyLoss(weight=torch.ones(3))(x, y)
+        act = nn.Sequential(nn.ReLU(), nn.Tanh())
+        class_ = nn.ModuleDict({"a": nn.ReLU()})
+        drop = nn.Dropout(0.5)
+        drop.eval()
+        return (
+            loss,
+            act(x),
+            len(act),
+            act[0](x),
+            class_["a"](x),
+            drop(x),
+            nn.BCEWithLogitsLoss(pos_weight=x[0])(x, x),
+            act,
+            [type(m).__name__ for m in act.modules()],
+            nn.Softmax(1)(x),
+            str(act),
+        )
+
+    return f, (t(2, 3), torch.tensor([0, 2]))
+
+
+@agrees(graphs=1, breaks=0)
+def test_sequentials_by_index():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Tanh())
+
+    def f(x):
+        return net[1](net[0](x)) + net[-1](x) + net[0].weight.sum(), len(net)
+
+    return f, (t(2, 3),)
+
+
+@agrees(graphs=2, breaks=0)
+def test_default_devices_around_the_call():
+    def f(x):
+        y = torch.ones(3) + torch.arange(3) * torch.tensor(2.0)
+        z = torch.zeros_like(x) + torch.from_numpy(np.ones(3)).sum() + torch.rand(3) * 0
+        return y, z, torch.as_tensor([1.0]), F.relu(x), x.new_ones(1)
+
+    return f, (t(3),), [
+        lambda: torch.set_default_device("cpu"), lambda: None, lambda: torch.set_default_device(None),
+    ]  # fmt: skip
+
+
+@agrees()
+def test_other_default_devices_around_the_call():
+    def f(x):
+        y = torch.ones(3)
+        z = torch.zeros_like(x) + torch.from_numpy(np.ones(3)).sum()
+        return (
+            y.device,
+            y.shape,
+            z,
+            torch.as_tensor([1.0]).device,
+            F.relu(x),
+            torch.empty(2, device="cpu").device,
+        )
+
+    return f, (t(3),), [
+        lambda: torch.set_default_device("meta"), lambda: torch.set_default_device("cpu"),
+        lambda: torch.set_default_device(None),
+    ]  # fmt: skip
+
+
+def test_modes_in_force_are_told():
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Count(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    class Log(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    @jit
+    def f(x):
+        return x * 2 + 1
+
+    f(t(3))
+    for mode in (Count, Log, Count):
+        with mode():
+            assert torch.equal(f(t(3)), t(3) * 2 + 1)
+    told = [row.reason for row in f.report().notes if row.code == "PL209"]
+    assert len(told) == 2 and told[0].endswith("Count") and told[1].endswith("Log")
+    assert f.report().graph_count == 1
