@@ -7,17 +7,15 @@ functions re-enter the original code. Results are kept per code object for as lo
 
 from __future__ import annotations
 
-import dis
 import types
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from bytecode import UNSET, ConcreteBytecode, ConcreteInstr
+
 from ..ir.location import Location
-from .codetables import exception_rows
 from .optable import (
-    CACHES,
     CONST_OPS,
     EFFECTS,
     FINAL,
@@ -34,7 +32,6 @@ from .optable import (
 
 PAIRS = frozenset({"LOAD_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST"})
 CALL_PREFIXES = frozenset({"KW_NAMES", "PRECALL"})
-_JUMPS = frozenset(dis.opname[op] for op in dis.hasjrel)
 GENERATOR_FLAGS = 0x20 | 0x80 | 0x100 | 0x200
 
 
@@ -160,14 +157,15 @@ class _Decoder:
         self.cells = code.co_cellvars + code.co_freevars
 
     def run(self) -> Decoded:
-        units = self.fold(list(self.units()))
+        concrete = ConcreteBytecode.from_code(self.code)
+        units = self.fold(self.units(concrete))
         starts: dict[int, int] = {}  # offset -> index of the first normal instruction of its unit
         count = 0
         for unit in units:
             unit.micros = self.micros(unit.raws)
             starts.update(dict.fromkeys(range(unit.start, unit.stop), count))
             count += len(unit.micros)
-        handlers = self.handlers(starts, count)
+        handlers = self.handlers(concrete, starts, count)
         return Decoded(
             instrs=self.instrs(units, starts, handlers),
             handlers=handlers,
@@ -178,25 +176,22 @@ class _Decoder:
             offsets={2 * offset: index for offset, index in starts.items()},
         )
 
-    def units(self) -> Iterator[_Unit]:
-        code = self.code.co_code
-        positions = list(self.code.co_positions())
+    def units(self, concrete: ConcreteBytecode) -> list[_Unit]:
+        units: list[_Unit] = []
+        offset = 0
         in_prologue = True
-        start = at = extended = 0
-        while 2 * at < len(code):
-            name, arg = dis.opname[code[2 * at]], code[2 * at + 1] | extended << 8
-            at += 1
-            if name == "EXTENDED_ARG":
-                extended = arg
-                continue
-            raw = self.symbolic(name, arg, in_prologue)
-            in_prologue = in_prologue and name != "RESUME"
-            where = self.where(positions[at - 1])
-            at += CACHES.get(name, 0)
-            distance = -arg if "BACKWARD" in name else arg
-            target = at + distance if name in _JUMPS else None
-            yield _Unit(start, at, (raw,), target, where)
-            start, extended = at, 0
+        for instr in concrete:
+            assert isinstance(instr, ConcreteInstr)
+            stop = offset + instr.size // 2
+            if instr.name == "CACHE":
+                units[-1].stop = stop
+            else:
+                raw = self.symbolic(instr, in_prologue)
+                in_prologue = in_prologue and raw.op != "RESUME"
+                target = instr.get_jump_target(offset)
+                units.append(_Unit(offset, stop, (raw,), target, self.where(instr)))
+            offset = stop
+        return units
 
     def fold(self, units: list[_Unit]) -> list[_Unit]:
         """Join keyword names (and 3.11's PRECALL) to the call that they belong to."""
@@ -222,9 +217,10 @@ class _Decoder:
         # An opcode without a row keeps its own name: the machine does not know it and breaks there.
         return row(raw) if row is not None else ((raw.op, raw.arg, (raw,)),)
 
-    def symbolic(self, op: str, arg: int, in_prologue: bool) -> Raw:
+    def symbolic(self, instr: ConcreteInstr, in_prologue: bool) -> Raw:
         """The instruction with its integer made a name or a constant, or left alone."""
-        if dis.opmap[op] < dis.HAVE_ARGUMENT:
+        op, arg = instr.name, instr.arg
+        if isinstance(arg, type(UNSET)):
             return Raw(op)
         if op in PAIRS:
             return Raw(op, (self.slots[arg >> 4], self.slots[arg & 15]))
@@ -240,17 +236,27 @@ class _Decoder:
         if op in NAME_OPS:
             shift = NAME_SHIFT.get(op, 0)
             return Raw(op, self.code.co_names[arg >> shift], arg & ((1 << shift) - 1))
-        return Raw(op, arg)
+        return Raw(op, int(arg))
 
-    def where(self, position: tuple[int | None, int | None, int | None, int | None]) -> Location:
-        line, end_line, column, end_column = position
-        code = self.code
-        return Location(code.co_filename, line, end_line, column, end_column, code.co_qualname)
+    def where(self, instr: ConcreteInstr) -> Location:
+        at, code = instr.location, self.code
+        if at is None:
+            return Location(code.co_filename, None, function=code.co_qualname)
+        columns = at.col_offset, at.end_col_offset
+        return Location(code.co_filename, at.lineno, at.end_lineno, *columns, code.co_qualname)
 
-    def handlers(self, starts: dict[int, int], count: int) -> tuple[Handler, ...]:
+    def handlers(
+        self, concrete: ConcreteBytecode, starts: dict[int, int], count: int
+    ) -> tuple[Handler, ...]:
         return tuple(
-            Handler(starts[start], starts.get(stop, count), starts[target], depth, lasti)
-            for start, stop, target, depth, lasti in exception_rows(self.code.co_exceptiontable)
+            Handler(
+                start=starts[entry.start_offset],
+                stop=starts.get(entry.stop_offset + 1, count),
+                target=starts[entry.target],
+                depth=entry.stack_depth,
+                lasti=bool(entry.push_lasti),
+            )
+            for entry in concrete.exception_table
         )
 
     def instrs(

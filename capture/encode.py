@@ -8,14 +8,16 @@ the exception and position tables. Code that cannot be reached is left out.
 from __future__ import annotations
 
 import dis
-import functools
 import types
 from dataclasses import dataclass
 from typing import Any
 
+from bytecode import CompilerFlags, ConcreteBytecode, ConcreteInstr
+from bytecode.concrete import ExceptionTableEntry
+from bytecode.instr import InstrLocation
+
 from ..ir.location import Location
-from .codetables import exception_table, line_table
-from .optable import CACHES, CONST_OPS, LOOP_EXIT, NAME_OPS, NAME_SHIFT, SLOT_OPS, VERSION, Raw
+from .optable import CONST_OPS, LOOP_EXIT, NAME_OPS, NAME_SHIFT, SLOT_OPS, VERSION, Raw
 
 REAL_NAMES: dict[str, str] = {
     (3, 11): {},
@@ -39,7 +41,13 @@ FINAL = frozenset({"JUMP", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
 KEPT_FLAGS = 0x10 | 0x1FE0000
 """CO_NESTED and the `from __future__` bits. CO_OPTIMIZED and CO_NEWLOCALS (0x03) are always set."""
 
-_EXTENDED = dis.opmap["EXTENDED_ARG"]
+
+CACHES: dict[str, int] = dict(
+    dis._inline_cache_entries.items()  # type: ignore[attr-defined]
+    if VERSION >= (3, 13)
+    else zip(dis.opname, dis._inline_cache_entries, strict=False)  # type: ignore[attr-defined]
+)
+"""How many CACHE units follow each real instruction: a table by name from 3.13, by number before."""
 
 
 class Label:
@@ -57,10 +65,9 @@ class Cover:
     lasti: bool
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Item:
-    """One instruction to encode. Without a location it is told as the function's first line. Nobody changes one:
-    it is only not frozen because thousands are made, and that would take three times as long."""
+    """One instruction to encode. Without a location it is told as the function's first line."""
 
     raw: Raw
     target: Label | None = None
@@ -114,30 +121,22 @@ class _Encoder:
         self.add_stubs()
         self.number_slots()
         numbers = [self.number(item.raw) for item in self.items]
-        names = [self.real_name(index) for index in range(len(self.items))]
-        code, starts = self.resolve(names, numbers)
+        instrs, starts = self.resolve(numbers)
         shape = self.shape
-        spans = ((starts[n + 1] - starts[n], item.where) for n, item in enumerate(self.items))
-        return types.CodeType(
-            len(shape.args),
-            0,
-            0,
-            len(self.local_names),
-            self.stack_size(names, numbers),
-            shape.flags & KEPT_FLAGS | 0x03,
-            code,
-            tuple(self.consts),
-            tuple(self.names),
-            tuple(self.local_names),
-            shape.filename,
-            shape.name,
-            shape.qualname,
-            shape.firstlineno,
-            line_table(spans, shape.firstlineno),
-            exception_table(self.covers(starts)),
-            shape.freevars,
-            shape.cellvars,
+        concrete = ConcreteBytecode(
+            instrs,
+            consts=tuple(self.consts),
+            names=tuple(self.names),
+            varnames=self.local_names,
+            exception_table=self.exception_table(starts),
         )
+        concrete.argcount = len(shape.args)
+        concrete.name, concrete.qualname = shape.name, shape.qualname
+        concrete.filename, concrete.first_lineno = shape.filename, shape.firstlineno
+        concrete.flags = CompilerFlags(shape.flags & KEPT_FLAGS | 0x03)
+        concrete.cellvars, concrete.freevars = list(shape.cellvars), list(shape.freevars)
+        depth = self.stack_size(numbers)
+        return concrete.to_code(stacksize=depth, compute_exception_stack_depths=False)
 
     def prologue(self) -> list[Item]:
         nowhere = Location(self.shape.filename, None)
@@ -233,8 +232,9 @@ class _Encoder:
             return op.replace("POP_JUMP_IF_", f"POP_JUMP_{way}_IF_")
         return op
 
-    def resolve(self, names: list[str], numbers: list[int | None]) -> tuple[bytes, list[int]]:
+    def resolve(self, numbers: list[int | None]) -> tuple[list[ConcreteInstr], list[int]]:
         """The final instructions with their caches, and the code unit where each item starts."""
+        names = [self.real_name(index) for index in range(len(self.items))]
         caches = [CACHES.get(name, 0) for name in names]
         widths = [_width(number or 0) for number in numbers]
         jumps = [index for index, item in enumerate(self.items) if item.target is not None]
@@ -249,33 +249,42 @@ class _Encoder:
                 numbers[index] = distance = abs(starts[target] - starts[index + 1])
                 if _width(distance) > widths[index]:
                     widths[index], grown = _width(distance), True
-        code = bytearray()
-        for name, number, width, cached in zip(names, numbers, widths, caches, strict=True):
-            number = number or 0
-            for shift in range(8 * (width - 1), 0, -8):
-                code += bytes((_EXTENDED, number >> shift & 0xFF))
-            code += bytes((dis.opmap[name], number & 0xFF))
-            code += bytes(2 * cached)
-        return bytes(code), starts
+        instrs: list[ConcreteInstr] = []
+        for item, name, number, width, cached in zip(
+            self.items, names, numbers, widths, caches, strict=True
+        ):
+            where = self.position(item.where)
+            arg = () if number is None else (number,)
+            instrs.append(ConcreteInstr(name, *arg, location=where, extended_args=width - 1))
+            instrs += [ConcreteInstr("CACHE", 0, location=where)] * cached
+        return instrs, starts
 
-    def covers(self, starts: list[int]) -> list[tuple[int, int, int, int, bool]]:
-        """The rows of the exception table: instructions under one handler, as far as they stand together."""
-        rows: list[tuple[int, int, int, int, bool]] = []
+    def position(self, where: Location | None) -> InstrLocation:
+        if where is None:
+            return InstrLocation(self.shape.firstlineno, None, None, None)
+        if where.line is None or where.column is None or where.end_column is None:
+            return InstrLocation(where.line, None, None, None)
+        end = where.line if where.end_line is None else where.end_line
+        return InstrLocation(where.line, end, where.column, where.end_column)
+
+    def exception_table(self, starts: list[int]) -> list[ExceptionTableEntry]:
+        entries: list[ExceptionTableEntry] = []
         last: Cover | None = None
         for index, item in enumerate(self.items):
-            cover, stop = item.cover, starts[index + 1]
+            cover, stop = item.cover, starts[index + 1] - 1
             if cover is None:
                 pass
             elif _same(cover, last):
-                start, _, target, depth, lasti = rows[-1]
-                rows[-1] = (start, stop, target, depth, lasti)
+                entries[-1].stop_offset = stop
             else:
                 target = starts[self.places[cover.target]]
-                rows.append((starts[index], stop, target, cover.depth, cover.lasti))
+                entries.append(
+                    ExceptionTableEntry(starts[index], stop, target, cover.depth, cover.lasti)
+                )
             last = cover
-        return rows
+        return entries
 
-    def stack_size(self, names: list[str], numbers: list[int | None]) -> int:
+    def stack_size(self, numbers: list[int | None]) -> int:
         """The greatest depth over all paths, by CPython's own stack effects."""
         depths: dict[int, int] = {}
         deepest = 1
@@ -285,23 +294,19 @@ class _Encoder:
             while depths.get(index, -1) < depth:
                 depths[index] = depth
                 item = self.items[index]
-                after = depth + _effect(names[index], numbers[index], False)
+                opcode = dis.opmap[self.real_name(index)]
+                after = depth + dis.stack_effect(opcode, numbers[index], jump=False)
                 deepest = max(deepest, depth, after)
                 if item.cover is not None:
                     entry = item.cover.depth + item.cover.lasti + 1
                     todo.append((self.places[item.cover.target], entry))
                 if item.target is not None:
-                    taken = depth + _effect(names[index], numbers[index], True)
+                    taken = depth + dis.stack_effect(opcode, numbers[index], jump=True)
                     todo.append((self.places[item.target], taken))
                 if item.raw.op in FINAL:
                     break
                 index, depth = index + 1, after
         return deepest
-
-
-@functools.lru_cache(maxsize=4096)
-def _effect(name: str, number: int | None, jump: bool) -> int:
-    return dis.stack_effect(dis.opmap[name], number, jump=jump)
 
 
 def _same(one: Cover | None, other: Cover | None) -> bool:

@@ -16,13 +16,6 @@ from typing import Any
 
 VERSION: tuple[int, int] = (sys.version_info.major, sys.version_info.minor)
 
-CACHES: dict[str, int] = dict(
-    opcode._inline_cache_entries.items()  # type: ignore[attr-defined]
-    if VERSION >= (3, 13)
-    else zip(opcode.opname, opcode._inline_cache_entries, strict=False)  # type: ignore[attr-defined]
-)
-"""How many CACHE units follow each real instruction: a table by name from 3.13, by number before."""
-
 
 @dataclass(frozen=True, slots=True)
 class Raw:

@@ -69,11 +69,12 @@ def _packages() -> Iterator[Check]:
         )
     else:
         yield Check("torch", "mend", version, f"install torch {OLDEST_TORCH} or newer")
-    found = _version("numpy")
-    if found is None:
-        yield Check("numpy", "mend", "missing", "pip install numpy")
-    else:
-        yield Check("numpy", "ok", found)
+    for package in ("bytecode", "numpy"):
+        found = _version(package)
+        if found is None:
+            yield Check(package, "mend", "missing", f"pip install {package}")
+        else:
+            yield Check(package, "ok", found)
     found = _version("triton")
     if found is None:
         yield Check("triton", "note", "missing: no GPU kernels", "pip install 'graftjit[gpu]'")
