@@ -141,7 +141,7 @@ def _enter(m: Machine, frame: Frame) -> Value:
         raise Break("GB130", f"coroutine {frame.code.co_qualname}")
     if frame.code.co_flags & inspect.CO_GENERATOR:
         if not m.walks_generators:
-            if closing_is_seen(frame) and not _of_context_manager(m):
+            if closing_is_seen(frame.decoded) and not _of_context_manager(m):
                 raise PlainFrame("PL203", "a generator is closed when nobody holds it", m.where)
             raise Break("GB107", f"generator {frame.code.co_qualname}, which outlives a break")
         return make_generator(m, frame)

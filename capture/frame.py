@@ -50,6 +50,7 @@ from .contexts import GRAD_MODES
 from .emit import Emitter
 from .left import bound_after, kind_of, made_here, may_be_missed, shape_after, with_handlers
 from .liveness import live_locals
+from .ends import Ends
 from .machine import Frame, Machine, Scope, make_frame
 from .nesting import lift
 from .resume import CannotResume, Path, ResumeSpec, break_tail, can_break
@@ -244,8 +245,14 @@ class _Attempt:
         while f.result is None:
             instr = instrs[f.pc]
             if instr.index in self.forced:
+        named = zip(argument_names(self.input.code), self.input.locals, strict=True)
+        ends = Ends(f.decoded, f, dict(named))
                 return instr.index
             stack, activity = list(f.stack), m.activity
+            if ends.held and (ended := ends.just_dropped(m, f)) is not None:
+                reason = f"the last that this frame holds of a {type(ended).__name__}"
+                self.forced[m.root_index] = Break("GB139", reason, m.where)
+                raise Restart
             f.pc += 1
             m.where = instr.where
             m.root_index = instr.index

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .breaks import Break, Thrown
-from .bytecodes import Instr, stack_effect
+from .bytecodes import Decoded, Instr, stack_effect
 from .containers import raises
 from .exceptions import is_exception, throw, value_of
 from .iteration import iterate
@@ -139,18 +139,18 @@ def _return_generator(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("YIELD_VALUE")
 def _yield_value(m: Machine, f: Frame, i: Instr) -> None:
-    if _guarded(f, i):
+    if _guarded(f.decoded, i):
         m.open_generators.add(f)  # dropped half way, it runs its handlers: see `frame`
     f.yielded = f.pop()
 
 
-def closing_is_seen(f: Frame) -> bool:
+def closing_is_seen(decoded: Decoded) -> bool:
     """Whether a try or with of the generator runs code when it is dropped half way: replacement code may hold
     it a little longer than the program does."""
-    return any(i.op == "YIELD_VALUE" and _guarded(f, i) for i in f.decoded.instrs)
+    return any(i.op == "YIELD_VALUE" and _guarded(decoded, i) for i in decoded.instrs)
 
 
-def _guarded(f: Frame, i: Instr) -> bool:
+def _guarded(decoded: Decoded, i: Instr) -> bool:
     """Whether a handler of the user's own covers the yield: closing the generator there would run it.
 
     From 3.12 on the whole body is covered by a handler of the compiler's, which is entered with an empty stack

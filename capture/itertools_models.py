@@ -18,8 +18,9 @@ from .breaks import Break, Thrown
 from .builtins import as_int
 from .containers import raises
 from .iteration import drain, iterate
+from .kinds import is_kind
 from .tables import BUILTINS, NONE, Args, Kwargs
-from .values import Const, Iterator, Sequence, Value
+from .values import Const, Iterator, Obj, Sequence, Value
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -85,6 +86,12 @@ def _repeat(m: Machine, item: Value, times: Value | None = None) -> Steps:
 
 
 def _count(m: Machine, start: Value = _ZERO, step: Value = _ONE) -> Steps:
+    by_one = isinstance(step, Const) and is_kind(step.value, int) and step.value == 1
+    if by_one and isinstance(start, Const) and is_kind(start.value, int):
+        start = Const(int(start.value))  # counted in C: True and 1 begin alike
+    if by_one and isinstance(start, Obj) and is_kind(start.value, int):
+        raise Break("GB121", "count() from a number of a class of its own")
+
     def steps() -> Steps:
         now = start
         while True:

@@ -145,6 +145,10 @@ _TABLE: tuple[Code, ...] = (
          "should it raise, what came before it must have happened (attributes, handlers, modes), and a write cannot"
          " be taken back to let Python run the frame again",
          "look up first, write to tensors of the caller last, or in a function of its own"),
+    Code("GB139", "an object may end here",
+         "dropping it may run its __del__, or the finally of a suspended generator, and that has its place among"
+         " the effects of the function",
+         "keep the object until the function returns, or close it outside"),
     # Frames in plain Python
     Code("PL201", "generator, coroutine or asynchronous generator",
          "its frame lives on between calls", "jit the functions it calls"),

@@ -498,6 +498,24 @@ def a_write_beside():
     return f, (t(), torch.tensor([0, 1]))
 
 
+@raises("GB139")
+def an_end():
+    seen = []
+
+    class Loud:
+        def __del__(self):
+            seen.append("gone")
+
+    def f(x):
+        loud = Loud()
+        y = x + 1
+        loud = None  # GB139
+        seen.append("after")
+        return y, loud
+
+    return f, (t(),)
+
+
 # -- frames in plain Python ----------------------------------------------------------------------------------
 @raises("PL201")
 def a_generator_function():

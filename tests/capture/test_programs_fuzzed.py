@@ -1,6 +1,8 @@
 """What the program fuzzer has found, made small: each of these once gave something else than plain Python."""
 
 import collections
+import enum
+import itertools
 
 import torch
 
@@ -87,8 +89,6 @@ def test_class_methods_of_c_are_new_at_each_look_up():
         made = dict.fromkeys("ab", i), Table.fromkeys("c", i)
         return x * made[0]["a"], list(made), list(itertools.chain.from_iterable([[1], [i]]))
 
-    import itertools
-
     return f, (torch.ones(2), 3)
 
 
@@ -167,3 +167,16 @@ def test_builtins_called_with_arguments_that_they_do_not_take():
         return x + 1, told
 
     return f, (torch.ones(2),)
+
+
+class Rank(enum.IntEnum):
+    LOW = 1
+
+
+@agrees()
+def test_count_gives_plain_numbers():
+    def f(x, i, *starts):
+        given = [next(itertools.count(start)) for start in (*starts, i, True, 2.5)]
+        return x + 1, given, next(itertools.count(True, 2)), next(itertools.count(True, True))
+
+    return f, (torch.ones(2), True, Rank.LOW, 0, 1 << 70)

@@ -134,3 +134,59 @@ def test_dicts():
         return y
 
     return f, (torch.ones(1), Holder()), [lambda: (torch.ones(1), Holder())] * 2
+
+
+@agrees()
+def test_ends_among_effects():
+    """What a finalizer writes stands where the object ends, between what is written before and after."""
+    log = []
+
+    class Wrote:
+        def __init__(s, n):
+            s.n = n
+
+        def __del__(s):
+            log.append(s.n)
+
+    def waiting():
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("closed")
+
+    def use(w):
+        log.append("using")
+        return w.n
+
+    def f(x, h):
+        Wrote("read").n
+        log.append("a")
+        y = x + len(Wrote([1]).n)
+        log.append("b")
+        w = Wrote("first")
+        w = Wrote("second")
+        log.append("c")
+        use(w)
+        del w
+        log.append("d")
+        h.items = [Wrote("item")]
+        v = h.items
+        h.items = None
+        log.append("e")
+        v = 5
+        log.append("f")
+        g = waiting()
+        next(g)
+        print("between")
+        g = None
+        log.append("g")
+        z = [Wrote(n) for n in range(2)]
+        log.append("h")
+        z = z[0]
+        log.append("i")
+        use(Wrote("handed in"))
+        log.append("j")
+        return y * v
+
+    return f, (torch.ones(1), Holder()), [lambda: (torch.ones(1), Holder())] * 2

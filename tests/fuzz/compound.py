@@ -59,7 +59,7 @@ def _for(w: Writer, size: int) -> Statement:
         (f"for {name} in Color:", {"E": name}),
         (f"for {name} in {w.expression('T', 0)}.reshape(-1)[:2]:", {"T": name}),
         (f"for {name} in {w.expression('W', 0)}:", {"I": name}),
-        (f"for {name} in (t for t in {w.expression('L', 0)} if t.dim()):", {"T": name}),
+        (f"for {name} in (t for t in {w.expression('L', 0)}[:3] if t.dim()):", {"T": name}),
     ]  # fmt: skip
     head, names = w.random.choice(heads)
     w.loops += 1

@@ -1,0 +1,85 @@
+"""Objects whose end can be seen: when a frame drops one, Python must do it, at its place among the effects.
+
+In: the arguments of a frame. Out: at each instruction, whether the frame has just let go of one that may end with it.
+A resume function owns what it is handed: with `Loud().name` on its stack, the object dies where the name is read, and
+what its `__del__` writes stands before what the rest of the function writes. `capture.frame` breaks there. Who holds
+an object elsewhere is not known; then nothing ends, and the break was for nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+import types
+import weakref
+from typing import Any
+
+import torch
+
+from ..runtime.safe import MISSING, in_classes
+from .bytecodes import Decoded, decode
+from .generators import closing_is_seen
+from .kinds import is_kind
+from .machine import Frame, Machine
+from .values import Method, Value
+from .wrapping import CONST_TYPES
+
+_MOST = 100  # objects that are looked at below one argument
+_DROP = frozenset({"STORE_FAST", "DELETE_FAST", "LOAD_FAST_CLEAR"})
+# Below these nothing is looked for: they are shared, or their parts end with the interpreter.
+_CLOSED = (
+    type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.FrameType, torch.Tensor,
+    torch.nn.Module,
+)  # fmt: skip
+
+
+class Ends:
+    """The arguments whose end may be seen and that this code may drop before it ends itself."""
+
+    def __init__(self, decoded: Decoded, frame: Frame, arguments: dict[str, Any]) -> None:
+        dropped = {instr.arg for instr in decoded.instrs if instr.op in _DROP}
+        self.held = [
+            (dict.__getitem__(frame.locals, name), real)
+            for name, real in arguments.items()
+            if name in dropped and name in frame.locals and _may_be_seen(real)
+        ]
+
+    def just_dropped(self, m: Machine, frame: Frame) -> Any:
+        """What is no longer on the stack or among the locals, or None."""
+        for unread, real in self.held:
+            value = m.known.get(id(real))
+            names = dict.values(frame.locals)
+            if not any(_holds(one, unread, value) for one in (*frame.stack, *names)):
+                return real
+        return None
+
+
+def _holds(one: Value, unread: Value, value: Value | None) -> bool:
+    if isinstance(one, Method):
+        one = one.receiver
+    return one is unread or (one is value and value is not None)
+
+
+def _may_be_seen(real: Any) -> bool:
+    """Whether something runs when this object, or what it alone may hold, ends."""
+    todo, seen = [real], set()
+    while todo and len(seen) < _MOST:
+        one = todo.pop()
+        if id(one) in seen or type(one) in CONST_TYPES or is_kind(one, _CLOSED):
+            continue
+        seen.add(id(one))
+        if _seen_itself(one):
+            return True
+        todo += gc.get_referents(one)
+    return False
+
+
+def _seen_itself(one: Any) -> bool:
+    if in_classes(type(one), "__del__") is not MISSING:
+        return True
+    if type(one) is types.GeneratorType:
+        return one.gi_frame is not None and closing_is_seen(decode(one.gi_code))
+    if type(one).__weakrefoffset__:
+        return any(
+            type(ref) is weakref.ref and ref.__callback__ for ref in weakref.getweakrefs(one)
+        )
+    return False
