@@ -61,7 +61,8 @@ def _holds(one: Value, unread: Value, value: Value | None) -> bool:
 
 def _may_be_seen(real: Any) -> bool:
     """Whether something runs when this object, or what it alone may hold, ends."""
-    todo, seen = [real], set()
+    todo = [real]
+    seen: set[int] = set()
     while todo and len(seen) < _MOST:
         one = todo.pop()
         if id(one) in seen or type(one) in CONST_TYPES or is_kind(one, _CLOSED):
