@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
-import re
 import types
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -302,17 +300,9 @@ def get_item(m: Machine, value: Value, index: Value) -> Value | None:
     return None
 
 
-# While capture computes, a warning given in its name, or by numpy, is an exception.
-_NO_WARNINGS = ("error", None, Warning, re.compile(r"graftjit\.capture\.|numpy"), 0)
-
-
 def compute(work: Callable[[], Any]) -> Any:
-    """Run a pure computation on constants now; if it raises, Python raises it in its place, and warns in its place.
-
-    The list of filters is replaced, not changed: to change it would have every warning of the program told anew.
-    """
-    held = warnings.filters
-    warnings.filters = [_NO_WARNINGS, *held]  # type: ignore[assignment]
+    """Run a pure computation on constants now; if it raises, Python raises it in its place, and warns in its place
+    (see `quiet`)."""
     try:
         return work()
     except Break:
@@ -322,8 +312,6 @@ def compute(work: Callable[[], Any]) -> Any:
     except Exception as error:  # the user's own exception: plain Python raises it again
         known = error.args if all(type(arg) in CONST_TYPES for arg in error.args) else None
         raise Thrown(type(error), known, f"{type(error).__name__}: {error}") from error
-    finally:
-        warnings.filters = held
 
 
 def fold(work: Callable[[], Any]) -> Value:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..ir.graph import Graph
@@ -23,7 +22,7 @@ from ..ir.trace import Tracer
 from ..runtime.guards import Row
 from ..runtime.sources import Source
 from ..runtime.state import snapshot
-from . import aliasing, arrays, lookers, rebuild
+from . import aliasing, arrays, lookers, quiet, rebuild
 from . import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
 from . import custom as _custom  # noqa: F401
 from . import exceptions as _exceptions  # noqa: F401
@@ -133,8 +132,7 @@ def capture(
         attempt = _Attempt(frame, backend, make_resume, extent, strict, forced)
         attempt.machine.walks_generators = walks_generators
         try:
-            with np.errstate(all="raise"):  # what numpy would warn about is Python's to compute
-                return attempt.run()
+            return attempt.run()
         except Restart:
             continue
         except (ExceptionLeaves, ArrayShares) as leaves:
@@ -214,7 +212,8 @@ class _Attempt:
         m, before = self.machine, snapshot()
         m.frames.append(self.root)
         try:
-            found = self._walk()
+            with quiet.walking():
+                found = self._walk()
             if m.open_generators:
                 raise GeneratorLeaves
             if isinstance(found, int):

@@ -69,7 +69,7 @@ _REFUSED: dict[str, str] = {
                      "frombuffer", "from_file", "from_dlpack", "to_dlpack"), "GB102"),
     **dict.fromkeys(("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__",
                      "__array__", "__repr__", "__format__", "__str__", "__reduce_ex__", "__deepcopy__",
-                     "__contains__", "is_nonzero", "equal", "allclose", "data_ptr", "storage",
+                     "__contains__", "__hash__", "__sizeof__", "__dir__", "is_nonzero", "equal", "allclose", "data_ptr", "storage",
                      "untyped_storage", "share_memory_", "__dlpack__", "pin_memory",
                      "_typed_storage"), "GB104"),
     **dict.fromkeys(("set_", "resize_", "resize_as_", "__setstate__", "apply_", "map_", "swap_tensors",
@@ -160,7 +160,7 @@ def record(m: Machine, fn: Any, fn_args: tuple[Any, ...], fn_kwargs: dict[str, A
     m.activity += 1
     start, written = m.tracer.n_nodes, m.tracer.mutates
     try:
-        result = m.tracer.run(fn, fn_args, fn_kwargs, m.where)
+        result = _run(m, fn, fn_args, fn_kwargs)
     except DataDependent as error:
         code = "GB106" if error.shape else "GB104"
         raise Break(code, f"{name}: {error}") from error
@@ -170,6 +170,27 @@ def record(m: Machine, fn: Any, fn_args: tuple[Any, ...], fn_kwargs: dict[str, A
         raise Break("GB108", f"{name}: {error}") from error
     _failing(m, name, start, written)
     return from_result(m, result)
+
+
+def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call over ghosts; what torch warns about each time, it warns about when Python makes the call."""
+    from . import quiet
+
+    told: Warning | None = None
+    while True:
+        try:
+            with quiet.watching("torch"):
+                result = m.tracer.run(fn, args, kwargs, m.where)
+        except TraceError as error:
+            if not isinstance(error.original, Warning):
+                raise
+            if told is not None:
+                raise Break("GB103", f"a warning: {error.original}") from error
+            told = error.original
+            continue
+        if told is not None:
+            quiet.tell(m, told)
+        return result
 
 
 def _failing(m: Machine, name: str, start: int, written: bool) -> None:
@@ -374,6 +395,8 @@ def call_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> Valu
             raise Break("GB112", "an operator between a tensor and an object")
     if fn is operator.contains:
         raise Break("GB104", "'in' on a tensor")
+    if isinstance(args[0], Const) and isinstance(args[0].value, (str, bytes)):
+        raise Break("GB104", "a tensor written into a text")
     if fn is not operator.getitem and any(isinstance(value, Array) for value in args):
         raise Break("GB123", "an operator between a tensor and a numpy array")
     _hold_operator(m, fn, args)

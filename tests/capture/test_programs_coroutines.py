@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import math
 import types
 
@@ -502,3 +503,70 @@ def test_generators_shared_between_calls():
         return next(state["g"]) + 1, next(state["g"])
 
     return f, (t(3),), [lambda: None, lambda: state.clear()]
+
+
+def test_what_a_jitted_coroutine_or_generator_is():
+    @jit
+    async def co(x):
+        return x
+
+    @jit
+    def gen(x):
+        yield x
+
+    @jit
+    async def agen(x):
+        yield x
+
+    @jit
+    def fn(x):
+        return x
+
+    assert inspect.iscoroutinefunction(co) and asyncio.iscoroutinefunction(co)
+    assert inspect.isgeneratorfunction(gen) and inspect.isasyncgenfunction(agen)
+    assert not inspect.iscoroutinefunction(fn)
+
+    class A:
+        @jit
+        async def m(self, x):
+            return x * 2
+
+        @jit
+        def g(self, x):
+            yield x * 2
+
+    assert inspect.iscoroutinefunction(A().m)
+    assert asyncio.run(A().m(3)) == 6 and list(A().g(2)) == [4]
+
+
+@agrees()
+def test_task_groups_and_cancellation():
+    async def worker(x, order, n):
+        try:
+            await asyncio.sleep(0 if n else 5)
+            order.append(n)
+            return x * n
+        except asyncio.CancelledError:
+            order.append("cancelled")
+            raise
+
+    async def main(x, order):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(worker(x, order, i)) for i in (1, 2)]
+        late = asyncio.create_task(worker(x, order, 0))
+        await asyncio.sleep(0)
+        late.cancel()
+        try:
+            await late
+        except asyncio.CancelledError:
+            order.append("seen")
+        async with asyncio.timeout(1):
+            await asyncio.sleep(0)
+        return [task.result() for task in tasks]
+
+    def f(x):
+        order = []
+        y = asyncio.run(main(x + 1, order))
+        return y, order
+
+    return f, (t(3),)

@@ -1,17 +1,17 @@
-"""Modules inside a frame: built, copied, asked, hooked, parametrized; and the contexts and subclasses around them."""
+"""Modules inside a frame: built, copied, asked, changed, saved."""
 
 from __future__ import annotations
 
 import copy
+import io
+import json
 import math
+import pickle
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
-
-from graftjit import jit
 
 from .harness import agrees
 
@@ -24,7 +24,6 @@ def handles_from_zero():
     torch.utils.hooks.RemovableHandle.next_id = 0
 
 
-# -- built inside ---------------------------------------------------------------------------------------
 @agrees(backward=True)
 def test_linear_built_inside():
     def f(x):
@@ -171,7 +170,6 @@ def test_lazy_modules_of_torch():
     return f, (t(2, 3),)
 
 
-# -- copied, asked, changed -----------------------------------------------------------------------------
 def model_of_layers():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.5), nn.Linear(4, 2))
@@ -457,654 +455,6 @@ def test_weight_and_spectral_norm():
     return f, (t(2, 3),), [calm, lambda: [old_weight.weight_g.data.mul_(2)] and None]
 
 
-# -- hooks ----------------------------------------------------------------------------------------------
-@agrees(backward=True)
-def test_hooks_registered_and_removed_inside():
-    handles_from_zero()
-    model = model_of_layers().eval()
-    seen = []
-
-    def f(x):
-        a = model(x)
-        h1 = model[0].register_forward_hook(lambda m, args, out: out * 2)
-        h2 = model.register_forward_pre_hook(lambda m, args: (args[0] + 1,))
-        h3 = model[3].register_forward_hook(lambda m, args, out: seen.append(tuple(out.shape)))
-        b = model(x)
-        h1.remove()
-        h3.remove()
-        c = model(x)
-        h2.remove()
-        return a, b, c, model(x), list(seen), len(model._forward_hooks)
-
-    return f, (t(2, 3),)
-
-
-@agrees(backward=True)
-def test_hooks_put_on_between_the_calls():
-    handles_from_zero()
-    model = model_of_layers().eval()
-    kept = []
-
-    def f(x):
-        return model(x * 2) + 1
-
-    def twice(m, args, out):
-        return out * 2
-
-    def shift(m, args, kwargs):
-        return (args[0] - 1,), kwargs
-
-    return f, (t(2, 3),), [
-        lambda: kept.append(model[0].register_forward_hook(twice)),
-        lambda: kept.append(model[3].register_forward_pre_hook(shift, with_kwargs=True)),
-        lambda: kept.append(model.register_forward_hook(twice, prepend=True)),
-        lambda: kept.pop(0).remove(),
-        lambda: kept.append(model.register_forward_hook(lambda m, a, o: None, always_call=True)),
-        lambda: [h.remove() for h in kept] and None,
-    ]  # fmt: skip
-
-
-@agrees(backward=True)
-def test_backward_hooks():
-    handles_from_zero()
-    model = model_of_layers().eval()
-    seen = []
-    model[0].register_full_backward_hook(lambda m, gi, go: seen.append(len(gi)))
-    model[3].register_full_backward_pre_hook(lambda m, go: (go[0] * 2,))
-    model[0].weight.register_hook(lambda g: g * 3)
-
-    def f(x):
-        y = model(x)
-        z = y * 2
-        z.register_hook(lambda g: seen.append(tuple(g.shape)))
-        h = model[0].bias.register_hook(lambda g: g * 0)
-        total = z.sum()
-        total.backward()
-        h.remove()
-        return z.detach(), list(seen), model[0].weight.grad.clone()
-
-    return f, (t(2, 3).requires_grad_(),)
-
-
-@agrees()
-def test_global_module_hooks():
-    handles_from_zero()
-    model = model_of_layers().eval()
-    names = []
-    kept = []
-
-    def note(m, args, out):
-        names.append(type(m).__name__)
-
-    def f(x):
-        return model(x), list(names)
-
-    def inside(x):
-        h = nn.modules.module.register_module_forward_pre_hook(lambda m, args: names.append("pre"))
-        y = model(x)
-        h.remove()
-        return y
-
-    def g(x):
-        return f(x), inside(x), f(x)
-
-    return g, (t(2, 3),), [
-        lambda: kept.append(nn.modules.module.register_module_forward_hook(note)),
-        lambda: kept.pop().remove(),
-    ]  # fmt: skip
-
-
-@agrees()
-def test_hooks_of_state_dicts():
-    handles_from_zero()
-    model = model_of_layers()
-    calls = []
-
-    def after(module, state, prefix, local):
-        calls.append(prefix)
-        if prefix == "":
-            state["extra"] = torch.ones(1)
-
-    def f(x):
-        h = model._register_state_dict_hook(after)
-        g = model.register_state_dict_pre_hook(lambda m, prefix, keep: calls.append("pre" + prefix))
-        l = model.register_load_state_dict_post_hook(lambda m, keys: keys.unexpected_keys.clear())
-        state = model.state_dict()
-        model.load_state_dict({**state, "0.bias": x.sum().expand(4)})
-        for handle in (h, g, l):
-            handle.remove()
-        return sorted(state), list(calls), model[0].bias + 1, len(model.state_dict())
-
-    return f, (t(2, 3),)
-
-
-@agrees()
-def test_hooks_that_raise_or_replace():
-    handles_from_zero()
-    model = model_of_layers().eval()
-
-    class Stop(Exception):
-        pass
-
-    def stop(m, args, out):
-        raise Stop(out.sum().item() * 0)
-
-    def f(x, how):
-        if how == "stop":
-            h = model[1].register_forward_hook(stop)
-        else:
-            h = model[1].register_forward_hook(lambda m, a, o: {"out": o}["out"] + 1)
-        try:
-            return model(x), None
-        except Stop as error:
-            return x + 1, error.args
-        finally:
-            h.remove()
-
-    return f, (t(2, 3), "no"), [lambda: (t(2, 3), "stop"), lambda: (t(2, 3), "no")]
-
-
-@agrees(backward=True)
-def test_features_taken_by_hooks():
-    handles_from_zero()
-    model = model_of_layers().eval()
-    features = {}
-
-    def keep(name):
-        def hook(module, args, out):
-            features[name] = out.detach()
-
-        return hook
-
-    for index, layer in enumerate(model):
-        layer.register_forward_hook(keep(index))
-
-    def f(x):
-        features.clear()
-        y = model(x)
-        return y, sum(v.sum() for v in features.values()), dict(features)
-
-    return f, (t(2, 3),), [lambda: (t(1, 3),)]
-
-
-@agrees(backward=True)
-def test_saved_tensor_hooks_and_retained_gradients():
-    packed = []
-
-    def f(x):
-        y = x * 2
-        y.retain_grad()
-        with torch.autograd.graph.saved_tensors_hooks(lambda v: packed.append(1) or v, lambda v: v):
-            z = (y * y).sum()
-        z.backward()
-        return y.grad, z.detach(), len(packed)
-
-    return f, (t(3).requires_grad_(),)
-
-
-# -- contexts -------------------------------------------------------------------------------------------
-@agrees(backward=True)
-def test_grad_modes_nested_with_exceptions():
-    def f(x, n):
-        flags = []
-        y = x * 2
-        try:
-            with torch.no_grad():
-                flags.append(torch.is_grad_enabled())
-                a = y * 3
-                with torch.enable_grad():
-                    b = y * 4
-                    flags.append(torch.is_grad_enabled())
-                    if n == 1:
-                        raise ValueError("inside")
-                with torch.set_grad_enabled(n == 2):
-                    c = y * 5
-                    if n == 2:
-                        raise KeyError("deep")
-        except (ValueError, KeyError) as error:
-            flags.append(str(error))
-            a = b = c = y
-        flags.append(torch.is_grad_enabled())
-        return y, a, b, c, flags, [v.requires_grad for v in (a, b, c)]
-
-    return f, (t(3).requires_grad_(), 0), [
-        lambda: (t(3).requires_grad_(), 1), lambda: (t(3).requires_grad_(), 2), lambda: (t(3), 0),
-    ]  # fmt: skip
-
-
-@agrees()
-def test_grad_modes_and_exceptions_that_leave():
-    def f(x, n):
-        with torch.no_grad():
-            y = x * 2
-            if n == 1:
-                raise ValueError("leaves")
-            with torch.inference_mode():
-                z = y + 1
-                if n == 2:
-                    y.view(77)
-        return y, z, z.is_inference(), y.is_inference()
-
-    return f, (t(3), 0), [lambda: (t(3), 1), lambda: (t(3), 2), lambda: (t(3), 0)]
-
-
-@agrees(backward=True)
-def test_grad_modes_as_decorators():
-    @torch.no_grad()
-    def quiet(x):
-        return x * 2, torch.is_grad_enabled()
-
-    @torch.enable_grad()
-    def loud(x):
-        return x * 3, torch.is_grad_enabled()
-
-    @torch.inference_mode()
-    def frozen(x):
-        return x * 4, torch.is_inference_mode_enabled()
-
-    @torch.autocast("cpu", dtype=torch.bfloat16)
-    def low(x, w):
-        return x @ w
-
-    @torch.set_grad_enabled(False)
-    def off(x):
-        return x + 1
-
-    def f(x):
-        @torch.no_grad()
-        def inner(y):
-            return y - 1
-
-        with torch.no_grad():
-            b = loud(x)
-        return (
-            quiet(x),
-            loud(x),
-            b,
-            frozen(x.detach())[1],
-            low(x, x.T),
-            off(x),
-            inner(x),
-            torch.is_grad_enabled(),
-        )
-
-    return f, (t(2, 2).requires_grad_(),)
-
-
-@agrees()
-def test_inference_mode_inside():
-    layer = model_of_layers().eval()
-
-    def f(x):
-        with torch.inference_mode():
-            y = layer(x)
-            a = torch.is_inference_mode_enabled()
-        with torch.inference_mode(False):
-            z = x * 2
-        try:
-            y.requires_grad_()
-        except RuntimeError as error:
-            return a, y, z, y.is_inference(), z.is_inference(), str(error)
-
-    return f, (t(2, 3),)
-
-
-@agrees(backward=True)
-def test_autocast_inside():
-    layer = model_of_layers().eval()
-
-    def f(x):
-        a = layer(x)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            b = layer(x)
-            kind = torch.get_autocast_dtype("cpu")
-            with torch.autocast("cpu", enabled=False):
-                c = layer(x)
-            d = F.softmax(b, -1) + b.sum()
-        with torch.amp.autocast("cpu", dtype=torch.float16):
-            e = x @ x.T
-        return a, b, c, d, e, kind, torch.is_autocast_enabled("cpu")
-
-    return f, (t(2, 3),)
-
-
-@agrees()
-def test_autocast_with_breaks_and_exceptions():
-    def f(x, n):
-        y = x @ x.T
-        try:
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                y = y @ y
-                print(y.dtype)
-                z = y @ y
-                if n == 1:
-                    raise ValueError("out")
-                if n == 2:
-                    return y, z
-        except ValueError:
-            z = x @ x.T
-        return y, z, z @ z.T, torch.is_autocast_enabled("cpu")
-
-    return f, (t(2, 2), 0), [lambda: (t(2, 2), 1), lambda: (t(2, 2), 2), lambda: (t(2, 2), 0)]
-
-
-@agrees()
-def test_default_dtype_and_device_inside():
-    def f(x):
-        old = torch.get_default_dtype()
-        a = torch.ones(2)
-        torch.set_default_dtype(torch.float64)
-        b = torch.ones(2) + torch.tensor([1.5, 2.5])
-        torch.set_default_dtype(old)
-        with torch.device("cpu"):
-            c = torch.ones(2)
-            with torch.device("meta"):
-                d = torch.ones(2)
-        torch.set_default_device("cpu")
-        e = torch.zeros(2)
-        torch.set_default_device(None)
-        return a, b, c + x[:2], d.device, e, torch.get_default_dtype(), torch.get_default_device()
-
-    return f, (t(3),)
-
-
-@agrees()
-def test_default_dtype_around_the_call():
-    def f(x):
-        return (
-            torch.ones(2) + x[:2],
-            torch.arange(2) / 2,
-            1.5 + torch.zeros(1),
-            torch.get_default_dtype(),
-        )
-
-    return f, (t(3),), [
-        lambda: torch.set_default_dtype(torch.float64), lambda: torch.set_default_dtype(torch.float32),
-        lambda: torch.set_default_dtype(torch.bfloat16), lambda: torch.set_default_dtype(torch.float32),
-    ]  # fmt: skip
-
-
-@agrees()
-def test_devices_as_contexts_and_decorators():
-    def shapes(n):
-        with torch.device("meta"):
-            return torch.ones(n).shape
-
-    def f(x):
-        dev = torch.device("cpu")
-        with dev:
-            a = torch.arange(3)
-            print(a.device)
-            b = nn.Linear(3, 2).weight.device
-        return a + x, b, shapes(4)
-
-    return f, (t(3),)
-
-
-@agrees()
-def test_devices_entered_by_hand():
-    def f(x):
-        device = torch.device("meta")
-        device.__enter__()
-        a = torch.ones(2).device
-        device.__exit__(None, None, None)
-        leave = torch.device("cpu").__exit__
-        return x + torch.ones(3), a, callable(leave)
-
-    return f, (t(3),)
-
-
-@agrees()
-def test_other_contexts_of_torch():
-    def f(x):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(9)
-            a = torch.rand(2)
-        with torch.autograd.set_detect_anomaly(False):
-            b = x * 2
-        with torch.autograd.profiler.record_function("part"):
-            c = x + 1
-        with torch.backends.mkldnn.flags(enabled=False):
-            d = x @ x
-        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-            q = x.view(1, 1, 1, -1)
-            e = F.scaled_dot_product_attention(q, q, q)
-        return a, b, c, d, e, torch.rand(1)
-
-    return f, (t(4),)
-
-
-@agrees()
-def test_contexts_entered_by_hand_and_stacks():
-    import contextlib
-
-    def f(x, n):
-        guard = torch.no_grad()
-        guard.__enter__()
-        a = torch.is_grad_enabled()
-        guard.__exit__(None, None, None)
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(torch.no_grad())
-            if n:
-                stack.enter_context(torch.autocast("cpu", dtype=torch.bfloat16))
-            y = x @ x.T
-            b = torch.is_grad_enabled()
-        with torch.no_grad() if n else contextlib.nullcontext():
-            c = torch.is_grad_enabled()
-        with torch.no_grad(), torch.enable_grad():
-            d = torch.is_grad_enabled()
-        return y, a, b, c, d, torch.is_grad_enabled()
-
-    return f, (t(2, 2), 0), [lambda: (t(2, 2), 1), lambda: (t(2, 2), 0)]
-
-
-@agrees()
-def test_state_around_the_call():
-    def f(x, w):
-        return (
-            x @ w,
-            torch.is_grad_enabled(),
-            torch.is_autocast_enabled("cpu"),
-            (x * 2).requires_grad,
-        )
-
-    x, w = t(2, 2).requires_grad_(), t(2, 2)
-    low = torch.autocast("cpu", dtype=torch.bfloat16)
-    return f, (x, w), [
-        lambda: low.__enter__() and None, lambda: torch.set_grad_enabled(False) and None,
-        lambda: low.__exit__(None, None, None), lambda: torch.set_grad_enabled(True) and None,
-    ]  # fmt: skip
-
-
-# -- subclasses and __torch_function__ ------------------------------------------------------------------
-class Units(torch.Tensor):
-    """A tensor with a unit."""
-
-    @staticmethod
-    def of(data, unit):
-        made = data.as_subclass(Units)
-        made.unit = unit
-        return made
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        units = {a.unit for a in args if isinstance(a, Units) and hasattr(a, "unit")}
-        result = super().__torch_function__(func, types, args, kwargs or {})
-        if isinstance(result, Units) and len(units) == 1:
-            result.unit = next(iter(units))
-        return result
-
-
-@agrees()
-def test_subclasses_as_arguments_and_attributes():
-    class Box:
-        pass
-
-    box = Box()
-    box.w = Units.of(t(3), "m")
-
-    def f(x, u):
-        a = u * 2
-        b = x + box.w
-        c = torch.stack([u, u])
-        return (
-            a,
-            a.unit,
-            type(a).__name__,
-            b,
-            b.unit,
-            type(c).__name__,
-            u.sum(),
-            u.shape,
-            isinstance(u, torch.Tensor),
-        )
-
-    return f, (t(3), Units.of(t(3), "s")), [
-        lambda: (t(3), Units.of(t(3), "kg")), lambda: setattr(box.w, "unit", "km"), lambda: (t(3), Units.of(t(2), "s")),
-    ]  # fmt: skip
-
-
-@agrees()
-def test_subclasses_made_inside():
-    def f(x):
-        u = Units.of(x * 2, "m")
-        y = u + 1
-        v = y.as_subclass(torch.Tensor)
-        w = torch.Tensor._make_subclass(Units, x)
-        return y, y.unit, v + 1, type(v).__name__, type(w).__name__, type(x + u).__name__
-
-    return f, (t(3),)
-
-
-@agrees()
-def test_subclasses_without_overrides():
-    class Plain(torch.Tensor):
-        def twice(self):
-            return self * 2
-
-        @property
-        def half(self):
-            return self / 2
-
-    def f(x, p):
-        return x + p, p.twice(), p.half, type(p + 1).__name__, torch.relu(p), p[0], p.T.shape
-
-    return f, (t(3), t(3, 1).as_subclass(Plain)), [lambda: (t(3), t(4, 1)[1:].as_subclass(Plain))]
-
-
-@agrees()
-def test_parameters_and_buffers_of_subclasses():
-    class Marked(nn.Parameter):
-        pass
-
-    layer = nn.Linear(3, 2)
-    layer.weight = Marked(t(2, 3))
-
-    def f(x):
-        p = nn.Parameter(x)
-        return (
-            layer(x),
-            type(layer.weight).__name__,
-            isinstance(p, nn.Parameter),
-            p * 2,
-            p.requires_grad,
-            p.is_leaf,
-        )
-
-    return f, (t(1, 3),)
-
-
-@agrees()
-def test_objects_with_torch_function_that_are_no_tensors():
-    class Scaled:
-        def __init__(self, data, scale):
-            self.data, self.scale = data, scale
-
-        @classmethod
-        def __torch_function__(cls, func, types, args=(), kwargs=None):
-            plain = [a.data * a.scale if isinstance(a, Scaled) else a for a in args]
-            return Scaled(func(*plain, **(kwargs or {})), 1)
-
-        def __add__(self, other):
-            return torch.add(self, other)
-
-    outer = Scaled(t(3), 2)
-
-    def f(x, s):
-        a = torch.add(s, x)
-        b = torch.relu(outer)
-        c = Scaled(x, 5) + x
-        d = torch.cat([outer, x])
-        return a.data, b.data, c.data, a.scale, d.data
-
-    return (
-        f,
-        (t(3), Scaled(t(3), 3)),
-        [lambda: setattr(outer, "scale", 4), lambda: (t(3), Scaled(t(3), -1))],
-    )
-
-
-@agrees()
-def test_modes_of_torch_functions():
-    from torch.overrides import TorchFunctionMode
-
-    seen = []
-
-    class Double(TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            seen.append(func.__name__)
-            result = func(*args, **(kwargs or {}))
-            return result * 2 if func is torch.sin else result
-
-    def g(x):
-        return torch.sin(x)
-
-    def f(x):
-        a = g(x)
-        with Double():
-            b = g(x)
-            with torch._C.DisableTorchFunction():
-                c = g(x)
-        return a, b, c, g(x), list(seen)
-
-    return f, (t(3),)
-
-
-@agrees()
-def test_dispatch_modes_and_wrapper_subclasses():
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    names = []
-
-    class Log(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            names.append(str(func))
-            return func(*args, **(kwargs or {}))
-
-    class Wrapped(torch.Tensor):
-        @staticmethod
-        def __new__(cls, inner):
-            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
-
-        def __init__(self, inner):
-            self.inner = inner
-
-        @classmethod
-        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-            plain = [a.inner if isinstance(a, Wrapped) else a for a in args]
-            out = func(*plain, **(kwargs or {}))
-            return Wrapped(out) if isinstance(out, torch.Tensor) else out
-
-    def f(x):
-        with Log():
-            y = torch.relu(x) + 1
-        w = Wrapped(x)
-        z = torch.relu(w * 2)
-        return y, z.inner, list(names)
-
-    return f, (t(3),)
-
-
 @agrees()
 def test_modules_without_parameters_built_inside():
     def f(x, y):
@@ -1141,58 +491,216 @@ def test_sequentials_by_index():
     return f, (t(2, 3),)
 
 
-@agrees(graphs=2, breaks=0)
-def test_default_devices_around_the_call():
+@agrees(backward=True)
+def test_modules_with_ways_of_their_own():
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.lin = nn.Linear(3, 3)
+            self.calls = 0
+
+        def __setattr__(self, name, value):
+            if name == "calls":
+                value = value + 0
+            super().__setattr__(name, value)
+
+        def __getattr__(self, name):
+            if name == "virtual":
+                return 3
+            return super().__getattr__(name)
+
+        def __call__(self, x, twice=False):
+            self.calls += 1
+            y = super().__call__(x)
+            return y * 2 if twice else y
+
+        def forward(self, x):
+            return self.lin(x) * self.virtual
+
+        def __len__(self):
+            return 0
+
+        def __bool__(self):
+            return True
+
+        def __contains__(self, name):
+            return name in self._modules
+
+    net = Own()
+
     def f(x):
-        y = torch.ones(3) + torch.arange(3) * torch.tensor(2.0)
-        z = torch.zeros_like(x) + torch.from_numpy(np.ones(3)).sum() + torch.rand(3) * 0
-        return y, z, torch.as_tensor([1.0]), F.relu(x), x.new_ones(1)
+        y = net(x, twice=True)
+        if net and "lin" in net:
+            y = y + len(net)
+        return y, net.calls, hasattr(net, "virtual"), hasattr(net, "nothing")
+
+    def patch():
+        Own.forward = lambda self, x: self.lin(x) - 1
+
+    def instance():
+        net.forward = lambda x: x * 5
+
+    return f, (t(2, 3),), [lambda: None, patch, instance, lambda: delattr(net, "forward")]
+
+
+@agrees(backward=True)
+def test_batch_norm_in_training():
+    torch.manual_seed(0)
+    a, b = nn.BatchNorm1d(3), nn.BatchNorm1d(3, momentum=None)
+    c = nn.BatchNorm1d(3, affine=False, track_running_stats=False)
+    d = nn.InstanceNorm1d(3, track_running_stats=True)
+
+    def f(x):
+        y = a(x) + b(x) + c(x)
+        z = d(x[None].transpose(1, 2))
+        count = a.num_batches_tracked.clone()
+        return y, z, a.running_mean.clone(), int(b.num_batches_tracked), count
+
+    def calm():
+        a.eval()
+
+    def train():
+        a.train()
+
+    return f, (t(4, 3),), [calm, train, lambda: a.reset_running_stats()]
+
+
+@agrees(backward=True)
+def test_utilities_of_nn():
+    from torch.nn.utils import (
+        clip_grad_norm_,
+        clip_grad_value_,
+        parameters_to_vector,
+        prune,
+        vector_to_parameters,
+    )
+
+    model = model_of_layers().eval()
+
+    def f(x):
+        v = parameters_to_vector(model.parameters())
+        vector_to_parameters(v * 1.5, model.parameters())
+        y = model(x)
+        y.sum().backward()
+        norm = clip_grad_norm_(model.parameters(), 0.1)
+        clip_grad_value_(model.parameters(), 0.05)
+        prune.l1_unstructured(model[0], "weight", amount=0.3)
+        z = model(x)
+        prune.remove(model[0], "weight")
+        model.zero_grad()
+        return y.detach(), norm, z, model(x), v.shape
+
+    return f, (t(2, 3),)
+
+
+@agrees()
+def test_averaged_models():
+    from torch.optim.swa_utils import AveragedModel
+
+    model = model_of_layers().eval()
+    average = AveragedModel(model)
+
+    def f(x):
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(0.1)
+        average.update_parameters(model)
+        return average(x), model(x), int(average.n_averaged)
+
+    return f, (t(2, 3),)
+
+
+@agrees()
+def test_whole_training_steps():
+    model = model_of_layers()
+    model[2].p = 0.0
+    opt = torch.optim.Adam(model.parameters(), lr=0.1)
+    sched = torch.optim.lr_scheduler.StepLR(opt, 1, 0.5)
+
+    def f(x, y):
+        opt.zero_grad(set_to_none=True)
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+        sched.step()
+        weights = [p.detach().clone() for p in model.parameters()]
+        return loss.detach(), opt.param_groups[0]["lr"], weights
+
+    return f, (t(2, 3), t(2, 2)), [lambda: None] * 3
+
+
+@agrees()
+def test_saving_and_pickling_inside():
+    model = model_of_layers().eval()
+
+    def f(x):
+        buffer = io.BytesIO()
+        torch.save(model.state_dict(), buffer)
+        buffer.seek(0)
+        state = torch.load(buffer, weights_only=True)
+        other = pickle.loads(pickle.dumps(model))
+        other.load_state_dict(state)
+        data = json.loads(json.dumps({"n": x.shape[0], "v": x.tolist()}))
+        return other(x), model(x), data["n"], torch.tensor(data["v"]), sorted(state)
+
+    return f, (t(2, 3),)
+
+
+@agrees()
+def test_parameter_dicts_and_buffers():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ps = nn.ParameterDict({"a": nn.Parameter(t(3)), "b": nn.Parameter(t(3))})
+            self.register_buffer("buf", t(3))
+            self.register_buffer("none", None)
+
+        def forward(self, x):
+            for k, p in self.ps.items():
+                x = x * p + len(k)
+            self.buf = self.buf + 1
+            self.buf.mul_(2)
+            if self.none is None:
+                x = x + self.buf
+            return x, "a" in self.ps, list(self.ps)
+
+        def get_extra_state(self):
+            return {"k": 1}
+
+        def set_extra_state(self, state):
+            self.k = state["k"]
+
+    net = Net()
+
+    def f(x):
+        y = net(x)
+        net.load_state_dict(net.state_dict())
+        return y, net.k, net.buf
+
+    def drop():
+        net.ps.pop("a")
 
     return f, (t(3),), [
-        lambda: torch.set_default_device("cpu"), lambda: None, lambda: torch.set_default_device(None),
+        lambda: net.ps.update({"c": nn.Parameter(t(3))}), lambda: setattr(net, "none", t(1)), drop,
     ]  # fmt: skip
 
 
 @agrees()
-def test_other_default_devices_around_the_call():
+def test_modules_called_in_odd_ways():
+    model = model_of_layers().eval()
+
     def f(x):
-        y = torch.ones(3)
-        z = torch.zeros_like(x) + torch.from_numpy(np.ones(3)).sum()
-        return (
-            y.device,
-            y.shape,
-            z,
-            torch.as_tensor([1.0]).device,
-            F.relu(x),
-            torch.empty(2, device="cpu").device,
-        )
+        a = nn.Linear.forward(model[0], x)
+        b = nn.Module.__call__(model[0], input=x)
+        c = model[0].forward(x)
+        d = type(model[0]).__call__(model[0], x)
+        e = model.__call__(x)
+        g = list(map(model[1], [a, b]))
+        h = F.linear(x, *model[0].parameters())
+        i = getattr(model, "0")(x)
+        k = model._modules["0"](x)
+        u, v = model[0:2](x), model[-1](model[:3](x))
+        return a, b, c, d, e, g, h, i, k, u, v, [m for m in model][1](x), copy.copy(model)(x)
 
-    return f, (t(3),), [
-        lambda: torch.set_default_device("meta"), lambda: torch.set_default_device("cpu"),
-        lambda: torch.set_default_device(None),
-    ]  # fmt: skip
-
-
-def test_modes_in_force_are_told():
-    from torch.overrides import TorchFunctionMode
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Count(TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            return func(*args, **(kwargs or {}))
-
-    class Log(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            return func(*args, **(kwargs or {}))
-
-    @jit
-    def f(x):
-        return x * 2 + 1
-
-    f(t(3))
-    for mode in (Count, Log, Count):
-        with mode():
-            assert torch.equal(f(t(3)), t(3) * 2 + 1)
-    told = [row.reason for row in f.report().notes if row.code == "PL209"]
-    assert len(told) == 2 and told[0].endswith("Count") and told[1].endswith("Log")
-    assert f.report().graph_count == 1
+    return f, (t(2, 3),)

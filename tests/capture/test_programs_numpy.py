@@ -1,15 +1,10 @@
-"""numpy, output and time inside a frame: arrays of Python values, conversions, arrays that change, random numbers."""
+"""numpy inside a frame: arrays of Python values, conversions, arrays that change, random numbers."""
 
 from __future__ import annotations
 
-import logging
+import copy
 import math
-import os
 import random
-import shutil
-import sys
-import tempfile
-import time
 import warnings
 
 import numpy as np
@@ -532,188 +527,6 @@ def test_random_numbers_that_decide():
     return _seeded(f, t(3))
 
 
-# -- output, time and files ------------------------------------------------------------------------------
-@agrees()
-def test_output_comes_once_and_in_order():
-    def note(text, x):
-        print("note", text)
-        sys.stdout.write(f"wrote {tuple(x.shape)}\n")
-        return x * 2
-
-    def f(x):
-        print("first")
-        x = note("a", x + 1)
-        for i in range(3):
-            print(i, end=",")
-            x = x + i
-        print()
-        y = [note(str(i), x) for i in range(2)]
-        print("last", *[tuple(v.shape) for v in y], sep="|", flush=True)
-        return y, x
-
-    return f, (t(3),), [lambda: (t(4),), lambda: (t(3).double(),), lambda: (t(3),)]
-
-
-@agrees()
-def test_logging_inside():
-    logger = logging.getLogger("graftjit.tests.world")
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    lines = []
-
-    class Keep(logging.Handler):
-        def emit(self, record):
-            lines.append((record.levelname, record.getMessage(), record.funcName))
-
-    logger.handlers[:] = [Keep()]
-
-    def inner(x):
-        logger.warning("inner %s", tuple(x.shape))
-        return x + 1
-
-    def f(x):
-        logger.info("start %d", x.dim())
-        logger.debug("never")
-        y = inner(x * 2)
-        if logger.isEnabledFor(logging.INFO):
-            logger.log(logging.INFO, "mean %.2f", float(y.mean()))
-        for i in range(2):
-            y = inner(y)
-        return y, list(lines)
-
-    return f, (t(3),), [
-        lambda: logger.setLevel(logging.WARNING), lambda: (t(4),), lambda: logger.setLevel(logging.DEBUG),
-    ]  # fmt: skip
-
-
-@agrees()
-def test_warnings_inside():
-    def helper(x):
-        warnings.warn("helper is old", DeprecationWarning, stacklevel=2)
-        return x + 1
-
-    def f(x):
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
-            warnings.warn("first")
-            x = helper(x * 2)
-            for i in range(2):
-                warnings.warn(f"loop {i}", RuntimeWarning)
-                x = x + i
-        return x, [
-            (str(w.message), w.category.__name__, w.lineno - f.__code__.co_firstlineno)
-            for w in seen
-        ]
-
-    return f, (t(3),), [lambda: (t(4),)]
-
-
-@agrees()
-def test_warnings_as_errors():
-    def f(x):
-        y = x + 1
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                warnings.warn("no", UserWarning)
-                y = y * 100
-        except UserWarning as error:
-            return y * 2, str(error)
-        return y
-
-    return f, (t(3),)
-
-
-@agrees()
-def test_time_moves_on():
-    ticks = []
-
-    def f(x):
-        a = time.time()
-        b = time.perf_counter()
-        y = x * 2
-        time.sleep(0.001)
-        c = time.perf_counter()
-        ticks.append(c - b >= 0.001)
-        return y + 1, time.time() >= a, len(ticks), all(ticks), time.monotonic_ns() > 0
-
-    return f, (t(3),), [lambda: (t(4),), lambda: None]
-
-
-@agrees()
-def test_files_are_written_and_read():
-    folder = os.path.join(tempfile.gettempdir(), f"graftjit-tests-{os.getpid()}")
-    shutil.rmtree(folder, ignore_errors=True)
-    os.mkdir(folder)
-    path = os.path.join(folder, "log.txt")
-
-    def f(x):
-        y = x + 1
-        with open(path, "a") as out:
-            out.write(f"{tuple(y.shape)}\n")
-            z = y * 2
-            print("more", file=out)
-        with open(path) as back:
-            lines = back.readlines()
-        for line in lines:
-            z = z + len(line)
-        return z, lines, os.path.exists(path), os.path.basename(path), len(os.listdir(folder))
-
-    return f, (t(3),), [lambda: (t(4),), lambda: os.remove(path)]
-
-
-@agrees()
-def test_environment_is_read_each_time():
-    os.environ.pop("GRAFTJIT_TESTS_WORLD", None)
-
-    def f(x):
-        if os.environ.get("GRAFTJIT_TESTS_WORLD") == "1":
-            return x + 1
-        return x * 2 + len(os.getcwd()) * 0, os.getpid() == 0
-
-    return f, (t(3),), [
-        lambda: os.environ.__setitem__("GRAFTJIT_TESTS_WORLD", "1"),
-        lambda: os.environ.__setitem__("GRAFTJIT_TESTS_WORLD", "2"),
-        lambda: os.environ.pop("GRAFTJIT_TESTS_WORLD") and None,
-    ]  # fmt: skip
-
-
-@agrees()
-def test_output_before_an_exception():
-    def f(x, n):
-        y = x * 2
-        print("before", n)
-        if n == 1:
-            raise ValueError(f"n is {n}")
-        try:
-            print("inside")
-            if n == 2:
-                y.view(77)
-        finally:
-            print("finally")
-        sys.stdout.write("after\n")
-        return y + 1
-
-    return f, (t(3), 0), [lambda: (t(3), 1), lambda: (t(3), 2), lambda: (t(3), 0)]
-
-
-@agrees()
-def test_output_that_goes_elsewhere():
-    import contextlib
-    import io
-
-    def f(x):
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            print("hidden")
-            y = x + 1
-            print(tuple(y.shape))
-        print("seen", repr(out.getvalue()), file=sys.stdout)
-        return y * 2, out.getvalue()
-
-    return f, (t(3),), [lambda: (t(4),)]
-
-
 # -- arrays that leave, in every way ---------------------------------------------------------------------
 @agrees()
 def test_arrays_and_views_keep_their_memory():
@@ -1048,7 +861,6 @@ def test_dtypes_as_arguments():
 
 @agrees()
 def test_copies_and_identity_of_arrays():
-    import copy
 
     def f(x):
         a = np.arange(3)
