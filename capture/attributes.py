@@ -6,6 +6,7 @@ along the MRO), so that a later store, deletion or shadowing is seen. Descriptor
 
 from __future__ import annotations
 
+import functools
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -193,12 +194,32 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         return m.wrap(raw, source)
     if is_kind(raw, _native.Callable):
         return Method(m.wrap(raw, source), value)
+    if type(raw) is functools.cached_property and isinstance(value, (Obj, Instance)):
+        return _cached_property(m, value, name, raw, source)
     if isinstance(mro_lookup(type(raw), "__get__"), types.FunctionType):
         getter = special(m, m.wrap(raw, source), "__get__")
         assert getter is not None
         return m.call(getter, [value, type_of(m, value)], {})
+    if raw is vars(deque)["maxlen"] and isinstance(value, Instance):
+        limit = m.overlay[value]["maxlen"]
+        assert limit is not None
+        return limit
     code = refusals.of_descriptor(raw)
     raise Break(code, f"descriptor {type(raw).__name__} of attribute {name!r}")
+
+
+def _cached_property(
+    m: Machine, value: Any, name: str, raw: functools.cached_property[Any], source: Source
+) -> Value:
+    """The first look-up: the function's result, which the instance's dict keeps from here on."""
+    from .stores import plain_store
+
+    if raw.attrname is None or not getattr(real_class(value), "__dictoffset__", 0):
+        raise Break("GB112", f"cached_property {name!r} without a place to keep it")
+    m.guard("is", source, raw)
+    found = m.call(m.wrap(raw.func, Source("const", None, raw.func)), [value], {})
+    plain_store(m, value, raw.attrname, found, raw=True)
+    return found
 
 
 def _slot(m: Machine, value: Obj | Instance, name: str, raw: Any) -> Value:

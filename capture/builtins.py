@@ -19,7 +19,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..runtime.capturing import capturing
-from . import arrays, attributes, containers, iteration, methods, sets, stores, torchcalls
+from . import (
+    arrays,
+    attributes,
+    containers,
+    iteration,
+    methods,
+    polyfills,
+    sets,
+    stores,
+    torchcalls,
+)
 from .breaks import Break, LooksAtFrame, Thrown
 from .containers import NotConstant, as_constant, fold, raises
 from .exceptions import text as exception_text
@@ -40,6 +50,7 @@ from .values import (
     Obj,
     Partial,
     Sequence,
+    Set,
     Slice,
     Super,
     Tensor,
@@ -292,18 +303,31 @@ def _filter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 def _reversed(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], (Sequence, Const, Dict, DictView)):
         return iteration.list_iterator(list(reversed(drain(m, args[0]))))
+    made = attributes.call_special(m, args[0], "__reversed__", [])
+    if made is not None:
+        return made
     raise Break("GB120", "reversed() of this value")
 
 
 @models(sorted)
 def _sorted(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if (
+        isinstance(args[0], Set) and not kwargs and _one_kind(args[0])
+    ):  # in whatever order they come
+        return fold(lambda: sorted(item.value for item in args[0].items.values()))  # type: ignore[attr-defined]
     return Sequence(methods.sort_items(m, drain(m, args[0]), kwargs), list)
+
+
+def _one_kind(value: Set) -> bool:
+    """Whether all items are whole numbers, or all strings: no two of them are equal, any two can be compared."""
+    kinds = {type(item.value) if isinstance(item, Const) else None for item in value.items.values()}
+    return kinds in ({int}, {str})
 
 
 @models(iter)
 def _iter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1:
-        raise Break("GB120", "iter() with a sentinel")
+        return m.call(Obj(polyfills.called_until), args, kwargs)
     if isinstance(args[0], (Obj, Instance)):  # an iterator of the user's is the object itself
         made = attributes.call_special(m, args[0], "__iter__", [])
         if made is not None:

@@ -12,6 +12,7 @@ import inspect
 import math
 import types
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ from . import (
     attributes,
     containers,
     contexts,
+    deques,
+    enums,
     hybrids,
     iteration,
     methods,
@@ -39,6 +42,7 @@ from .breaks import Break, PlainFrame, Thrown
 from .containers import NotConstant, as_constant, raises
 from .generators import GENERATOR_METHODS, closing_is_seen, make_generator
 from .kinds import is_kind
+from .library import call_getter, getter_from_outside
 from .machine import Frame, Scope, make_frame
 from .values import (
     Array,
@@ -50,6 +54,7 @@ from .values import (
     Dict,
     DictView,
     Function,
+    Getter,
     Instance,
     Iterator,
     Method,
@@ -226,6 +231,9 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         found = modes.getter(m, real, args)
         if found is not None:
             return found
+    getter = getter_from_outside(m, fn)
+    if getter is not None:
+        return call_getter(m, getter, args, kwargs)
     method = attributes.special(m, fn, "__call__")
     if method is None:
         raise raises(f"TypeError: {type(real).__name__!r} object is not callable")
@@ -309,6 +317,10 @@ def _builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         return containers.fold(
             lambda: real(*plain, **{k: as_constant(m, v) for k, v in kwargs.items()})
         )
+    if real is tuple.__new__ and len(args) == 2 and isinstance(args[0], Obj):
+        made = args[0].value  # as `_make` of a named tuple does
+        if hasattr(made, "_fields") and made.__base__ is tuple:
+            return Sequence(list(iteration.drain(m, args[1])), made)
     raise Break(
         refusals.of_builtin(real), f"call of C function {getattr(real, '__qualname__', real)}"
     )
@@ -506,6 +518,8 @@ def _named_defaults(m: Machine, cls: Any) -> tuple[Value, ...]:
 def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     """An instance of a user's class with Python's own `type.__call__`."""
     cls = fn.value
+    if enums.is_enum(cls):
+        return enums.member(m, fn, args, kwargs)
     if attributes.of_class(m, type(cls), "__call__") is not vars(type)["__call__"]:
         raise Break("GB126", f"{cls.__name__} has a metaclass with its own __call__")
     new = attributes.of_class(m, cls, "__new__")
@@ -518,12 +532,14 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
             raise Break("GB126", f"{cls.__name__}.__new__ gives another object")
     elif (
         new is object.__dict__["__new__"]
-        and cls.__flags__ & (1 << 9)
+        and (cls.__flags__ & (1 << 9) or cls is object)
         and (cls.__itemsize__ == 0 and _object_layout(cls, layout))
     ):  # a heap type whose instances hold nothing but attributes
         made = Instance(fn)
     elif hybrids.is_buildable(cls) and is_kind(new, types.BuiltinFunctionType):
         made = hybrids.make(m, fn)
+    elif cls is deque:
+        made = deques.make(m, fn)
     else:
         raise Break("GB126", f"{cls.__name__} is built by C code")
     if getattr(cls, "__abstractmethods__", None):
@@ -533,7 +549,7 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     m.overlay.setdefault(made, {})
     init = attributes.of_class(m, cls, "__init__")
     if init is object.__dict__["__init__"]:
-        if args or kwargs:
+        if (args or kwargs) and new is object.__dict__["__new__"]:
             raise raises(f"TypeError: {cls.__name__}() takes no arguments")
         return made
     if not is_kind(init, types.FunctionType) and made.storage is None:
@@ -573,6 +589,7 @@ CALLERS: dict[type, Callable[[Any, Any, Args, Kwargs], Value]] = {
     Method: _method,
     BuiltinMethod: _builtin_method,
     Partial: _partial,
+    Getter: call_getter,
     Instance: _instance,
     Context: _context,
     ContextExit: _exit,

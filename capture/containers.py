@@ -233,6 +233,14 @@ def share(left: Tensor, right: Tensor) -> bool:
     return left.origin.untyped_storage().data_ptr() == right.origin.untyped_storage().data_ptr()
 
 
+def named(m: Machine, items: dict[str, Value]) -> Dict:
+    """A dict with names for keys."""
+    made = Dict({})
+    for name, item in items.items():
+        dict_set(m, made, Const(name), item)
+    return made
+
+
 def length(m: Machine, value: Value) -> int | None:
     """len(value) for modelled types, else None."""
     if isinstance(value, Sequence):

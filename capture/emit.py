@@ -9,12 +9,12 @@ first effect, since an effect may change the path that led to it.
 from __future__ import annotations
 
 import types
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Container
 from functools import partial
 from typing import Any
 
-from . import arrays, rebuild
+from . import arrays, deques, rebuild
 from .assemble import Assembler
 from .attributes import STAND_INS
 from .breaks import Break, ExceptionLeaves, GeneratorLeaves
@@ -37,6 +37,7 @@ from .values import (
     Dict,
     DictView,
     Function,
+    Getter,
     Handled,
     Instance,
     Iterator,
@@ -385,6 +386,11 @@ def _instance(e: Emitter, value: Instance) -> None:
     if value.cls.value in STAND_INS:  # type: ignore[attr-defined]
         raise Break(*STAND_INS[value.cls.value])  # type: ignore[attr-defined]
     held = value.storage
+    if deques.is_made(value):
+        e.asm.call_const(
+            deque, lambda: _tuple_of(e, held.items), lambda: e.push(deques.limit_of(e.m, value))
+        )
+        return
     base = object if held is None else base_of(value.cls.value)  # type: ignore[attr-defined]
     e.asm.call_const(base.__new__, lambda: e.push(value.cls))
     e._remember(value)
@@ -417,6 +423,11 @@ def _partial(e: Emitter, value: Partial) -> None:
     import functools
 
     e.asm.call_const(functools.partial, *[e._loader(part) for part in parts], kwnames=names)
+
+
+def _getter(e: Emitter, value: Getter) -> None:
+    parts = [*value.args, *value.kwargs.values()]
+    e.asm.call_const(value.kind, *[e._loader(part) for part in parts], kwnames=tuple(value.kwargs))
 
 
 def _context(e: Emitter, value: Context) -> None:
@@ -529,6 +540,7 @@ BUILDERS: dict[type, Callable[[Emitter, Any], None]] = {
     Instance: _instance,
     Super: _super,
     Partial: _partial,
+    Getter: _getter,
     Context: _context,
     ContextExit: _context_exit,
     Iterator: _iterator,

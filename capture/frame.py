@@ -30,6 +30,7 @@ from . import handlers as _handlers  # noqa: F401
 from . import imports as _imports  # noqa: F401
 from . import itertools_models as _itertools_models  # noqa: F401
 from . import patterns as _patterns  # noqa: F401
+from . import polyfills as _polyfills  # noqa: F401
 from . import questions as _questions  # noqa: F401
 from . import readers as _readers  # noqa: F401
 from .assemble import Assembler

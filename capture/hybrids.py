@@ -8,10 +8,10 @@ the C method along the class as it does any other, and `calls` brings it here.
 from __future__ import annotations
 
 import types
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
-from . import attributes, containers, methods, tables
+from . import attributes, containers, deques, methods, tables
 from .breaks import Break
 from .containers import raises
 from .iteration import drain
@@ -99,6 +99,8 @@ def as_container(m: Machine, value: Value, names: tuple[str, ...] = _READ_BY_C) 
 
 def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs) -> Value | None:
     """A C method of a container class called with an object as its self; None if it is not one of ours."""
+    if real.__objclass__ is deque and deques.is_made(value):
+        return deques.call(m, value, real.__name__, args, kwargs)  # type: ignore[arg-type]
     if real.__objclass__ not in BASES:
         return None
     held = storage(m, value)

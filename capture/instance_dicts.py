@@ -44,7 +44,7 @@ class _Items(MutableMapping[Any, Pair]):
         return [n for n in self.names if not is_kind(self._raw(n), types.MemberDescriptorType)]
 
     def _name(self, frozen: Any) -> str:
-        name = frozen[1] if frozen[0] == "const" else None
+        name = frozen[1] if type(frozen) is tuple and frozen[0] == "const" else None
         if type(name) is not str or name not in self._held():
             raise KeyError(frozen)
         return name

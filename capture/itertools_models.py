@@ -81,11 +81,14 @@ def _chain_all(m: Machine, parts: Value) -> Steps:
     return (item for part in _next_of(outer) for item in _next_of(iterate(m, part)))
 
 
-def _repeat(m: Machine, item: Value, times: Value | None = None) -> Steps:
-    return itertools.repeat(item) if times is None else itertools.repeat(item, as_int(m, times))
+def _repeat(m: Machine, object: Value, times: Value | None = None) -> Steps:
+    return itertools.repeat(object) if times is None else itertools.repeat(object, as_int(m, times))
 
 
 def _count(m: Machine, start: Value = _ZERO, step: Value = _ONE) -> Steps:
+    for one in (start, step):
+        if isinstance(one, Const) and not isinstance(one.value, (int, float, complex)):
+            raise Break("GB121", "itertools.count() of what is no number")
     by_one = isinstance(step, Const) and is_kind(step.value, int) and step.value == 1
     if by_one and isinstance(start, Const) and is_kind(start.value, int):
         start = Const(int(start.value))  # counted in C: True and 1 begin alike

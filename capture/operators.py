@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import arrays, attributes, containers, iteration, methods, torchcalls
+from . import arrays, attributes, containers, enums, iteration, methods, sets, torchcalls
 from .breaks import Break
 from .containers import NotConstant, as_constant, fold, raises
 from .kinds import is_kind
@@ -82,6 +82,7 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
         done = _inplace(m, symbol, name, left, right)
         return done if done is not None else binary(m, symbol[:-1], left, right)
     fn, name, reflected = _BINARY[symbol]
+    left, right = _as_numbers(left, right, name, reflected)
     objects = any(isinstance(v, (Obj, Instance)) for v in (left, right))
     if not objects and (isinstance(left, Tensor) or isinstance(right, Tensor)):
         return torchcalls.call_operator(m, fn, [left, right])
@@ -97,6 +98,15 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     if symbol in ("**", "<<", "*") and _huge(symbol, a, b):
         raise Break("GB121", "a very large number")
     return fold(lambda: fn(a, b))
+
+
+def _as_numbers(left: Value, right: Value, name: str, reflected: str) -> tuple[Value, Value]:
+    """Members of enums as the numbers or strings that they are, where these answer for the operator."""
+    if enums.plain(left) is not left and enums.keeps(left, name):
+        left = enums.plain(left)
+    if enums.plain(right) is not right and enums.keeps(right, reflected):
+        right = enums.plain(right)
+    return left, right
 
 
 def _huge(symbol: str, a: Any, b: Any) -> bool:
@@ -144,6 +154,9 @@ def _inplace(m: Machine, symbol: str, name: str, left: Value, right: Value) -> V
         methods.update_dict(m, left, right)
         return left
     if isinstance(left, Set) and left.cls is set:
+        if isinstance(right, Set) and symbol in ("|=", "-="):
+            sets.METHODS["update" if symbol == "|=" else "difference_update"](m, left, [right], {})
+            return left
         raise Break("GB122", f"operator {symbol} of a set")
     if isinstance(left, (Obj, Instance)):
         method = attributes.special(m, left, name)
@@ -355,6 +368,8 @@ def get_item(m: Machine, value: Value, index: Value) -> Value:
 
 
 def _class_item(m: Machine, value: Obj, index: Value) -> Value:
+    if enums.is_enum(value.value):
+        return enums.named(m, value, index)
     raise Break("GB112", f"{value.value.__name__}[...]")
 
 

@@ -273,6 +273,7 @@ def _partial(m: Machine, value: Partial, name: str) -> Value:
     fields: dict[str, Callable[[], Value]] = {
         "func": lambda: value.func,
         "args": lambda: Sequence(list(value.args), tuple),
+        "keywords": lambda: containers.named(m, value.kwargs),
     }
     if name in fields:
         return fields[name]()

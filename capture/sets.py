@@ -124,11 +124,20 @@ def _update_all(m: Machine, value: Set, others: list[Value]) -> None:
         update(m, value, other)
 
 
+def _take_all(m: Machine, value: Set, others: list[Value]) -> None:
+    for other in others:
+        if other is value:
+            raise Break("GB122", "a set without itself")
+        for item in drain(m, other):
+            discard(m, value, item, True)
+
+
 METHODS: dict[str, Method] = {
     "add": _then_none(lambda m, v, a: add(m, v, a[0])),
     "discard": _then_none(lambda m, v, a: discard(m, v, a[0], True)),
     "remove": _then_none(lambda m, v, a: discard(m, v, a[0], False)),
     "clear": _then_none(lambda m, v, a: clear(v)),
     "update": _then_none(_update_all),
+    "difference_update": _then_none(_take_all),
     "copy": lambda m, v, a, k: of_iterable(m, v, v.cls),
 }

@@ -205,6 +205,15 @@ class Partial(Value):
 
 
 @dataclass(eq=False, slots=True)
+class Getter(Value):
+    """operator.itemgetter, attrgetter or methodcaller made inside the frame."""
+
+    kind: Any
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+
+
+@dataclass(eq=False, slots=True)
 class Iterator(Value):
     """An iterator of a modelled kind: `kind` names how it is rebuilt, `parts` what it holds."""
 

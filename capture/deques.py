@@ -1,0 +1,173 @@
+"""Deques made in the frame: a list beneath, and the methods of `collections.deque` as Python over that list.
+
+In: `deque(...)`, and C methods of deque called with such an object, which `hybrids` brings here. Out: Values; a deque
+that leaves the frame is made by Python, with the items it then has. Deques that existed before are left to Python.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .breaks import Break
+from .tables import NONE, Args, Kwargs
+from .values import Const, Instance, Obj, Sequence, Value
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+# -- what the methods do: `items` is the list beneath, `limit` is maxlen or None ----------------------------
+
+
+def append(items: Any, limit: Any, x: Any, /) -> None:
+    items.append(x)
+    if limit is not None and len(items) > limit:
+        del items[0]
+
+
+def appendleft(items: Any, limit: Any, x: Any, /) -> None:
+    items.insert(0, x)
+    if limit is not None and len(items) > limit:
+        del items[-1]
+
+
+def extend(items: Any, limit: Any, iterable: Any, /) -> None:
+    for x in iterable:
+        append(items, limit, x)
+
+
+def extendleft(items: Any, limit: Any, iterable: Any, /) -> None:
+    for x in iterable:
+        appendleft(items, limit, x)
+
+
+def pop(items: Any, limit: Any, /) -> Any:
+    if not items:
+        raise IndexError("pop from an empty deque")
+    return items.pop()
+
+
+def popleft(items: Any, limit: Any, /) -> Any:
+    if not items:
+        raise IndexError("pop from an empty deque")
+    return items.pop(0)
+
+
+def rotate(items: Any, limit: Any, n: Any = 1, /) -> None:
+    if items:
+        n = n % len(items)
+        if n:
+            moved = items[-n:]
+            del items[-n:]
+            items[:0] = moved
+
+
+def clear(items: Any, limit: Any, /) -> None:
+    items.clear()
+
+
+def count(items: Any, limit: Any, x: Any, /) -> int:
+    return items.count(x)
+
+
+def reverse(items: Any, limit: Any, /) -> None:
+    items.reverse()
+
+
+def length(items: Any, limit: Any, /) -> int:
+    return len(items)
+
+
+def contains(items: Any, limit: Any, x: Any, /) -> bool:
+    return x in items
+
+
+def get(items: Any, limit: Any, index: Any, /) -> Any:
+    if not -len(items) <= index < len(items):
+        raise IndexError("deque index out of range")
+    return items[index]
+
+
+def put(items: Any, limit: Any, index: Any, x: Any, /) -> None:
+    if not -len(items) <= index < len(items):
+        raise IndexError("deque index out of range")
+    items[index] = x
+
+
+def delete(items: Any, limit: Any, index: Any, /) -> None:
+    if not -len(items) <= index < len(items):
+        raise IndexError("deque index out of range")
+    del items[index]
+
+
+def each(items: Any, limit: Any, /) -> Iterator[Any]:
+    return _walked(items, list(items))
+
+
+def reversed_(items: Any, limit: Any, /) -> Iterator[Any]:
+    return _walked(items, items[::-1])
+
+
+def _walked(items: Any, before: Any) -> Iterator[Any]:
+    for x in before:
+        if len(items) != len(before):
+            raise RuntimeError("deque mutated during iteration")
+        yield x
+
+
+METHODS: dict[str, Any] = {
+    "append": append, "appendleft": appendleft, "extend": extend, "extendleft": extendleft, "pop": pop,
+    "popleft": popleft, "rotate": rotate, "clear": clear, "count": count, "reverse": reverse, "__len__": length,
+    "__contains__": contains, "__getitem__": get, "__setitem__": put, "__delitem__": delete, "__iter__": each,
+    "__reversed__": reversed_,
+}  # fmt: skip
+
+
+# -- over Values -----------------------------------------------------------------------------------------
+def make(m: Machine, cls: Obj) -> Instance:
+    """A new, empty deque."""
+    held = Sequence([], list)
+    made = Instance(cls, held)
+    m.owners[held] = made
+    m.overlay[made] = {"maxlen": NONE}
+    return made
+
+
+def limit_of(m: Machine, value: Instance) -> Value:
+    """`value.maxlen`"""
+    found = m.overlay[value]["maxlen"]
+    assert found is not None
+    return found
+
+
+def call(m: Machine, value: Instance, name: str, args: Args, kwargs: Kwargs) -> Value:
+    """A C method of deque with a deque of the frame as its self."""
+    if name == "__init__":
+        return _init(m, value, *args, **kwargs)
+    method = METHODS.get(name)
+    if method is None or kwargs:
+        raise Break("GB122", f"method {name!r} of a deque")
+    assert value.storage is not None
+    if any(one is value for one in args):
+        raise Break("GB122", "a deque and itself")
+    return m.call(Obj(method), [value.storage, limit_of(m, value), *args], {})
+
+
+def _init(
+    m: Machine, value: Instance, iterable: Value | None = None, maxlen: Value = NONE
+) -> Value:
+    if not isinstance(maxlen, Const) or not (
+        maxlen.value is None or (type(maxlen.value) is int and maxlen.value >= 0)
+    ):
+        raise Break("GB122", "a deque of this length")
+    assert value.storage is not None
+    value.storage.items.clear()
+    m.overlay[value]["maxlen"] = maxlen
+    if iterable is not None:
+        m.call(Obj(extend), [value.storage, maxlen, iterable], {})
+    return NONE
+
+
+def is_made(value: Value) -> bool:
+    return isinstance(value, Instance) and value.cls.value is deque  # type: ignore[attr-defined]

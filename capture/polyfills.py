@@ -1,0 +1,181 @@
+"""Python in place of C: iterators of itertools, and other functions of the library, as functions that are walked.
+
+In: a call of a function written in C that runs code of the program's or holds values of the graph. Out: what the Python function of this file gives; the table says which stands for which. Each does what
+the C one does, step by step, as the language's documentation defines it. An iterator of this file that leaves the
+frame is a generator, which it must not be: then Python makes the real one (`generators`).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import itertools
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from .tables import BUILTINS, Args, Kwargs, models
+from .values import Const, Obj, Value
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+
+def stands_for(*reals: Any) -> Callable[[Any], Any]:
+    """Calls of these callables are calls of the function."""
+
+    def register(function: Any) -> Any:
+        for real in reals:
+            BUILTINS[real] = lambda m, args, kwargs: m.call(Obj(function), args, kwargs)
+        return function
+
+    return register
+
+
+# -- iterators -------------------------------------------------------------------------------------------
+@stands_for(itertools.cycle)
+def cycle(iterable: Any) -> Iterator[Any]:
+    return _cycled(iter(iterable))
+
+
+def _cycled(source: Iterator[Any]) -> Iterator[Any]:
+    seen = []
+    for item in source:
+        seen.append(item)
+        yield item
+    while seen:
+        yield from seen
+
+
+def called_until(function: Any, sentinel: Any, /) -> Iterator[Any]:
+    """iter(function, sentinel)"""
+    while True:
+        item = function()
+        if equal(item, sentinel):
+            return
+        yield item
+
+
+@stands_for(itertools.filterfalse)
+def filterfalse(function: Any, iterable: Any, /) -> Iterator[Any]:
+    return _left_out(function, iter(iterable))
+
+
+def _left_out(function: Any, source: Iterator[Any]) -> Iterator[Any]:
+    for item in source:
+        if not (item if function is None or function is bool else function(item)):
+            yield item
+
+
+def equal(left: Any, right: Any) -> bool:
+    """As containers compare: what is one object is equal."""
+    return left is right or left == right
+
+
+@models(equal)
+def _equal(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    return Const(m.same_or_equal(*args))
+
+
+@stands_for(itertools.groupby)
+def groupby(iterable: Any, key: Any = None) -> Iterator[Any]:
+    return _grouped(iter(iterable), key)
+
+
+def _grouped(source: Iterator[Any], key: Any) -> Iterator[Any]:
+    item: Any = None
+    mark: Any = None
+    over = False
+    turn = 0
+
+    def group(wanted: Any, number: int) -> Iterator[Any]:
+        nonlocal item, mark, over
+        if turn == number:
+            yield item
+        while turn == number and not over:  # a group gives nothing once the next one was asked for
+            for item in source:  # noqa: B007 (the frame around reads it)
+                break
+            else:
+                over = True
+                return
+            mark = item if key is None else key(item)
+            if not equal(mark, wanted):
+                return
+            yield item
+
+    for item in source:  # the first
+        mark = item if key is None else key(item)
+        break
+    else:
+        return
+    while not over:
+        wanted = mark
+        yield wanted, group(wanted, turn)
+        while not over and equal(mark, wanted):  # what its reader has left of it
+            for item in source:
+                mark = item if key is None else key(item)
+                break
+            else:
+                over = True
+        turn += 1
+
+
+@stands_for(itertools.tee)
+def tee(iterable: Any, n: Any = 2, /) -> tuple[Iterator[Any], ...]:
+    source = iter(iterable)
+    seen: list[Any] = []
+    return tuple([_branch(source, seen) for _ in range(n)])
+
+
+def _branch(source: Iterator[Any], seen: list[Any]) -> Iterator[Any]:
+    at = 0
+    while True:
+        if at == len(seen):
+            for item in source:
+                seen.append(item)
+                break
+            else:
+                return
+        yield seen[at]
+        at += 1
+
+
+# -- modules of the library that are written twice (PEP 399) ------------------------------------------------
+@functools.cache
+def in_python(name: str, accelerator: str) -> types.ModuleType:
+    """The module as its Python source has it, made anew without what C puts in its place."""
+    spec = importlib.util.find_spec(name)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    held = sys.modules.get(accelerator)
+    sys.modules[accelerator] = None  # type: ignore[assignment]  # an import of it fails
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        if held is None:
+            del sys.modules[accelerator]
+        else:
+            sys.modules[accelerator] = held
+    return module
+
+
+_TWICE: dict[tuple[str, str], tuple[str, ...]] = {
+    ("heapq", "_heapq"): ("heapify", "heappop", "heappush", "heappushpop", "heapreplace"),
+    ("bisect", "_bisect"): ("bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"),
+    ("collections", "_collections"): ("_count_elements",),
+}  # fmt: skip
+
+
+def _register(name: str, accelerator: str, functions: tuple[str, ...]) -> None:
+    real = importlib.import_module(name)
+    for one in functions:
+
+        def model(m: Machine, args: Args, kwargs: Kwargs, one: str = one) -> Value:
+            return m.call(Obj(getattr(in_python(name, accelerator), one)), args, kwargs)
+
+        BUILTINS[getattr(real, one)] = model
+
+
+for (_name, _accelerator), _functions in _TWICE.items():
+    _register(_name, _accelerator, _functions)
