@@ -242,17 +242,17 @@ class _Attempt:
         if looks is not None:
             raise PlainFrame("GB132", f"the frame looks at itself by {looks[0]}", looks[1])
         instrs = f.decoded.instrs
-        while f.result is None:
-            instr = instrs[f.pc]
-            if instr.index in self.forced:
         named = zip(argument_names(self.input.code), self.input.locals, strict=True)
         ends = Ends(f.decoded, f, dict(named))
-                return instr.index
-            stack, activity = list(f.stack), m.activity
+        while f.result is None:
+            instr = instrs[f.pc]
             if ends.held and (ended := ends.just_dropped(m, f)) is not None:
                 reason = f"the last that this frame holds of a {type(ended).__name__}"
                 self.forced[m.root_index] = Break("GB139", reason, m.where)
                 raise Restart
+            if instr.index in self.forced:
+                return instr.index
+            stack, activity = list(f.stack), m.activity
             f.pc += 1
             m.where = instr.where
             m.root_index = instr.index
