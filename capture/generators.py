@@ -158,9 +158,9 @@ def _guarded(decoded: Decoded, i: Instr) -> bool:
     """
     if i.handler is None:
         return False
-    entry = f.decoded.instrs[i.handler : i.handler + 2]
+    entry = decoded.instrs[i.handler : i.handler + 2]
     if entry[0].op == "CLEANUP_THROW":  # of the compiler's too, around `yield from`
-        return _guarded(f, entry[0])
+        return _guarded(decoded, entry[0])
     return not any(instr.arg == "STOPITERATION_ERROR" for instr in entry)
 
 
