@@ -38,6 +38,7 @@ WATCHED = (
     "GI", "GF", "GT", "GL", "GD", "OBJ", "Thing", "Child", "COUNTER", "LOG", "MAGIC", "Base", "Stack", "Color", "Vec",
 )  # fmt: skip
 SECONDS = 60  # of one program
+MOST = 50  # differences, after which a run stops
 
 
 def identity(function: Any) -> Any:
@@ -276,6 +277,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"seed {seed}: {what}", flush=True)
         if not options.keep_going:
             _print_small(generate(seed, options.size), transform, options)
+            return 1
+        if len(failed) == MOST:
+            print(f"{MOST} programs differ: stopped after {number}")
             return 1
     print(
         f"{options.count - len(failed)} of {options.count} programs agree "
