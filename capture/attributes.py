@@ -64,9 +64,11 @@ STAND_INS: dict[type, tuple[str, str]] = {}
 class NoAttribute(Thrown):
     """AttributeError: a break like any other, which hasattr and getattr with a default take up."""
 
-    def __init__(self, name: str, owner: str) -> None:
+    def __init__(self, name: str, owner: str, exact: bool = False) -> None:
+        """`exact`: Python says it in just these words."""
         text = f"{owner!r} object has no attribute {name!r}"
-        super().__init__(AttributeError, None, f"AttributeError: {text}")
+        known = (text,) if exact else None
+        super().__init__(AttributeError, known, f"AttributeError: {text}")
 
 
 def no_attribute(error: Thrown) -> bool:
@@ -183,7 +185,7 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         and isinstance(value, Instance)
         and issubclass(raw.__objclass__, BaseException)
     ):
-        from .exceptions import field
+        from .exception_objects import field
 
         return field(m, value, name)
     if is_kind(raw, types.MemberDescriptorType) and isinstance(value, (Obj, Instance)):
@@ -345,7 +347,7 @@ def _bound_or_missing(m: Machine, value: Any, name: str, raw: Any, cls: type, ho
 
 def _absent(value: Value, name: str) -> Value:
     cls = real_class(value)
-    raise NoAttribute(name, cls.__name__ if cls else "?")
+    raise NoAttribute(name, cls.__name__ if cls else "?", exact=isinstance(value, (Obj, Instance)))
 
 
 def _missing(m: Machine, value: Any, name: str, cls: type) -> Value:

@@ -27,7 +27,8 @@ class Thrown(Break):
     """The captured path raises an exception of the program. A handler of the frame, or of a function inlined in
     it, takes it up (see `exceptions`); else it is the break at which Python raises it.
 
-    `known` are the exception's arguments if they are certainly those of Python; `value` is its Value, once made.
+    `known` are the exception's arguments if they are certainly those of Python, `held` the same as Values; `value`
+    is its Value, once made.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class Thrown(Break):
         known: tuple[Any, ...] | None,
         reason: str,
         value: Any = None,
+        held: tuple[Any, ...] | None = None,
     ) -> None:
         super().__init__("GB108", reason)
+        self.held = held
         self.cls = cls
         self.known = known
         self.value = value

@@ -32,7 +32,7 @@ from . import (
 )
 from .breaks import Break, LooksAtFrame, Thrown
 from .containers import NotConstant, as_constant, fold, raises
-from .exceptions import text as exception_text
+from .exception_objects import text as exception_text
 from .iteration import drain
 from .kinds import is_kind
 from .operators import binary, compare

@@ -346,7 +346,7 @@ def _descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     if real.__objclass__ is np.ufunc:
         return arrays.call_ufunc_method(m, receiver, real.__name__, rest, kwargs)
     if issubclass(real.__objclass__, BaseException) and isinstance(receiver, Instance):
-        from .exceptions import c_method
+        from .exception_objects import c_method
 
         return c_method(m, receiver, real.__name__, rest)
     done = hybrids.call_method(m, receiver, real, rest, kwargs)
@@ -493,7 +493,7 @@ def _class(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if issubclass(cls, torch.Tensor) or issubclass(cls, torch.autograd.Function):
         raise Break("GB126", f"{cls.__name__} is built")
     if issubclass(cls, BaseException):
-        from .exceptions import make
+        from .exception_objects import make
 
         return make(m, fn, args, kwargs)
     return _instantiate(m, fn, args, kwargs)

@@ -40,6 +40,11 @@ def raises(reason: str) -> Break:
     return Break("GB108", reason)
 
 
+def missing_key(key: Value) -> Thrown:
+    """The KeyError of a look-up."""
+    return Thrown(KeyError, None, "KeyError", held=(key,))
+
+
 def as_constant(m: Machine, value: Value) -> Any:
     """The plain Python value of a Value made of constants only; raises NotConstant."""
     if isinstance(value, Const):
@@ -205,7 +210,7 @@ def dict_delete(m: Machine, value: Dict, key: Value) -> Value:
     dict_items(m, value)
     frozen = freeze(read_key(m, key))
     if frozen not in value.items:
-        raise raises("KeyError")
+        raise missing_key(key)
     m.changed(value)
     return value.items.pop(frozen)[1]
 
@@ -292,12 +297,14 @@ def get_item(m: Machine, value: Value, index: Value) -> Value | None:
         if not isinstance(at, int):
             raise raises("TypeError: indices must be integers or slices")
         if not -len(value.items) <= at < len(value.items):
-            raise raises("IndexError: index out of range")
+            kind = "list" if issubclass(value.cls, list) else "tuple"
+            message = f"{kind} index out of range"
+            raise Thrown(IndexError, (message,), f"IndexError: {message}")
         return sequence_item(m, value, at % len(value.items))
     if isinstance(value, Dict):
         found = dict_get(m, value, freeze(read_key(m, index)))
         if found is None:
-            raise raises("KeyError")
+            raise missing_key(index)
         return found
     if isinstance(value, Const):
         try:

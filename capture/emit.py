@@ -14,10 +14,10 @@ from collections.abc import Callable, Container
 from functools import partial
 from typing import Any
 
-from . import arrays, deques, rebuild
+from . import arrays, deques, exception_objects, rebuild
 from .assemble import Assembler
 from .attributes import STAND_INS
-from .breaks import Break, ExceptionLeaves, GeneratorLeaves
+from .breaks import Break, GeneratorLeaves
 from .contexts import GRAD_MODES
 from .encode import Cover
 from .hybrids import base_of
@@ -203,6 +203,16 @@ class Emitter:
             asm.push_null()
             asm.store_fast(name)
 
+    def set_raw(self, value: Value, name: str, item: Value) -> None:
+        """object.__setattr__(value, name, item)"""
+        self.asm.call_const(
+            object.__setattr__,
+            lambda: self.push(value),
+            lambda: self.asm.load_const(name),
+            lambda: self.push(item),
+        )
+        self.asm.pop_top()
+
     # -- effects ---------------------------------------------------------------------------------------
     def replay(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -382,7 +392,8 @@ def _function(e: Emitter, value: Function) -> None:
 
 def _instance(e: Emitter, value: Instance) -> None:
     if issubclass(value.cls.value, BaseException):  # type: ignore[attr-defined]
-        raise ExceptionLeaves(e.m.raised_at[value])
+        exception_objects.build(e, value)
+        return
     if value.cls.value in STAND_INS:  # type: ignore[attr-defined]
         raise Break(*STAND_INS[value.cls.value])  # type: ignore[attr-defined]
     held = value.storage
@@ -400,13 +411,7 @@ def _instance(e: Emitter, value: Instance) -> None:
     for name, item in e.m.overlay.get(value, {}).items():
         if item is None:
             continue
-        e.asm.call_const(
-            object.__setattr__,
-            lambda: e.push(value),
-            partial(e.asm.load_const, name),
-            partial(e.push, item),
-        )
-        e.asm.pop_top()
+        e.set_raw(value, name, item)
 
 
 def _instance_dict(e: Emitter, value: InstanceDict) -> None:

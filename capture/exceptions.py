@@ -7,100 +7,23 @@ frame that raised: Python raises it there, with its own message and traceback.
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..runtime.sources import Source
 from . import attributes, containers
 from .breaks import Break, Thrown
 from .bytecodes import Instr
+from .exception_objects import (
+    is_exception,
+    is_none,
+    nothing_outside,
+    put_together,
+    raised,
+    store,
+    value_of,
+)
 from .machine import Frame, Machine, handles
-from .tables import NONE
 from .unmodelled import INTRINSICS
 from .values import PREVIOUS, Const, Instance, Obj, Sequence, Value
 
-# Exception classes of C with state beside `args`: left to Python.
-_OWN_STATE = (OSError, UnicodeError, ImportError, SyntaxError, SystemExit, BaseExceptionGroup)
-_HEAP_TYPE = 1 << 9
-
 TRACEBACK = Value()  # the third argument of __exit__; nothing of it is known
-
-
-def is_exception(value: Value) -> bool:
-    return isinstance(value, Instance) and issubclass(value.cls.value, BaseException)  # type: ignore[attr-defined]
-
-
-def c_base(cls: type) -> type:
-    """The class of C that a class of exceptions is built on."""
-    return next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
-
-
-# -- objects ---------------------------------------------------------------------------------------------
-def make(m: Machine, fn: Obj, args: list[Value], kwargs: dict[str, Value]) -> Instance:
-    """cls(*args, **kwargs) for a class of exceptions."""
-    cls = fn.value
-    base = c_base(cls)
-    if issubclass(base, _OWN_STATE) or type(cls) is not type:
-        raise Break("GB108", f"{cls.__name__} is made")
-    if attributes.of_class(m, cls, "__new__") is not attributes.mro_lookup(base, "__new__"):
-        raise Break("GB126", f"{cls.__name__} has its own __new__")
-    made = Instance(fn)
-    m.overlay[made] = {"args": Sequence(list(args), tuple)}
-    m.raised_at[made] = m.root_index
-    init = attributes.class_attribute(m, made, "__init__")
-    if init is attributes.mro_lookup(base, "__init__"):
-        if kwargs:
-            raise Break("GB108", f"{cls.__name__} is made with keywords")
-        return made
-    m.call(attributes.bind_raw(m, made, "__init__", init), args, kwargs)
-    return made
-
-
-def value_of(m: Machine, thrown: Thrown) -> Value:
-    """The exception object; its `args` are known only where capture knows Python's own message."""
-    if thrown.value is None:
-        made = Instance(Obj(thrown.cls, source=Source("const", None, thrown.cls)))
-        m.overlay[made] = {}
-        if thrown.known is not None:
-            m.overlay[made]["args"] = containers.from_constant(thrown.known)
-        thrown.value = made
-    return thrown.value
-
-
-def field(m: Machine, value: Instance, name: str) -> Value:
-    """A C-level attribute of an exception object."""
-    stored = m.overlay[value].get(name)
-    if stored is not None:
-        return stored
-    cls = value.cls.value  # type: ignore[attr-defined]
-    if name == "value" and issubclass(cls, StopIteration):
-        args = field(m, value, "args")
-        assert isinstance(args, Sequence)
-        return args.items[0] if args.items else NONE
-    if name == "__cause__":
-        return NONE
-    if name == "args":
-        raise Break("GB108", f"the message of {cls.__name__}, which Python writes")
-    raise Break("GB112", f"attribute {name!r} of an exception")
-
-
-def text(m: Machine, value: Instance, fn: Any) -> Value:
-    """str() or repr() by the C class, of constant arguments."""
-    cls = value.cls.value  # type: ignore[attr-defined]
-    args = containers.as_constant(m, field(m, value, "args"))
-    if fn is repr and cls is not c_base(cls):
-        raise Break("GB112", "repr() of an exception of the program's own")
-    return containers.fold(lambda: fn(c_base(cls)(*args)))
-
-
-def c_method(m: Machine, value: Value, name: str, args: list[Value]) -> Value:
-    """A method of BaseException."""
-    assert isinstance(value, Instance)
-    if name == "__init__":
-        m.overlay[value]["args"] = Sequence(list(args), tuple)
-        return NONE
-    if name in ("__str__", "__repr__"):
-        return text(m, value, str if name == "__str__" else repr)
-    raise Break("GB112", f"{name}() of an exception")
 
 
 # -- on its way ------------------------------------------------------------------------------------------
@@ -109,7 +32,8 @@ def catch(m: Machine, frame: Frame, instr: Instr, thrown: Thrown) -> bool:
     if instr.handler is None:
         return False
     value = value_of(m, thrown)
-    m.raised_at.setdefault(value, m.root_index)
+    if value not in m.raised_at:
+        raised(m, value)
     m.activity += 1
     del frame.stack[instr.handler_depth :]
     if instr.handler_lasti:
@@ -134,6 +58,9 @@ def is_thrown(error: Thrown, *kinds: type[BaseException]) -> bool:
 def _raise(m: Machine, f: Frame, i: Instr) -> None:
     cause = f.pop() if i.arg == 2 else None
     if i.arg == 0:
+        if not m.handling and nothing_outside(m):
+            message = "No active exception to reraise"
+            raise Thrown(RuntimeError, (message,), f"RuntimeError: {message}")
         if not m.handling or not is_exception(m.handling[-1]):
             raise Break("GB108", "a raise of what is being handled")
         raise throw(m.handling[-1])
@@ -144,16 +71,16 @@ def _raise(m: Machine, f: Frame, i: Instr) -> None:
         value = m.call(value, [], {})
     if not is_exception(value):
         raise Break("GB108", "a raise statement")
+    assert isinstance(value, Instance)
     if cause is not None:
-        if not is_exception(cause) and cause is not NONE and not _none(cause):
+        if isinstance(cause, Obj) and isinstance(cause.value, type):
+            cause = m.call(cause, [], {})
+        if not is_exception(cause) and not is_none(cause):
             raise Break("GB108", "a raise from something else")
-        m.overlay[value]["__cause__"] = cause
-    m.raised_at[value] = m.root_index
+        store(m, value, "__cause__", cause)
+    raised(m, value)
+    m.derived.pop(value, None)
     raise throw(value)
-
-
-def _none(value: Value) -> bool:
-    return isinstance(value, Const) and value.value is None
 
 
 @handles("RERAISE")
@@ -161,6 +88,8 @@ def _reraise(m: Machine, f: Frame, i: Instr) -> None:
     value = f.pop()
     if not is_exception(value):
         raise Break("GB108", "an exception goes on")
+    if value not in m.raised_at:  # put together by an except*
+        put_together(m, value)
     raise throw(value)
 
 
@@ -185,12 +114,13 @@ def _check_exc_match(m: Machine, f: Frame, i: Instr) -> None:
     cls = attributes.real_class(value)
     assert cls is not None
     chain = attributes.bases(m, cls)
-    f.push(Const(any(kind in chain for kind in _kinds(m, wanted))))
+    f.push(Const(any(kind in chain for kind in kinds_of(m, wanted))))
 
 
-def _kinds(m: Machine, wanted: Value) -> list[type]:
+def kinds_of(m: Machine, wanted: Value) -> list[type]:
+    """The classes that an except clause names."""
     if isinstance(wanted, Sequence) and wanted.cls is tuple:
-        return [k for item in containers.sequence_items(m, wanted) for k in _kinds(m, item)]
+        return [k for item in containers.sequence_items(m, wanted) for k in kinds_of(m, item)]
     kind = wanted.value if isinstance(wanted, Obj) else None
     if isinstance(kind, type) and issubclass(kind, BaseException):
         return [kind]
@@ -206,7 +136,9 @@ def _intrinsic(m: Machine, f: Frame, i: Instr) -> None:
         error = value_of(
             m, Thrown(RuntimeError, ("generator raised StopIteration",), "RuntimeError")
         )
-        m.overlay[error]["__cause__"] = value
+        assert isinstance(error, Instance)
+        store(m, error, "__cause__", value)
+        m.overlay[error]["__context__"] = value
         m.raised_at[error] = m.root_index
         value = error
     f.push(value)

@@ -8,6 +8,7 @@ because nothing of the user's program is run.
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from . import aliasing, arrays, lookers, quiet, rebuild
 from . import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
 from . import custom as _custom  # noqa: F401
 from . import exceptions as _exceptions  # noqa: F401
+from . import groups as _groups  # noqa: F401
 from . import handlers as _handlers  # noqa: F401
 from . import imports as _imports  # noqa: F401
 from . import itertools_models as _itertools_models  # noqa: F401
@@ -48,9 +50,9 @@ from .bytecodes import argument_names, decode
 from .containers import NotConstant
 from .contexts import GRAD_MODES
 from .emit import Emitter
+from .ends import Ends
 from .left import bound_after, kind_of, made_here, may_be_missed, shape_after, with_handlers
 from .liveness import live_locals
-from .ends import Ends
 from .machine import Frame, Machine, Scope, make_frame
 from .nesting import lift
 from .resume import CannotResume, Path, ResumeSpec, break_tail, can_break
@@ -178,6 +180,7 @@ class _Attempt:
         scope = Scope(frame.globals, names)
         self.tracer = Tracer(frame.code.co_qualname)
         self.machine = Machine(self.tracer, scope)
+        self.machine.handled_outside = sys.exception() is not None
         self.root = self._root(scope)
         self.grad_before = torch.is_grad_enabled()
 

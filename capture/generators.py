@@ -11,7 +11,8 @@ from collections.abc import Callable
 from .breaks import Break, Thrown
 from .bytecodes import Decoded, Instr, stack_effect
 from .containers import raises
-from .exceptions import is_exception, throw, value_of
+from .exception_objects import chained, is_exception, put_together, raised, value_of
+from .exceptions import throw
 from .iteration import iterate
 from .machine import Frame, Machine, handles
 from .tables import NONE
@@ -47,6 +48,8 @@ def _resume(m: Machine, frame: Frame, sent: Value) -> Value | None:
 
 def _walk(m: Machine, frame: Frame) -> Value | None:
     m.open_generators.discard(frame)
+    outside = len(m.handling)
+    m.handling += frame.handling
     try:
         return m.run_to_yield(frame)
     except Thrown as error:
@@ -54,6 +57,9 @@ def _walk(m: Machine, frame: Frame) -> Value | None:
         if issubclass(error.cls, StopIteration):
             raise raises("RuntimeError: generator raised StopIteration") from None
         raise
+    finally:  # nobody else sees what it is handling
+        frame.handling = m.handling[outside:]
+        del m.handling[outside:]
 
 
 def _finished(m: Machine, frame: Frame) -> Thrown:
@@ -101,6 +107,10 @@ def _throw_into(m: Machine, frame: Frame, thrown: Thrown) -> Value | None:
     if frame in m.frames:
         raise raises("ValueError: generator already executing")
     m.open_generators.discard(frame)
+    value = value_of(m, thrown)
+    (raised if thrown.cls is GeneratorExit else put_together)(m, value)
+    if frame.handling:
+        chained(m, value, frame.handling[-1])
     instr = frame.decoded.instrs[frame.pc - 1]
     if frame.result is not None or not _suspended(frame) or not m.catch(frame, instr, thrown):
         frame.result = frame.result or NONE

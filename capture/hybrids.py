@@ -160,7 +160,7 @@ def _get_item(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) 
         return found
     method = attributes.special(m, value, "__missing__")
     if method is None:
-        raise raises("KeyError")
+        raise containers.missing_key(args[0])
     return m.call(method, [args[0]], {})
 
 
@@ -168,7 +168,7 @@ def _missing(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) -
     """defaultdict.__missing__"""
     factory = attributes.load_attr(m, value, "default_factory")
     if isinstance(factory, Const) and factory.value is None:
-        raise raises("KeyError")
+        raise containers.missing_key(args[0])
     made = m.call(factory, [], {})
     containers.dict_set(m, held, args[0], made)
     return made

@@ -69,6 +69,7 @@ class Frame:
     pc: int = 0
     result: Value | None = None
     yielded: Value | None = None
+    handling: list[Value] = field(default_factory=list)  # what a suspended generator is handling
     swapped: set[str] = field(
         default_factory=set
     )  # cells in whose place a comprehension has its own
@@ -171,6 +172,8 @@ class Machine:
         self.raised_at: dict[
             Value, int
         ] = {}  # an exception -> the root's instruction that made or raised it
+        self.handled_outside = True  # whether the frame's caller is handling an exception
+        self.derived: dict[Value, Value] = {}  # part of an exception group -> the group
         self.root_index = 0
         self.grad_before = torch.is_grad_enabled()
         self.fragile = (
@@ -326,6 +329,7 @@ class Machine:
             self.namespaces,
             self.owners,
             self.raised_at,
+            self.derived,
             self.open_generators,
             self.globals,
             self.dicts,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from .breaks import Break
-from .containers import NotConstant, as_constant, raises, read_key, writable
+from .containers import NotConstant, as_constant, missing_key, read_key, writable
 from .iteration import drain
 from .values import Const, Set, Value
 from .wrapping import freeze
@@ -32,7 +32,7 @@ def add(m: Machine, value: Set, item: Value) -> None:
 def discard(m: Machine, value: Set, item: Value, missing_ok: bool) -> None:
     found = value.items.pop(freeze(read_key(m, item)), None)
     if found is None and not missing_ok:
-        raise raises("KeyError")
+        raise missing_key(item)
     if found is not None:
         value.history.append(("discard", found))
 

@@ -31,6 +31,8 @@ from .attributes import (
     special,
 )
 from .breaks import Break
+from .exception_objects import is_exception
+from .exception_objects import store as store_in_exception
 from .kinds import is_kind
 from .machine import Scope, SetAttr
 from .values import Cell, Const, Dict, Function, Instance, Obj, Tensor, Value
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
 _GENERIC_STORES: tuple[Any, ...] = (
     object.__setattr__, object.__delattr__, BaseException.__setattr__, BaseException.__delattr__,
 )  # fmt: skip
-_HIDDEN = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
 
 
 def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
@@ -94,10 +95,7 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
     if name in ("__class__", "__dict__"):
         raise Break("GB115", f"{name} is set")
     found = class_attribute(m, value, name)
-    if name in _HIDDEN and isinstance(value, Instance) and value in m.raised_at:
-        m.overlay[value][name] = (
-            item  # seen by nobody: an exception that leaves the frame is Python's own
-        )
+    if is_exception(value) and store_in_exception(m, value, name, item):
         return
     if found is not MISSING and is_data(m, found):
         if type(found) is property:

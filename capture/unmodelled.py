@@ -8,7 +8,6 @@ holds that no instruction is in neither table or in both.
 from __future__ import annotations
 
 _MODULES = "GB101", "a body of a module or class, which has names in place of locals"
-_GROUPS = "GB101", "an exception group is taken apart (except*)"
 _ASYNC = "GB130", "await, async for or async with"
 _GENERICS = "GB101", "type parameters"
 
@@ -17,7 +16,6 @@ UNMODELLED: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_LOCALS", "LOAD_CLASSDEREF",
                      "SETUP_ANNOTATIONS", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_FROM_DICT_OR_DEREF",
                      "IMPORT_STAR", "PRINT_EXPR"), _MODULES),
-    **dict.fromkeys(("CHECK_EG_MATCH", "PREP_RERAISE_STAR"), _GROUPS),
     # frames that await or yield are left alone as a whole (PL201); generators inside a frame are walked
     **dict.fromkeys(("GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR",
                      "ASYNC_GEN_WRAP"), _ASYNC),

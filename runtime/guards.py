@@ -65,4 +65,5 @@ ROW_KINDS: dict[str, str] = {
     "state": "the interpreter state read by `runtime.state.snapshot()` equals expected",
     "unbound_cell": "the cell at source is empty",
     "abc": "abc.get_cache_token() equals expected (source None)",
+    "unhandled": "no exception is being handled where the frame is called (source None)",
 }

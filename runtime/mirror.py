@@ -11,6 +11,7 @@ from __future__ import annotations
 import abc
 import functools
 import itertools
+import sys
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -300,6 +301,7 @@ _CHECKS: dict[str, Check] = {
     "state": lambda _value, expected, _read: _state() == expected,
     "unbound_cell": lambda value, _expected, _read: _empty_cell(value),
     "abc": lambda _value, expected, _read: abc.get_cache_token() == expected,
+    "unhandled": lambda _value, _expected, _read: sys.exception() is None,
 }
 
 
@@ -373,12 +375,13 @@ _FORMS: dict[str, str] = {
     "state": "interpreter state is unchanged",
     "unbound_cell": "{source} is empty",
     "abc": "no class was registered with an ABC since",
+    "unhandled": "no exception is being handled",
 }
 
 RECOMPILE_CODES: dict[str, str] = {
     "type": "RC401", "tensor": "RC402", "equals": "RC403", "is": "RC404", "len": "RC405", "keys": "RC405",
     "set": "RC405", "no_attr": "RC406", "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406",
-    "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408",
+    "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408",
     "unbound_cell": "RC406",
 }  # fmt: skip
 
@@ -489,13 +492,14 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     "state": lambda _value, row, _read: _state_change(row.expected, _state()),
     "unbound_cell": lambda value, _row, _read: show(_contents(value, None)),
     "abc": lambda _value, _row, _read: "registered",
+    "unhandled": lambda _value, _row, _read: f"handling a {type(sys.exception()).__name__}",
     "mro": lambda _value, _row, _read: "other bases",
 }
 
 _BEFORE: dict[str, str] = {
     "no_attr": "absent", "no_item": "absent", "no_global": "absent", "no_class_attr": "absent",
     "no_mro_attr": "absent", "state": "as captured", "distinct": "distinct", "apart": "a dict of its own", "unbound_cell": "empty",
-    "abc": "not registered", "mro": "as captured",
+    "abc": "not registered", "unhandled": "handling nothing", "mro": "as captured",
 }  # fmt: skip
 
 

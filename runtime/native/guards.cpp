@@ -313,6 +313,7 @@ bool holds(Run &run, const Instruction &at) {
         case STATE: return state_record_matches((const StateRecord *)at.record);
         case UNBOUND_CELL: return PyCell_Check(value) && PyCell_GET(value) == nullptr;
         case ABC: return token_holds(at.key);
+        case UNHANDLED: return !Ref(PyErr_GetHandledException());
         default: return false;
     }
 }

@@ -58,6 +58,7 @@ const OpLaw LAWS[] = {
     {"check state", STATE, Needs::state, false},
     {"check unbound_cell", UNBOUND_CELL, Needs::nothing, false},
     {"check abc", ABC, Needs::object, false},
+    {"check unhandled", UNHANDLED, Needs::nothing, false},
 };
 
 const OpLaw *find_law(const char *name) {
@@ -157,7 +158,7 @@ bool add_instruction(GuardProgram *self, PyObject *item) {
         return false;
     }
     bool rootless = law->op <= CONST || law->op == NO_GLOBAL || law->op == DISTINCT || law->op == STATE ||
-                    law->op == ABC;
+                    law->op == ABC || law->op == UNHANDLED;
     if (!rootless && at.source < 0) {
         PyErr_Format(PyExc_ValueError, "guard program: '%s' needs a source", name);
         return false;

@@ -558,6 +558,20 @@ def test_abc_token() -> None:
     assert not holds(row)
 
 
+def test_what_is_being_handled() -> None:
+    row = Row("unhandled", None, None)
+    assert holds(row)
+    try:
+        raise KeyError
+    except KeyError:
+        assert not holds(row)
+        try:
+            raise ValueError
+        except ValueError:
+            assert not holds(row)
+    assert holds(row)
+
+
 def test_unknown_names_fail_without_an_exception() -> None:
     assert not holds(Row("is", local("nobody"), None))
     assert not holds(Row("is", Source("cell", None, "nobody"), None))
@@ -678,7 +692,7 @@ def random_source(rng: random.Random) -> Source:
 
 
 def random_row(rng: random.Random) -> Row:
-    kind = rng.choice(sorted(set(ROW_KINDS) - {"tensor", "state", "abc"}))
+    kind = rng.choice(sorted(set(ROW_KINDS) - {"tensor", "state", "abc", "unhandled"}))
     source = random_source(rng)
     if kind in ("no_global", "distinct"):
         source = None  # type: ignore[assignment]
