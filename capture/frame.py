@@ -356,17 +356,18 @@ class _Attempt:
             raise PlainFrame("PL203", f"{stop.reason}; {reason}", stop.where)
         self.strict(record)
         live = live_locals(f.decoded, index)
+        raising = stop.code == "GB108"  # a debugger may look at the frame where it ended
         restored = {
             name: value
             for name, value in dict.items(f.locals)
-            if name in live or may_be_missed(value)
+            if name in live or may_be_missed(value) or (raising and lookers.is_shown(value))
         }
         stack = with_handlers(f.stack, m.handling)
         shape = tuple(kind_of(value) for value in stack)
 
         def resume_for(target: int, path: Path) -> ResumeSpec:
             ahead = live_locals(f.decoded, target)
-            kept = {name for name, value in restored.items() if may_be_missed(value)}
+            kept = {name for name, value in restored.items() if raising or may_be_missed(value)}
             left = shape_after(path, shape)
             bound = bound_after(code, path, kept | (restored.keys() & ahead))
             try:

@@ -21,6 +21,7 @@ from ..ir.location import Location
 from ..runtime import _native, safe
 from .bytecodes import decode
 from .kinds import is_kind
+from .values import Const, Tensor, Value
 
 # Read as a global, unless the program has a global of that name. `vars`, `dir`, `eval` and `exec` do not always look:
 # the walk decides at the call, and liveness keeps all locals of code that names them.
@@ -85,6 +86,11 @@ def called_that_looks(
     """The name of a function that frames of this code may call, at any depth, and that reads callers' locals."""
     inside = next((inner for inner in _codes(code) if reads_callers(inner, scope)), None)
     return _Search(code, scope, held).run() if inside is None else inside.co_qualname
+
+
+def is_shown(value: Value) -> bool:
+    """Whether a frame that ends in an exception keeps it as a local: whatever can be handed over without being made."""
+    return isinstance(value, (Const, Tensor)) or value.source is not None
 
 
 def contents(closure: tuple[Any, ...] | None) -> list[Any]:

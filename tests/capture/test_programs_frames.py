@@ -890,6 +890,53 @@ def test_pdb_steps_through_the_lines_as_written(program: Any, typed: str) -> Non
     assert found[1:] == found[:1] * 2
 
 
+# -- after an exception ------------------------------------------------------------------------------------
+def ends(x):
+    y = x + 1
+    unused = 3
+    name = f"n{unused}"
+    z = y * 2
+    return z.view(unused + 4)
+
+
+def ends_by_raise(x):
+    y = x + 1
+    unused = y * 3
+    size = 7
+    if y.shape[0] != size:
+        raise ValueError(size)
+    return y
+
+
+def ends_in_a_callee(x):
+    y = x + 1
+    unused = 2
+    return fails(y)
+
+
+def fails(t):
+    doubled = t * 2
+    word = "no number"
+    return int(word) * doubled
+
+
+@pytest.mark.parametrize("program", [ends, ends_by_raise, ends_in_a_callee])
+def test_the_frames_of_an_exception_have_their_locals(program: Any) -> None:
+    """As a debugger shows them after the fact."""
+    function, found = jit(program), []
+    for call in (program, function, function):
+        with pytest.raises(Exception) as caught:
+            call(X)
+        trace, frames = caught.value.__traceback__.tb_next, []
+        while trace is not None:
+            frame = trace.tb_frame
+            frames.append((frame.f_code.co_name, trace.tb_lineno, plain(frame.f_locals)))
+            trace = trace.tb_next
+        found.append(frames)
+    assert [name for name, _, _ in found[0]][0] == program.__name__
+    assert found[1:] == found[:1] * 2
+
+
 # -- the jitted function itself ------------------------------------------------------------------------------
 def documented(x: torch.Tensor, *, scale: float = 2.0) -> torch.Tensor:
     """What it is for."""
