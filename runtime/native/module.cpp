@@ -25,5 +25,9 @@ PyMODINIT_FUNC PyInit__native(void) {
             return nullptr;
         }
     }
+    if (PyModule_AddStringConstant(module, "SOURCES", GRAFTJIT_SOURCES) < 0) {  // see native_sources.py
+        Py_DECREF(module);
+        return nullptr;
+    }
     return module;
 }

@@ -120,3 +120,11 @@ def test_docs_are_up_to_date():
 def test_unknown_codes_do_not_fail():
     assert codes.lookup("XX999").title == "unknown code"
     assert codes.family("XX999").prefix == "XX"
+
+
+def test_a_native_part_of_other_sources_is_told_at_import():
+    from graftjit.runtime import _native, native_part
+
+    native_part.require_these_sources(_native.SOURCES)
+    with pytest.raises(errors.NativeMissing, match="other sources"):
+        native_part.require_these_sources("00000000")
