@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional
 
+from ..ir.registered import in_python
 from ..ir.trace import DataDependent, TraceError, Unsupported
 from ..runtime.sources import Source
 from . import containers
@@ -139,6 +140,8 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
         raise Break(_REFUSED[name], f"{name}()")
     if isinstance(fn, types.BuiltinFunctionType) and name.startswith(_STATE_PREFIXES):
         raise Break(_STATE, f"{name}()")
+    if is_kind(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) and in_python(fn):
+        raise Break("GB102", f"operator {fn}, which the program defines in Python")
     if m.modes:
         taken = _by_mode(m, fn, args, kwargs)
         if taken is not None:

@@ -22,6 +22,7 @@ from .graph import Meta, Node
 from .infer import infer
 from .layout import has_overlap, is_dense, numel, overlap
 from .location import Location
+from .registered import overridden
 from .schema import Plan, plan_of
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class Recorder:
             return make_ghost(self.owner, *self.echo)
         plan = self._plans.get(id(op))  # hashing an OpOverload is Python code
         if plan is None:
+            if overridden(op):
+                raise Unsupported("overridden", f"{op}, for which the program has its own kernel")
             plan = self._plans[id(op)] = plan_of(op)
         special = SPECIAL.get(plan.name)
         if special is not None:
