@@ -19,6 +19,7 @@ from .bytecodes import Instr, argument_names, decode, slot_names, successors
 from .encode import Cover, Item, Label, Shape, encode
 from .optable import FINAL, INTRINSICS_1, NULL_FIRST, VERSION, Raw
 from .reload import STEPS, survives_interning
+from .unbound import load_cell, maybe_unbound
 
 Emitter = Callable[[], object]
 
@@ -43,6 +44,7 @@ class Assembler:
         self.cellvars = () if cells_from_outside else code.co_cellvars
         self.freevars = cells if cells_from_outside else code.co_freevars
         self.cells = cells
+        self.maybe_unbound = maybe_unbound(code) if cells_from_outside else frozenset()
         self.bound: frozenset[str] = frozenset()  # locals that the re-emitted original finds bound
         self.patches: dict[int, Emitter] = {}  # emitted in place of an original instruction
         self.made: list[str] = []  # the names that `fresh` gave
@@ -264,9 +266,18 @@ class Assembler:
         for position, raw in enumerate(instr.raw):
             last = position == len(instr.raw) - 1
             op = raw.op
+            if raw.arg in self.maybe_unbound and op in ("LOAD_DEREF", "DELETE_DEREF"):
+                self._load_own_cell(raw.arg)
+                if op == "LOAD_DEREF":
+                    continue
+                self.pop_top()
             if op == "LOAD_FAST" and raw.arg not in self.bound:
                 op = CHECKED_LOAD
             self.emit(op, raw.arg, raw.low, target if last else None)
+
+    def _load_own_cell(self, name: str) -> None:
+        arguments = (lambda: self.load_closure(name)), (lambda: self.load_const(name))
+        self.call_const(load_cell, *arguments)
 
     def original(self, index: int) -> Label:
         """The label of the original's instruction `index`, which (with all it leads to) is appended at the end."""

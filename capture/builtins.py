@@ -37,8 +37,10 @@ from .iteration import drain
 from .kinds import is_kind
 from .operators import binary, compare
 from .tables import BUILTINS, NONE, Args, Kwargs, Model, models
+from .unbound import load_cell
 from .values import (
     BuiltinMethod,
+    Cell,
     Const,
     ContextExit,
     Dict,
@@ -211,6 +213,16 @@ def _text(value: Value) -> str:
     if isinstance(value, Const) and is_kind(value.value, str):
         return value.value
     raise Break("GB121", "an attribute name that is not a constant")
+
+
+@models(load_cell)
+def _load_cell(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    """An own cell of a function that is resumed: see `unbound`."""
+    cell, _name = args
+    assert isinstance(cell, Cell)
+    if cell.content is None:
+        raise raises("UnboundLocalError: a local variable is not bound")
+    return m.load_cell(cell)
 
 
 # -- containers ------------------------------------------------------------------------------------------

@@ -165,7 +165,14 @@ def _delete_global(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("LOAD_DEREF")
 def _load_deref(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(m.load_cell(f.cells[i.arg]))
+    f.push(_read_cell(m, f, i.arg))
+
+
+def _read_cell(m: Machine, f: Frame, name: str) -> Value:
+    if f.cells[name].content is None:
+        own = name in f.code.co_cellvars
+        raise raises(f"{'UnboundLocalError' if own else 'NameError'}: {name} is not bound")
+    return m.load_cell(f.cells[name])
 
 
 @handles("STORE_DEREF")
@@ -175,7 +182,7 @@ def _store_deref(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("DELETE_DEREF")
 def _delete_deref(m: Machine, f: Frame, i: Instr) -> None:
-    m.load_cell(f.cells[i.arg])
+    _read_cell(m, f, i.arg)
     m.store_cell(f.cells[i.arg], None)
 
 

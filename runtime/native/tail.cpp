@@ -92,6 +92,24 @@ PyObject *tail_new(PyTypeObject *type, PyObject *args, PyObject *) {
     return (PyObject *)self;
 }
 
+// load_cell(cell, name): what it holds, or the error of a local variable. A function that is resumed gets its own
+// cells through the closure, where Python would speak of a free variable.
+PyObject *load_cell(PyObject *, PyObject *const *args, Py_ssize_t n) {
+    if (n != 2 || !PyCell_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "load_cell(cell, name)");
+        return nullptr;
+    }
+    PyObject *held = PyCell_Get(args[0]);
+    if (held == nullptr && !PyErr_Occurred())
+        PyErr_Format(PyExc_UnboundLocalError,
+                     "cannot access local variable '%U' where it is not associated with a value", args[1]);
+    return held;
+}
+
+PyMethodDef functions[] = {{"load_cell", (PyCFunction)(void (*)(void))load_cell, METH_FASTCALL,
+                            "load_cell(cell, name): what it holds; UnboundLocalError if it is empty"},
+                           {nullptr, nullptr, 0, nullptr}};
+
 PyMemberDef tail_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Tail, vectorcall), READONLY, nullptr},
     {nullptr}};
@@ -144,5 +162,5 @@ int tail_init(PyObject *module) {
     tail_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &tail_spec, nullptr);
     pending_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &pending_spec, nullptr);
     if (tail_type == nullptr || pending_type == nullptr) return -1;
-    return PyModule_AddType(module, tail_type);
+    return PyModule_AddFunctions(module, functions) < 0 ? -1 : PyModule_AddType(module, tail_type);
 }

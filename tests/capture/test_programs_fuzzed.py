@@ -180,3 +180,38 @@ def test_count_gives_plain_numbers():
         return x + 1, given, next(itertools.count(True, 2)), next(itertools.count(True, True))
 
     return f, (torch.ones(2), True, Rank.LOW, 0, 1 << 70)
+
+
+@agrees()
+def test_empty_cells_are_those_of_locals():
+    """In a resume function a cell of the function itself comes by the closure: the error is still a local's."""
+
+    def f(x, way):
+        def read():
+            return y
+
+        def gone():
+            nonlocal z
+            del z
+
+        z = x
+        if way == 0:
+            y = x + 1
+        told = []
+        for n in range(3):
+            print("a break")
+            try:
+                if n == 0:
+                    told.append(read())
+                elif n == 1:
+                    told.append(y)
+                else:
+                    gone()
+                    print(z)
+            except NameError as error:
+                told.append((type(error).__name__, str(error)))
+        if way == 2:
+            del y
+        return x + 1, told, y
+
+    return f, (torch.ones(2), 0), [lambda: (torch.ones(2), 1), lambda: (torch.ones(2), 2)]
