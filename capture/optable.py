@@ -152,9 +152,8 @@ def return_const(raw: Raw) -> tuple[Micro, ...]:
     )
 
 
-def common_rows() -> dict[str, Row]:
-    """Opcodes that read the same in every version that has them."""
-    rows: dict[str, Row] = {}
+def _as_they_are(rows: dict[str, Row]) -> None:
+    """Opcodes whose name and argument the normal form takes over."""
     each(rows, "NOP", "POP_TOP", "PUSH_NULL", "BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR", "BINARY_SLICE",
          "STORE_SLICE", "GET_ITER", "RETURN_VALUE", "PUSH_EXC_INFO", "POP_EXCEPT", "CHECK_EXC_MATCH",
          "CHECK_EG_MATCH", "PREP_RERAISE_STAR", "BEFORE_WITH", "WITH_EXCEPT_START", "LOAD_ASSERTION_ERROR",
@@ -170,6 +169,12 @@ def common_rows() -> dict[str, Row]:
          "UNPACK_SEQUENCE", "RERAISE", "IMPORT_NAME", "IMPORT_FROM", "MATCH_CLASS",
          "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_FROM_DICT_OR_DEREF", "GET_AWAITABLE", "YIELD_VALUE",
          "MAKE_CELL", row=with_arg())  # fmt: skip
+
+
+def common_rows() -> dict[str, Row]:
+    """Opcodes that read the same in every version that has them."""
+    rows: dict[str, Row] = {}
+    _as_they_are(rows)
     rows |= {
         "UNARY_POSITIVE": plain("UNARY", "+"),
         "UNARY_NEGATIVE": plain("UNARY", "-"),
