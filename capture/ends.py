@@ -44,11 +44,11 @@ class Ends:
         ]
 
     def just_dropped(self, m: Machine, frame: Frame) -> Any:
-        """What is no longer on the stack or among the locals, or None."""
+        """What is no longer on the stack, among the locals or being handled, or None."""
         for unread, real in self.held:
             value = m.known.get(id(real))
             names = dict.values(frame.locals)
-            if not any(_holds(one, unread, value) for one in (*frame.stack, *names)):
+            if not any(_holds(one, unread, value) for one in (*frame.stack, *names, *m.handling)):
                 return real
         return None
 
