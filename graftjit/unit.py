@@ -224,7 +224,8 @@ class Unit:
 
         started = time.perf_counter()
         try:
-            return compile_graph(graph, self.config).program
+            with torch._C.DisableTorchFunction():  # a default device is for the program's tensors
+                return compile_graph(graph, self.config).program
         finally:
             self._compiling += time.perf_counter() - started
 

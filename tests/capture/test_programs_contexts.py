@@ -501,3 +501,8 @@ def test_fx_and_traces_over_the_function():
         )
 
     return f, (t(3),)
+
+
+test_default_devices_around_fused_code = agrees(level="O1")(
+    test_other_default_devices_around_the_call.world
+)
