@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import math
 import types
@@ -570,3 +571,312 @@ def test_task_groups_and_cancellation():
         return y, order
 
     return f, (t(3),)
+
+
+@agrees()
+def test_generator_edge_cases_inside():
+    def g1(x):
+        try:
+            yield x
+        finally:
+            x.add_(1)
+
+    def g2():
+        r = yield from inner()
+        yield r
+
+    def inner():
+        a = yield 1
+        b = yield a
+        return (a, b)
+
+    def infinite(x):
+        while True:
+            x = x * 2
+            yield x
+
+    def f(x):
+        y = x.clone()
+        for v in g1(y):
+            break
+        out = [y.clone()]
+        g = g2()
+        out += [next(g), g.send(5), g.send(6)]
+        out.append(next(g, "end"))
+        it = infinite(x)
+        out += [next(it), next(it)]
+        a, b = (next(it) for _ in range(2))
+        out += [a, b]
+        out.append([*zip(infinite(x), range(2))])
+        out.append(list(map(lambda v: v + 1, (i for i in range(3)))))
+        out.append(dict((k, v) for k, v in enumerate([x, x + 1])))
+        out.append({i: x * i for i in (j for j in range(3) if j)})
+        out.append(sum((v for v in (x, x)), start=x))
+        out.append(any(v > 2 for v in range(5)))
+        e = enumerate(infinite(x), 5)
+        out.append(next(e))
+        return out
+
+    return f, (t(3),)
+
+
+@agrees()
+def test_generators_with_state_of_the_frame():
+    def f(x, n):
+        total = 0
+
+        def count():
+            nonlocal total
+            for i in range(n):
+                total += i
+                yield x * total
+
+        seq = list(count())
+        g = count()
+        next(g)
+        total = 100
+        later = next(g)
+
+        def swap():
+            nonlocal x
+            x = yield x + 1
+            yield x
+
+        s = swap()
+        first = next(s)
+        second = s.send(first * 2)
+        return seq, later, total, first, second, x
+
+    return f, (t(3), 3), [lambda: (t(3), 2)]
+
+
+@agrees()
+def test_generator_exceptions_inside():
+    def bad(x):
+        yield x
+        raise ValueError("bad")
+
+    def stops(x):
+        yield x
+        raise StopIteration("inner")
+
+    def wraps(x):
+        try:
+            yield from bad(x)
+        except ValueError as e:
+            yield x * 2
+            raise KeyError("k") from e
+
+    def ignores(x):
+        try:
+            yield x
+        except GeneratorExit:
+            yield x + 1
+
+    def f(x):
+        log = []
+        try:
+            for v in bad(x):
+                log.append(v.sum())
+        except ValueError as e:
+            log.append(str(e))
+        try:
+            list(stops(x))
+        except RuntimeError as e:
+            log.append((str(e), type(e.__cause__).__name__))
+        try:
+            for v in wraps(x):
+                log.append(v)
+        except KeyError as e:
+            log.append(repr(e))
+        g = ignores(x)
+        next(g)
+        try:
+            g.close()
+        except RuntimeError as e:
+            log.append(str(e))
+        g = bad(x)
+        try:
+            g.send(1)
+        except TypeError as e:
+            log.append(str(e))
+        g2 = bad(x)
+        try:
+            g2.throw(IndexError("first"))
+        except IndexError as e:
+            log.append(str(e))
+        log.append(list(g2))
+        return log, x + 1
+
+    return f, (t(3),)
+
+
+@agrees()
+def test_context_managers_of_generators_with_breaks():
+    @contextlib.contextmanager
+    def managed(x, log):
+        log.append("enter")
+        print("enter")
+        try:
+            yield x * 2
+        except KeyError as e:
+            log.append("key")
+        else:
+            log.append("else")
+        finally:
+            log.append("finally")
+            print("finally")
+
+    def f(x, n):
+        log = []
+        with managed(x, log) as y:
+            print("in", n)
+            z = y + 1
+            if n == 1:
+                raise KeyError("x")
+            if n == 2:
+                return z, log
+        for i in range(2):
+            with managed(x, log) as y:
+                if i == 0:
+                    continue
+                z = y + i
+                break
+        with contextlib.ExitStack() as stack:
+            a = stack.enter_context(managed(x, log))
+            b = stack.enter_context(managed(a, log))
+            z = a + b
+        return z, log
+
+    return f, (t(3), 0), [lambda *, n=n: (t(3), n) for n in (1, 2, 0)]
+
+
+@agrees()
+def test_generator_objects_asked():
+    def gen(x):
+        yield x
+        yield x + 1
+
+    def f(x):
+        g = gen(x)
+        a = [
+            inspect.isgenerator(g),
+            isinstance(g, types.GeneratorType),
+            g.gi_running,
+            type(g).__name__,
+            iter(g) is g,
+            hasattr(g, "send"),
+        ]
+        b = next(g)
+        c = [inspect.getgeneratorstate(g), g.gi_frame is None, g.__name__]
+        return a, b, c, list(g), inspect.getgeneratorstate(g)
+
+    return f, (t(3),)
+
+
+def test_jitted_methods_and_classes_of_coroutines():
+    def program(wrap):
+        class Service:
+            def __init__(self):
+                self.total = torch.zeros(3)
+
+            @wrap
+            async def add(self, x):
+                await asyncio.sleep(0)
+                self.total = self.total + x
+                return self.total
+
+            @wrap
+            async def __call__(self, x):
+                async with self.lock():
+                    return await self.add(x * 2)
+
+            @contextlib.asynccontextmanager
+            async def lock(self):
+                await asyncio.sleep(0)
+                yield self
+
+            @wrap
+            def stream(self, x):
+                for i in range(3):
+                    yield self.total + x * i
+
+            @staticmethod
+            @wrap
+            def pairs(x):
+                yield from zip(x, x * 2)
+
+            @classmethod
+            @wrap
+            async def make(cls):
+                return cls()
+
+        async def main():
+            s = await Service.make()
+            out = [await s.add(t(3)), await s(t(3))]
+            out += list(s.stream(t(3)))
+            out += [a + b for a, b in Service.pairs(t(3))]
+            q = asyncio.Queue()
+
+            async def producer():
+                for v in s.stream(t(3)):
+                    await q.put(v)
+                await q.put(None)
+
+            task = asyncio.create_task(producer())
+            while (v := await q.get()) is not None:
+                out.append(v)
+            await task
+            return out
+
+        return asyncio.run(main())
+
+    assert str(program(lambda f: f)) == str(program(jit))
+
+
+@agrees()
+def test_partial_and_cached_generators():
+    def gen(n, x):
+        for i in range(n):
+            yield x * i
+
+    three = functools.partial(gen, 3)
+
+    def f(x):
+        make = lambda v: (w + 1 for w in three(v))
+        return (
+            [v for v in make(x)],
+            sum(len(list(three(x))) for _ in range(2)),
+            functools.reduce(lambda a, b: a + b, three(x)),
+        )
+
+    return f, (t(3),)
+
+
+@agrees()
+def test_tree_walks():
+    class Node:
+        def __init__(self, v, *kids):
+            self.v, self.kids = v, kids
+
+        def __iter__(self):
+            yield self.v
+            for k in self.kids:
+                yield from k
+
+        def depth_first(self, level=0):
+            yield level, self
+            for k in self.kids:
+                yield from k.depth_first(level + 1)
+
+    tree = Node(t(3), Node(t(3) * 2, Node(t(3) * 3)), Node(t(3) * 4))
+
+    def f(x):
+        return (
+            sum(v for v in tree),
+            [l for l, _ in tree.depth_first()],
+            [n.v * x for _, n in tree.depth_first()],
+            max(l for l, n in tree.depth_first()),
+        )
+
+    return f, (t(3),), [lambda: setattr(tree.kids[1], "kids", (Node(t(3) * 9),))]
