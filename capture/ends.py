@@ -65,7 +65,9 @@ def _may_be_seen(real: Any) -> bool:
     seen: set[int] = set()
     while todo and len(seen) < _MOST:
         one = todo.pop()
-        if id(one) in seen or type(one) in CONST_TYPES or is_kind(one, _CLOSED):
+        kind = type(one)
+        constant = type(kind) is type and kind in CONST_TYPES  # a metaclass may hash its own way
+        if id(one) in seen or constant or is_kind(one, _CLOSED):
             continue
         seen.add(id(one))
         if _seen_itself(one):
