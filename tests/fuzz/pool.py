@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 
+import torch
+
 CHUNK = 200  # programs a worker: its memory grows with what they leave behind
 Check = Callable[[int], str | None]
 
@@ -105,6 +107,7 @@ class Pool:
 
 def _work(check: Check, seeds: list[int], answers: Connection, seconds: int) -> None:
     """The life of a worker; never returns."""
+    torch.set_num_threads(1)  # a fork has none of OpenMP's threads: waiting for them has no end
     gc.disable()  # what dies within a program must not depend on what the ones before it left
     for number, seed in enumerate(seeds, 1):
         if number % 10 == 0:
