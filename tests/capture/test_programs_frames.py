@@ -53,7 +53,7 @@ def plain(value: Any) -> Any:
     """Tensors as numbers, so that what a program returns can be compared."""
     if isinstance(value, torch.Tensor):
         return ("tensor", value.tolist())
-    if isinstance(value, dict):
+    if isinstance(value, dict) or type(value).__name__ == "FrameLocalsProxy":  # f_locals of 3.13
         return [(key, plain(item)) for key, item in value.items()]
     if type(value) in (list, tuple):
         return [plain(item) for item in value]
