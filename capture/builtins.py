@@ -58,6 +58,7 @@ from .values import (
     Tensor,
     Value,
 )
+from .wrapping import own_text
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -69,12 +70,17 @@ def _isinstance(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     cls = attributes.real_class(args[0])
     if cls is None:
         cls = _MODELLED_TYPES.get(type(args[0]))
+    if cls is None and isinstance(args[0], Iterator):
+        cls = _ITERATOR_TYPES.get(args[0].kind)
     if cls is None:
         raise Break("GB121", "isinstance() of this value")
     return Const(any(_is_kind(m, cls, target) for target in _classes(m, args[1])))
 
 
 _MODELLED_TYPES: dict[type, type] = {Super: super, Partial: functools.partial, Slice: slice}
+_ITERATOR_TYPES: dict[str, type] = {
+    "generator": types.GeneratorType, "enumerate": enumerate, "zip": zip, "map": map, "filter": filter,
+}  # fmt: skip
 
 
 @models(issubclass)
@@ -318,7 +324,24 @@ def _reversed(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     made = attributes.call_special(m, args[0], "__reversed__", [])
     if made is not None:
         return made
+    size = attributes.call_special(m, args[0], "__len__", [])
+    if isinstance(size, Const) and attributes.special(m, args[0], "__getitem__") is not None:
+        return _reversed_items(m, args[0], size.value)
     raise Break("GB120", "reversed() of this value")
+
+
+def _reversed_items(m: Machine, value: Value, size: int) -> Iterator:
+    """reversed() of an object by its length and `__getitem__`."""
+    made = Iterator("reversed", [value, size], lambda: None)
+
+    def step() -> Value | None:
+        if not made.parts[1]:
+            return None
+        made.parts[1] -= 1
+        return attributes.call_special(m, value, "__getitem__", [Const(made.parts[1])])
+
+    made.step = step
+    return made
 
 
 @models(sorted)
@@ -437,6 +460,10 @@ def _constant_model(fn: Any) -> Model:
             arrays.refuse_text(args)
         if arrays.concerns(*args):
             return arrays.operate(m, fn, args)
+        if fn in _TEXT and args and isinstance(args[0], Sequence):
+            written = _record_text(m, fn, args)
+            if written is not None:
+                return written
         if args and isinstance(args[0], (Obj, Instance)):
             return _object_number(m, fn, args)
         try:
@@ -447,6 +474,24 @@ def _constant_model(fn: Any) -> Model:
         return fold(lambda: fn(*plain, **named))
 
     return model
+
+
+def _record_text(m: Machine, fn: Any, args: Args) -> Value | None:
+    """str(), repr() or format() of a record that writes itself in its own way."""
+    value = args[0]
+    cls = value.cls  # type: ignore[attr-defined]
+    ways = {str: ("__str__", "__repr__"), format: ("__format__", "__str__", "__repr__")}
+    name = next((name for name in ways.get(fn, ("__repr__",)) if own_text(cls, name)), None)
+    if name is None:
+        return None
+    method = attributes.special(m, value, name)
+    assert method is not None
+    result = m.call(method, args[1:] if name == "__format__" else [], {})
+    if fn is ascii or not isinstance(result, Const) or type(result.value) is not str:
+        raise Break("GB112", f"{name} of a record")
+    if fn is format and name != "__format__" and any(as_constant(m, a) for a in args[1:]):
+        raise Break("GB108", "a format that the record does not know")
+    return result
 
 
 def _tensor_number(m: Machine, fn: Any, args: Args) -> Value:

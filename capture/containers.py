@@ -22,7 +22,7 @@ from ..runtime.sources import Source
 from .breaks import Break, Thrown
 from .kinds import is_kind
 from .values import UNREAD, Array, Const, Dict, DictView, Obj, Sequence, Set, Slice, Tensor, Value
-from .wrapping import CONST_TYPES, freeze
+from .wrapping import CONST_TYPES, freeze, own_text
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -45,6 +45,9 @@ def missing_key(key: Value) -> Thrown:
     return Thrown(KeyError, None, "KeyError", held=(key,))
 
 
+_TEXTS = ("__str__", "__repr__", "__format__")
+
+
 def as_constant(m: Machine, value: Value) -> Any:
     """The plain Python value of a Value made of constants only; raises NotConstant."""
     if isinstance(value, Const):
@@ -53,7 +56,7 @@ def as_constant(m: Machine, value: Value) -> Any:
         items = [as_constant(m, item) for item in sequence_items(m, value)]
         if value.cls in (list, tuple):
             return value.cls(items)
-        if hasattr(value.cls, "_make"):
+        if hasattr(value.cls, "_make") and not any(own_text(value.cls, n) for n in _TEXTS):
             return value.cls._make(items)
     if isinstance(value, Set):
         return value.cls(as_constant(m, item) for item in value.items.values())

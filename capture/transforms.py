@@ -77,6 +77,7 @@ WALKED = {
         *_MAKERS,
         torch.func.jvp,
         torch.func.hessian,
+        torch.func.functional_call,
         *[getattr(torch._functorch.apis, name, None) for name in _HELPERS],
         *[getattr(torch._functorch.eager_transforms, name, None) for name in _HELPERS],
     ]

@@ -7,6 +7,7 @@ identity-bearing objects are remembered by identity, so that two paths to one ob
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 import types
@@ -105,7 +106,12 @@ _OF_TYPE = ("__eq__", "__hash__", "__getattribute__", "__dict__", "__mro__", "__
 
 
 def decides_for_itself(meta: type) -> bool:
-    return any(in_classes(meta, name) is not in_classes(type, name) for name in _OF_TYPE)
+    found = (in_classes(meta, name) for name in _OF_TYPE)
+    usual = (in_classes(type, name) for name in _OF_TYPE)
+    return any(
+        mine is not theirs and type(mine) is not types.WrapperDescriptorType  # a slot of C's
+        for mine, theirs in zip(found, usual, strict=True)
+    )
 
 
 def _same(m: Machine, known: Value, value: Any, source: Source) -> None:
@@ -133,37 +139,19 @@ def _make(m: Machine, value: Any, source: Source) -> Value:
 
 # Special methods that a record has from tuple: one with its own is an object like any other.
 _OF_TUPLE = [
-    "__len__",
-    "__iter__",
-    "__getitem__",
-    "__contains__",
-    "__bool__",
-    "__eq__",
-    "__ne__",
-    "__lt__",
-    "__le__",
-    "__gt__",
-    "__ge__",
-    "__hash__",
-    "__add__",
-    "__radd__",
-    "__mul__",
-    "__rmul__",
-    "__getattribute__",
-    "__getattr__",
-    "__setattr__",
-    "__enter__",
-    "__exit__",
-    "__call__",
-    "__reversed__",
-    "__instancecheck__",
-    "__str__",
-    "__format__",
-    "__iadd__",
-    "__imul__",
-    "__mod__",
-    "__rmod__",
-]
+    "__len__", "__iter__", "__getitem__", "__contains__", "__bool__", "__eq__", "__ne__", "__lt__", "__le__",
+    "__gt__", "__ge__", "__hash__", "__add__", "__radd__", "__mul__", "__rmul__", "__iadd__", "__imul__", "__mod__",
+    "__rmod__", "__getattribute__", "__getattr__", "__setattr__", "__enter__", "__exit__", "__call__", "__reversed__",
+]  # fmt: skip
+
+# How a named tuple writes itself, unless its class has a way of its own.
+_WRITING = vars(collections.namedtuple("_Writing", "item"))["__repr__"].__code__
+
+
+def own_text(cls: type, name: str) -> bool:
+    """Whether a class of records has a `__str__`, `__repr__` or `__format__` of its own."""
+    raw = in_classes(cls, name)
+    return is_kind(raw, types.FunctionType) and raw.__code__ is not _WRITING
 
 
 def is_record(cls: type) -> bool:

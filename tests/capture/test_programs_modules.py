@@ -704,3 +704,48 @@ def test_modules_called_in_odd_ways():
         return a, b, c, d, e, g, h, i, k, u, v, [m for m in model][1](x), copy.copy(model)(x)
 
     return f, (t(2, 3),)
+
+
+@agrees(graphs=1, breaks=0)
+def test_functional_calls_in_one_graph():
+    model = model_of_layers()
+    extra = nn.Parameter(torch.ones(4, 3))
+
+    def f(x):
+        params = {"0.weight": extra, "0.bias": torch.zeros(4)}
+        a = functional_call(model, params, (x,))
+        b = functional_call(model, {k: v * 2 for k, v in model.named_parameters()}, x)
+        return a, b, model(x)
+
+    return f, (t(2, 3),)
+
+
+@agrees(backward=True)
+def test_functional_calls_that_break_or_fail():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(t(3))
+            self.register_buffer("n", torch.zeros(()))
+            self.tied = self.w
+
+        def forward(self, x, fail=False):
+            print("inside")
+            if fail:
+                raise ValueError("fail")
+            return x * self.w + self.n + self.tied
+
+    net = Net()
+
+    def f(x, fail):
+        try:
+            a = functional_call(net, {"w": x * 2, "n": torch.ones(())}, (x,), {"fail": fail})
+        except ValueError:
+            a = x
+        try:
+            functional_call(net, {"nothing": x}, (x,), strict=True)
+        except RuntimeError as error:
+            a = a + len(str(error)) * 0
+        return a, net(x), net.w is net.tied
+
+    return f, (t(3), False), [lambda: (t(3), True), lambda: (t(3), False)]

@@ -10,6 +10,7 @@ import types
 import typing
 
 import torch
+from torch import nn
 
 from .harness import agrees
 
@@ -302,3 +303,80 @@ def test_itertools_that_leave_or_break():
         return x + 1, c, it, out, next(c)
 
     return f, (t(3),), [lambda last: next(last[1]) and None]
+
+
+@agrees()
+def test_records_that_write_themselves():
+    log = []
+
+    class Point(typing.NamedTuple):
+        x: int
+        y: int = 2
+
+        def __repr__(self):
+            log.append("repr")
+            return f"<{self.x},{self.y}>"
+
+    class Other(collections.namedtuple("Other", "a b")):
+        def __str__(self):
+            log.append("str")
+            return "other"
+
+        def total(self):
+            return self.a + self.b
+
+    Plain = collections.namedtuple("Plain", "u v")
+
+    def f(x, p):
+        q = Point(1)
+        try:
+            log.append(f"{q:>8}")
+        except TypeError:
+            log.append("no format")
+        o = Other(3, 4)
+        return (
+            x + o.total(),
+            str(p),
+            f"{q}",
+            repr(q),
+            f"{o!s:>8}",
+            repr(o),
+            str([q]),
+            str(Plain(1, 2)),
+            f"{Plain(x.shape, 2)}",
+            "%s" % (p,),
+            list(log),
+            p == q,
+        )
+
+    return f, (t(3), Point(5))
+
+
+@agrees()
+def test_reversed_and_kinds_of_iterators():
+    class Seq:
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, i):
+            if i > 2:
+                raise IndexError
+            return i * 2
+
+    layers = nn.ModuleList([nn.ReLU(), nn.Tanh()])
+
+    def f(x):
+        for layer in reversed(layers):
+            x = layer(x)
+        g = (i for i in range(3))
+        return (
+            x,
+            list(reversed(Seq())),
+            isinstance(g, types.GeneratorType),
+            isinstance(zip([1]), zip),
+            isinstance(map(str, []), (list, map)),
+            list(reversed(range(3))),
+            list(reversed([1, 2])),
+        )
+
+    return f, (t(3),)
