@@ -6,7 +6,6 @@ code, defaults and closure; torch callables go to the tracer; builtins to the ta
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import math
@@ -38,9 +37,9 @@ from . import (
     torchcalls,
     transforms,
 )
-from .breaks import Break, PlainFrame, Thrown
+from .breaks import Break, Thrown
 from .containers import NotConstant, as_constant, raises
-from .generators import GENERATOR_METHODS, closing_is_seen, make_generator
+from .generators import GENERATOR_METHODS, make_generator
 from .kinds import is_kind
 from .library import call_getter, getter_from_outside
 from .machine import Frame, Scope, make_frame
@@ -75,8 +74,6 @@ Args = list[Value]
 Kwargs = dict[str, Value]
 
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-
-_CONTEXT_MANAGER = vars(contextlib)["_GeneratorContextManagerBase"].__init__.__code__
 
 
 def call(m: Machine, fn: Value, args: Args, kwargs: Kwargs) -> Value:
@@ -146,16 +143,9 @@ def _enter(m: Machine, frame: Frame) -> Value:
         raise Break("GB130", f"coroutine {frame.code.co_qualname}")
     if frame.code.co_flags & inspect.CO_GENERATOR:
         if not m.walks_generators:
-            if closing_is_seen(frame.decoded) and not _of_context_manager(m):
-                raise PlainFrame("PL203", "a generator is closed when nobody holds it", m.where)
             raise Break("GB107", f"generator {frame.code.co_qualname}, which outlives a break")
         return make_generator(m, frame)
     return m.run(frame)
-
-
-def _of_context_manager(m: Machine) -> bool:
-    """contextlib's own object makes the generator, and runs it to its end."""
-    return bool(m.frames) and m.frames[-1].code is _CONTEXT_MANAGER
 
 
 def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:

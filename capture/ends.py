@@ -1,9 +1,10 @@
 """Objects whose end can be seen: when a frame drops one, Python must do it, at its place among the effects.
 
-In: the arguments of a frame. Out: at each instruction, whether the frame has just let go of one that may end with it.
-A resume function owns what it is handed: with `Loud().name` on its stack, the object dies where the name is read, and
-what its `__del__` writes stands before what the rest of the function writes. `capture.frame` breaks there. Who holds
-an object elsewhere is not known; then nothing ends, and the break was for nothing.
+In: the arguments of a frame, and what it takes out of places outside of it. Out: at each instruction, whether the
+frame has just let go of one that may end with it. A resume function owns what it is handed: with `Loud().name` on its
+stack, the object dies where the name is read, and what its `__del__` writes stands before what the rest of the
+function writes. `capture.frame` breaks there. Who holds an object elsewhere is not known; then nothing ends, and the
+break was for nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .bytecodes import Decoded, decode
 from .generators import closing_is_seen
 from .kinds import is_kind
 from .machine import Frame, Machine
+from .tables import NONE
 from .values import Method, Value
 from .wrapping import CONST_TYPES
 
@@ -33,18 +35,25 @@ _CLOSED = (
 
 
 class Ends:
-    """The arguments whose end may be seen and that this code may drop before it ends itself."""
+    """What may end before the code does, and be seen to: arguments that it drops, and what it took out of places
+    outside."""
 
     def __init__(self, decoded: Decoded, frame: Frame, arguments: dict[str, Any]) -> None:
         dropped = {instr.arg for instr in decoded.instrs if instr.op in _DROP}
-        self.held = [
+        self.held: list[tuple[Value, Any]] = [
             (dict.__getitem__(frame.locals, name), real)
             for name, real in arguments.items()
             if name in dropped and name in frame.locals and _may_be_seen(real)
         ]
+        self.looked_at = 0  # of what the machine has unhooked
 
     def just_dropped(self, m: Machine, frame: Frame) -> Any:
         """What is no longer on the stack, among the locals or being handled, or None."""
+        while self.looked_at < len(m.unhooked):
+            real = m.unhooked[self.looked_at]
+            self.looked_at += 1
+            if _may_be_seen(real):
+                self.held.append((NONE, real))
         for unread, real in self.held:
             value = m.known.get(id(real))
             names = dict.values(frame.locals)

@@ -55,7 +55,15 @@ from .left import bound_after, kind_of, made_here, may_be_missed, shape_after, w
 from .liveness import live_locals
 from .machine import Frame, Machine, Scope, make_frame
 from .nesting import lift
-from .resume import CannotResume, Path, ResumeSpec, break_tail, can_break
+from .resume import (
+    SPARE,
+    CannotResume,
+    Path,
+    ResumeSpec,
+    break_tail,
+    can_break,
+    needs_spare,
+)
 from .values import (
     UNREAD,
     Const,
@@ -249,7 +257,7 @@ class _Attempt:
         ends = Ends(f.decoded, f, dict(named))
         while f.result is None:
             instr = instrs[f.pc]
-            if ends.held and (ended := ends.just_dropped(m, f)) is not None:
+            if (ends.held or m.unhooked) and (ended := ends.just_dropped(m, f)) is not None:
                 reason = f"the last that this frame holds of a {type(ended).__name__}"
                 self.forced[m.root_index] = Break("GB139", reason, m.where)
                 raise Restart
@@ -370,6 +378,8 @@ class _Attempt:
             kept = {name for name, value in restored.items() if raising or may_be_missed(value)}
             left = shape_after(path, shape)
             bound = bound_after(code, path, kept | (restored.keys() & ahead))
+            if needs_spare(code, left, bound):
+                left = (SPARE, *left)
             try:
                 resume = self.make_resume(code, target, left, bound)
             except CannotResume as error:

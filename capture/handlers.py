@@ -345,7 +345,8 @@ def _jump_if_or_pop(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("GET_ITER")
 def _get_iter(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(iteration.iterate(m, f.pop()))
+    value = f.pop()
+    f.push(value if iteration.iterates_itself(value) else iteration.iterate(m, value))
 
 
 @handles("FOR_ITER")

@@ -6,6 +6,7 @@ changes of what it walks over, as Python's own iterators do, and says by `kind` 
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 from .breaks import Break, Thrown
@@ -17,10 +18,22 @@ from .containers import (
     sequence_item,
     sequence_items,
 )
-from .values import Array, Const, Dict, DictView, Iterator, Sequence, Set, Tensor, Value
+from .values import Array, Const, Dict, DictView, Iterator, Obj, Sequence, Set, Tensor, Value
 
 if TYPE_CHECKING:
     from .machine import Machine
+
+
+_ITERABLES: Any = ([], (), {}, {}.values(), {}.items(), set(), "", b"", range(0))
+_THEMSELVES = frozenset(
+    {types.GeneratorType, zip, map, filter, enumerate, reversed}
+    | {type(iter(of)) for of in _ITERABLES}
+)
+
+
+def iterates_itself(value: Value) -> bool:
+    """Whether it is a real iterator of Python's own: iter() gives it back."""
+    return isinstance(value, Obj) and type(value.value) in _THEMSELVES
 
 
 def iterate(m: Machine, value: Value) -> Iterator:

@@ -184,6 +184,7 @@ class Machine:
         ] = {}  # an object made in the frame -> its __dict__, once asked for
         self.shared: list[Any] = []  # tensors over the memory of arrays made here (see `arrays`)
         self.gone: list[Any] = []
+        self.unhooked: list[Any] = []  # those of them that a place outside of the frame held
         self.keys: list[
             Value
         ] = []  # objects from outside that stood beside others as keys of dicts and sets
@@ -227,7 +228,7 @@ class Machine:
         raise Break("GB108", f"NameError: name {name!r} is not defined")
 
     def store_global(self, scope: Scope, name: str, value: Value | None) -> None:
-        self.let_go(scope.names.get(name))
+        self.unhook(scope.names.get(name))
         self.globals[id(scope.names), name] = value
         self.keep.append(scope.names)
         self.effects.append(SetGlobal(scope, name, value))
@@ -259,7 +260,7 @@ class Machine:
         return cell.content
 
     def store_cell(self, cell: Cell, value: Value | None) -> None:
-        self.let_go(cell.content)
+        self.unhook(cell.content)
         cell.content = value
         if cell.source is not None and not cell.changed:
             cell.changed = True
@@ -274,7 +275,13 @@ class Machine:
             for kind, items in _HELD:
                 if isinstance(getattr(container, "origin", None), kind):
                     for item in items(container.origin):
-                        self.let_go(item)
+                        self.unhook(item)
+
+    def unhook(self, held: Any) -> None:
+        """A place outside of the frame drops what it held: the frame may be the last to hold it."""
+        before = len(self.gone)
+        self.let_go(held)
+        self.unhooked += self.gone[before:]
 
     def let_go(self, held: Any) -> None:
         """The program may drop a reference to what existed before the frame: weak references may see it."""
@@ -342,6 +349,7 @@ class Machine:
             self.inputs,
             self.handling,
             self.gone,
+            self.unhooked,
             self.keys,
             self.shared,
         ):

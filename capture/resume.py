@@ -27,7 +27,8 @@ CANNOT_CARRY = frozenset({"copy", "over", "mixed"})
 @dataclass(frozen=True, slots=True)
 class ResumeSpec:
     """How an edge of a break goes on: what to call, what is on the stack there ("value", "null", "exc" or "lasti"
-    per slot, bottom first), and which locals are bound (no cells: they go by the closure)."""
+    per slot, bottom first), and which locals are bound (no cells: they go by the closure). A slot "spare" below all
+    others stands for an argument that is nothing: `super()` asks for a first one."""
 
     callable: Any
     stack: tuple[str, ...]
@@ -94,7 +95,8 @@ def resume_code(
     asm.args = tuple(place[name] for name in args)
     asm.bound = frozenset(bound)
     for kind, name in zip(stack, items, strict=True):
-        _push_item(asm, kind, place.get(name, ""))
+        if kind != SPARE:
+            _push_item(asm, kind, place.get(name, ""))
     _settle(asm, [name for name in bound if place[name] != name], place)
     if source is not None and first is not None:
         asm.load_deref(source)
@@ -103,8 +105,15 @@ def resume_code(
     return asm.finish()
 
 
-PASSED = frozenset({"value", "exc"})
+SPARE = "spare"
+PASSED = frozenset({"value", "exc", SPARE})
 """The kinds of stack slots that are handed to a resume function; the others it makes itself."""
+
+
+def needs_spare(code: types.CodeType, stack: tuple[str, ...], bound: tuple[str, ...]) -> bool:
+    """Whether `super()` would find no first argument in the function resumed with these."""
+    may_ask = code.co_argcount and decode(code).may_call_bare_super
+    return bool(may_ask) and not bound and not PASSED & set(stack)
 
 
 def _push_item(asm: Assembler, kind: str, name: str) -> None:
@@ -291,6 +300,8 @@ def call_resume(asm: Assembler, spec: ResumeSpec) -> None:
         raise ValueError(f"cells travel by the closure, not among the locals: {bad}")
     temps: list[str] = []
     for kind in reversed(spec.stack):
+        if kind == SPARE:
+            asm.load_const(None)
         if kind == "exc":
             end_handling(asm)
         temp = asm.fresh("kept")

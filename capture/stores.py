@@ -133,7 +133,7 @@ def set_in_overlay(
         raise Break("GB112", "an attribute is set while its __dict__ is in use")
     m.activity += 1
     if isinstance(value, Obj):
-        m.let_go((instance_dict(value.value) or {}).get(name))
+        m.unhook((instance_dict(value.value) or {}).get(name))
     names = m.overlay.setdefault(value, {})
     if item is None and isinstance(value, Instance):
         names.pop(name, None)  # nothing remains of it: set again, it comes last

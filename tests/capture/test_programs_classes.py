@@ -47,7 +47,7 @@ def test_super_after_a_break_with_nothing_in_hand():
     return Own().f, ()
 
 
-@agrees(codes=("PL203",))
+@agrees(graphs=3, breaks=1)
 def test_super_whose_self_lives_in_a_cell():
     class Base:
         def v(self):
