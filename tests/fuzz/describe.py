@@ -16,6 +16,7 @@ import types
 import zlib
 from typing import Any
 
+import numpy as np
 import torch
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
@@ -81,6 +82,8 @@ class Describer:
                 parts.append((name, self.describe(getattr(value, name))))
         own = getattr(value, "__dict__", None) if kind.__module__ == "fuzzed" else None
         if isinstance(own, dict):
+            if issubclass(kind, torch.nn.Module):  # hooks are numbered from one module to the next
+                own = {n: list(v.values()) if n.endswith("_hooks") else v for n, v in own.items()}
             parts.append(self._public(own))
         return parts
 
@@ -91,7 +94,7 @@ class Describer:
         kind = type(value)
         if kind in (types.MethodType, types.BuiltinFunctionType):
             return ("method", value.__name__, self.describe(value.__self__))
-        plain = isinstance(value, (torch.Size, torch.dtype, range, slice))
+        plain = isinstance(value, (torch.Size, torch.dtype, range, slice, np.ndarray, np.generic))
         return ("other", kind.__name__, str(value) if plain else "")
 
     def _error(self, error: BaseException) -> Any:

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from . import compound
-from .prelude import ALL, MUTATIONS, fit, needed
+from .mutations import MUTATIONS, fit
+from .prelude import ALL, needed
 from .statements import Program, Statement, block_lines
 from .templates import EXPRESSIONS, LITERALS, RISKY, STATEMENTS
 

@@ -1,7 +1,7 @@
 """What every fuzzed program may use: classes, functions and globals, each taken into a program only if it is named there.
 
 `PRELUDE` is read statement by statement; `needed` gives the part of it that a text refers to, with what that part
-refers to in turn. `MUTATIONS` are steps between calls; one is fit for a program if what it changes is there.
+refers to in turn.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from .statements import Statement, block_lines, parse
 PRELUDE = """\
 import torch
 import contextlib
+import copy
 import collections
 import dataclasses
 import enum
 import functools
 import itertools
 import math
+import numpy as np
 import operator
 import random
 import sys
@@ -405,39 +407,104 @@ def tensors(t, n):
     for j in range(n):
         t = t + j
         yield t
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((3,), 0.5))
+        self.register_buffer("steps", torch.zeros(1))
+        self.calls = 0
+        self.act = torch.nn.ReLU()
+    def forward(self, t, k=1):
+        self.calls += 1
+        self.steps = self.steps + 1
+        if k > 2:
+            self.steps.add_(1)
+        return self.act(t * self.weight[:1].detach()) + k
+NET = Net()
+class Wide(Net):
+    def forward(self, t, k=2):
+        if t.sum() > 0.37:
+            return super().forward(t, k)
+        return super().forward(-t, k) * self.steps
+WIDE = Wide()
+def by_size(one, other):
+    LOG.append("compared")
+    return one - other
+class Shape(typing.Protocol):
+    n: int
+@functools.total_ordering
+class Grade:
+    def __init__(self, n):
+        self.n = n
+    def __eq__(self, other):
+        return self.n == other.n
+    def __lt__(self, other):
+        return self.n < other.n
+class Weekday(enum.IntFlag):
+    ONE = 1
+    TWO = 2
+    BOTH = 3
+class Slots2(Slim):
+    __slots__ = ("extra",)
+    @property
+    def twice(self):
+        return self.w * 2
+    @twice.setter
+    def twice(self, value):
+        self.w = value / 2
+    @twice.deleter
+    def twice(self):
+        del self.w
+class Bag(collections.UserDict):
+    def __getitem__(self, key):
+        return self.data.get(key, 0)
+def spread(*ts, scale=1, **named):
+    total = scale
+    for t in ts:
+        total = total + t
+    for name, t in named.items():
+        total = total - t if name < "m" else total + t
+    return total
+def early(t, n):
+    for j in range(5):
+        with Quiet(str(j)):
+            if j == n:
+                return t + j
+            if j % 2:
+                continue
+            t = t * 2
+    else:
+        t = t - 1
+    return t
+def nested(t, n):
+    def inner(u):
+        nonlocal t
+        t = t + u
+        def deeper():
+            nonlocal n
+            n += 1
+            return t * n
+        return deeper
+    made = inner(n)
+    return made() + made()
+def final(t, n):
+    try:
+        if n > 1:
+            return t
+        LOG.append("in")
+        raise KeyError(n)
+    except KeyError:
+        t = t + 1
+        if n == 1:
+            return t
+    else:
+        t = t - 5
+    finally:
+        LOG.append("finally")
+        if n == 0:
+            return t * 2
+    return t
 """
-
-MUTATIONS = [
-    "OBJ.scale = OBJ.scale + 1", "OBJ.flag = not OBJ.flag", "OBJ.kind = 'a'", "OBJ.extra = 4", "OBJ.items.append(9)",
-    "OBJ.w = torch.tensor([1.0, 2.0, 3.0])", "OBJ.w.add_(1)", "OBJ.count = 0", "GI = 5", "GI = 0", "GF = 1.25",
-    "GT = torch.tensor([[1.0], [2.0]])", "GT.mul_(2)", "GL.append(4)", "GL[0] = 7", "GL = [9]", "GD['a'] = 6",
-    "Thing.bias = 2.5", "Child.bias = 0.5", "Thing.method = lambda self, t, k=3: t - k",
-    "Thing.fixed = staticmethod(lambda t: t + 10)", "helper.__defaults__ = (4,)", "helper = lambda t, k=2: t * k",
-    "OBJ.__class__ = Child", "OBJ.method = lambda t, k=0: t + 100 + k", "OBJ.__dict__['scale'] = 0.5",
-    "COUNTER = make_counter()", "Thing.double = property(lambda self: 1.0)", "gen = lambda n: iter([n, n])",
-    "torch.set_grad_enabled(not torch.is_grad_enabled())", "OBJ.items = GL", "GT = OBJ.w", "OBJ.w = GT",
-    "abs = lambda v: v + 1", "len = lambda v: 2", "Thing.__call__ = lambda self, t: t * 3",
-    "Thing.__init__ = lambda self, scale: self.__dict__.update(OBJ.__dict__, scale=scale)",
-    "Thing.__bool__ = lambda self: False", "Thing.__eq__ = lambda self, other: True", "Child.__bases__ = (Child.__mro__[1],)",
-    "OBJ = Child(0.25)", "Child.method = Thing.method", "del Child.method", "Thing.__getattr__ = lambda self, name: 3",
-    "Thing.extra = property(lambda self: 8)", "GD = OBJ.__dict__", "GD = {'a': 3, 'n': 1}",
-    "LOG.clear()", "LOG = LOG[-3:]", "Quiet.__exit__ = lambda self, *info: True", "Guard.__enter__ = lambda self: 5",
-    "managed = contextlib.nullcontext", "Point.norm = lambda self: self.x - self.n", "Point.__eq__ = lambda s, o: True",
-    "Color.RED._value_ = 9", "Pair.swapped = lambda self: self.left + 1", "Vec.__add__ = lambda s, o: Vec(s.data, 5)",
-    "Vec.__len__ = lambda self: 1", "del Vec.__neg__", "del Vec.__bool__", "Vec.__radd__ = lambda s, o: s.data - o",
-    "Slim.scaled = lambda self, t: t - self.n", "MAGIC.size = 5", "MAGIC.cached = 1", "MAGIC.__dict__.pop('cached', None)",
-    "MAGIC.extra = 3", "MAGIC.odd = 2", "Magic.size = 6", "Plain.__set__ = lambda self, i, v: None",
-    "Plain.__get__ = lambda self, i, o=None: 8", "del Magic.__getattr__", "Magic = Thing.made",
-    "Watched.__getattribute__ = object.__getattribute__", "Stack.limit = 1", "Stack.top = lambda self: 0",
-    "del Stack.__getitem__", "del Table.__missing__", "Table.total = len", "Reader.__next__ = lambda self: next(iter(()))",
-    "Left.go = lambda self, t: t * 5", "Both.__bases__ = (Right, Left)", "Right.options = {'mark': 1}", "del Right.go",
-    "Meta.__call__ = type.__call__", "logged = lambda fn: fn", "doubled = doubled.__wrapped__", "remembered.cache_clear()",
-    "shown.register(float, lambda value: 'float')", "positional.__kwdefaults__ = {'d': 1}",
-    "keyword.__kwdefaults__['scale'] = 4", "fact = lambda n: n", "deep = lambda t, n: t * n", "noisy.__defaults__ = (7,)",
-    "noisy.__code__ = helper.__code__", "branchy = inplace", "fussy = lambda t, n: t", "Oops.__init__ = lambda self, *a: None",
-    "echo = lambda start: iter([start, 1])", "tensors = lambda t, n: [t] * n", "random.seed(3)",
-    "torch.default_generator.manual_seed(5)", "GI = True", "GI = 2.0", "OBJ.scale = 2", "OBJ.count = True",
-]  # fmt: skip
 
 
 def _units() -> list[tuple[set[str], str, list[Statement]]]:
@@ -450,7 +517,7 @@ def _units() -> list[tuple[set[str], str, list[Statement]]]:
             continue
         text = "\n".join(block_lines(held, 0))
         head = statement.blocks[0][0] if statement.blocks else statement.line
-        found = re.match(r"(?:class|def|import|from \w+ import)? ?(\w+)", head)
+        found = re.match(r"(?:class|def|import .* as|import|from \w+ import)? ?(\w+)", head)
         names = {found.group(1)} if found else set()
         if names == {"_"}:
             names = {"shown"}
@@ -474,12 +541,6 @@ def needed(text: str) -> list[Statement]:
         wanted = wanted.union(*(_UNITS[n][1] for n in more))
     fresh = _units()
     return [statement for n in sorted(taken) for statement in fresh[n][2]]
-
-
-def fit(mutation: str, names: set[str]) -> bool:
-    """Whether all names of the prelude that a mutation uses are in a program."""
-    used = set(re.findall(r"\b[A-Za-z_]\w*", mutation)) & ALL
-    return used <= names
 
 
 ALL: set[str] = set().union(*(names for names, _ in _UNITS))

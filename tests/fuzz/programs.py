@@ -35,7 +35,7 @@ from .statements import Program, Statement
 
 Transform = Callable[[Any], Any]
 WATCHED = (
-    "GI", "GF", "GT", "GL", "GD", "OBJ", "Thing", "Child", "COUNTER", "LOG", "MAGIC", "Base", "Stack", "Color", "Vec",
+    "GI", "GF", "GT", "GL", "GD", "OBJ", "Thing", "Child", "COUNTER", "LOG", "MAGIC", "Base", "Stack", "Color", "Vec", "NET", "WIDE",
 )  # fmt: skip
 SECONDS = 60  # of one program
 MOST = 50  # differences, after which a run stops
@@ -262,9 +262,9 @@ def main(arguments: list[str] | None = None) -> int:
             print(script(generate(seed, options.size), options.transform))
         return 0
     torch.set_num_threads(1)  # children are forked
-    check(
-        generate(0), transform
-    )  # what is imported at a first use is imported here, for all children
+    # What is imported at a first use is imported here, for all children; torch.func.grad takes the second.
+    check(generate(0), transform)
+    importlib.import_module("torch._dynamo")
     pool = Pool(lambda seed: check(generate(seed, options.size), transform), options.jobs, SECONDS)
     failed: list[int] = []
     begin = time.monotonic()

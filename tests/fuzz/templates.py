@@ -35,7 +35,10 @@ EXPRESSIONS: dict[str, list[str]] = {
         "(lambda *a, **k: a[0] + len(k))({T}, a={I})", "({H}.top() * {T})", "{T}.masked_fill({T} > 0, {F})", "torch.tensor({F})", "(torch.tensor({J}).sum() * {T})",
         "functools.partial({C}, {T})({I})", "itertools.accumulate({L}).__next__()", "{O}.w[:2].sum()", "({T} ** 2)", "({I} - {T})",
         "({T}).to(torch.float64)", "({T} == {T}).float()", "{T}.max(dim=-1, keepdim=True).values", "torch.aminmax({T})[0]",
-        "Point({T}, {I}).norm()", "dataclasses.replace({P}, n={I}).norm()", "Pair({T})._replace(right={I}).swapped()", "{T}.flatten().unbind()[0]",
+        "Point({T}, {I}).norm()", "NET({T})", "NET({T}, k={I})", "WIDE({T})", "NET.act({T})", "(NET.steps * {T})", "NET.weight.detach()[:1]", "torch.nn.functional.layer_norm({T}, ({v}.shape[-1] if {v}.dim() else 1,))",
+        "spread({T}, {T}, scale={I})", "spread(*{L}, z={T})", "spread(a={T}, *[{T}])", "spread(**{D})", "early({T}, {I})", "nested({T}, {I})", "final({T}, {I})", "Slots2({T}).twice", "Slots2({T}, {I}).scaled({T})",
+        "torch.from_numpy(np.arange(3.0, dtype=np.float32) * {I})", "torch.tensor(np.float32({I}) / 2)", "torch.as_tensor({J}[:1], dtype=torch.float32)", "copy.copy({T})", "copy.deepcopy({O}).w", "torch.vmap(lambda u: u * {I})({T}[None])[0]",
+        "torch.func.grad(lambda u: (u * {I}).sum())(torch.ones(3))", "{T}.unbind(0)[0]", "{T}.chunk(2, -1)[0][..., :1]", "torch.broadcast_tensors({T}, {T})[0]", "{T}.sort(-1)[0]", "{T}.cumsum(-1)", "torch.outer({T}.reshape(-1)[:2], {T}.reshape(-1)[:3])", "dataclasses.replace({P}, n={I}).norm()", "Pair({T})._replace(right={I}).swapped()", "{T}.flatten().unbind()[0]",
     ],
     "N": ["k", "({N} + {I})", "({N} * 2)", "({N} // 2)", "({N} % 3)", "({T} > 0).long()", "torch.arange(3)", "torch.tensor({J}[:1])", "{T}.argmax()", "({N} ^ 1)"],
     "I": [
@@ -46,7 +49,8 @@ EXPRESSIONS: dict[str, list[str]] = {
         "{N}.sum().item()", "max({J}, default=0)", "{P}.n", "{Q}.right", "{V}.n", "int({V})", "len({V})", "sum({V})", "Rank.HIGH", "Rank({s} // 3 * 2 + 1).value",
         "(Rank.LOW + {I})", "{Y}.size", "{Y}.plain", "{Y}.other", "{Y}.cached", "{M}.get('a', 0)", "sum({M}.values())", "len({X})", "max({X}, default=0)",
         "({X} & {{1, 2}} or {{5}}).pop()", "{W}[0]", "len({W})", "{H}[0]", "len({H})", "fact({I} % 5)", "remembered({I})", "Watched({I}).m", "Fixed({I}).b", "Row({I})[1]",
-        "list(itertools.accumulate({J}))[-1]", "next(itertools.count({I}))", "functools.reduce(lambda a, b: a + b, {J}, {I})", "operator.itemgetter(0)({J})",
+        "list(itertools.accumulate({J}))[-1]", "next(itertools.count({I}))", "NET.calls", "len(list(NET.parameters()))", "copy.copy({J})[0]", "copy.deepcopy({J})[-1]", "sorted({J}, key=functools.cmp_to_key(by_size))[0]", "max([Grade({I}), Grade(2)]).n", "int(Weekday.ONE | Weekday({I} & 3))",
+        "Bag({M})['a']", "sum(Bag(a={I}).values())", "int(np.sum(np.array({J})))", "np.arange({I}).size", "int(np.int64({I}) + 1)", "operator.index({V})", "functools.reduce(math.gcd, {J}, {I})", "typing.cast(int, {I})", "functools.reduce(lambda a, b: a + b, {J}, {I})", "operator.itemgetter(0)({J})",
         "sum(a * b for a, b in itertools.product({J}[:2], {J}[:2]))", "math.gcd({I}, 6)", "math.floor({F})", "divmod({I}, 3)[1]", "pow({I} % 4, 2)", "(-{I})", "({I} << 1 & 7)",
         "random.randint(0, 4)", "random.choice({J})", "hash({I})", "ord({S}[0])", "int('7' + str({I} % 10))", "{S}.count('a')", "({I}).bit_length()", "((n0 := {I}) + n0)",
         "len(flatten([{T}, [{T}, ({T},)]]))", "len({{*{J}, {I}}})", "sys.maxsize % 7", "{T}.shape[-1:].numel()", "({v}.size()[-1] if {v}.dim() else 0)", "Metal({I}).late", "len(Metal)",
@@ -62,7 +66,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "all([{B}, {B}])", "({T}.shape == {T}.shape)", "callable({C})", "({V} == {V})", "({V} < {V})", "bool({V})", "({I} in {V})", "({E} is Color.RED)", "({E} == {E})",
         "({P} == {P})", "(Fixed({I}) < Fixed({I}))", "hasattr({Y}, 'nope')", "hasattr({Y}, 'other')", "is_even(abs({I}) % 4)", "({X} <= {{1, 2, 3}})", "({I} not in {X})", "({W} == {W})",
         "isinstance({J}, collections.abc.Sequence)", "issubclass(type({O}), (Child, int))", "({S} in {M})", "({S} < 'b')", "{S}.startswith('a')", "({M} == {M})", "({H} == {J})", "isinstance({H}, list)",
-        "({J} < {J})", "((1, {I}) >= (1, 2))", "({T}.requires_grad)", "any({T}.sum() > 100 for _ in range(2))", "isinstance({I}, int | str)", "torch.equal({T}, {T})", "({S} is {S})", "(type({I}) is int)", "Color.RED in Color",
+        "({J} < {J})", "((1, {I}) >= (1, 2))", "({T}.requires_grad)", "any({T}.sum() > 100 for _ in range(2))", "isinstance({I}, int | str)", "torch.equal({T}, {T})", "({S} is {S})", "(type({I}) is int)", "(Grade({I}) >= Grade({I}))", "(Weekday.ONE in Weekday.BOTH)", "NET.training", "isinstance(NET, torch.nn.Module)", "('weight' in dict(NET.named_parameters()))", "(NET is WIDE)", "isinstance({I}, (np.integer, int))", "Color.RED in Color",
     ],
     "S": [
         "f'{{{i}}}'", "f'i={{{i}}} {{{z}!r}}'", "({S} + 'x')", "{S}.upper()", "str({I})", "f'{{{b}!s:>6}}'",
@@ -131,7 +135,8 @@ STATEMENTS: list[str] = [
     "random.seed({I})", "{I=} = random.randrange(9)", "random.shuffle({J=})", "{F=} = torch.rand(()).item()", "{T=} = torch.rand(3, generator=torch.Generator().manual_seed({I}))", "torch.manual_seed({I})",
     "{S=} = 'yes' if {T}.sum() > 0.37 else 'no'", "sys.stdout.write({S})", "{J=} = {T}.flatten().tolist()[:0] + [1]", "{I=} = len({T}.nonzero())", "{T=} = {v}[{v} > 0.37].sum()",
     "{S=} = sys._getframe().f_code.co_name", "{S=} = ','.join(sorted(n for n in locals() if len(n) < 2))", "mortal = Mortal({S}); del mortal", "mortal = Mortal({S})", "Mortal('m').name", "g0 = torch.ones(3).requires_grad_(); {T=} = torch.autograd.grad(((g0 * {I}) ** 2).sum(), g0)[0]",
-    "Thing.bias = {F}", "Stack.limit = {I}", "Base.made.append({I})", "{O=}.kind = {S}", "{I=} = {I} if (n0 := {I}) else n0", "{T=}: torch.Tensor = {T}", "{I=}: int = {I}", "{B=} = not {B}", "{I=} = {T}.register_hook and 1", "{C=} = {O}.method",
+    "Thing.bias = {F}", "NET.calls = {I}", "NET.steps = {T}.detach()", "NET.extra = {T}", "NET.train({B})", "{O=}.net = NET", "copy.copy({O}).count += {I}", "{D=} = copy.copy({D})", "handle = NET.register_forward_hook(lambda m, a, r: r * {I}); {T=} = NET({T}); handle.remove()",
+    "{T=} = {v}.detach().numpy().sum() * {T}", "slim = Slots2({T}); slim.twice = {T}; {T=} = slim.w", "slim = Slots2({T}); del slim.twice", "bag = Bag(); bag['a'] = {I}; {I=} = bag['a'] + bag['b']", "{T=}.grad = None", "{T=} = torch.nn.Linear(3, 3, bias=False).weight.detach()[:2]","Stack.limit = {I}", "Base.made.append({I})", "{O=}.kind = {S}", "{I=} = {I} if (n0 := {I}) else n0", "{T=}: torch.Tensor = {T}", "{I=}: int = {I}", "{B=} = not {B}", "{I=} = {T}.register_hook and 1", "{C=} = {O}.method",
     "{S=} = {S}.join([{S}, {S}])", "{F=} /= 2", "{I=} //= 2", "{I=} ^= 3", "{I=} <<= 1", "{I=} %= 5", "{T=} **= 2", "{I=} = -{I}", "{I=} = ~{I}", "{B=} = {I} is not None", "print(*{J}, sep='')", "print({E}, {Q}.right)", "{I=} = eval('1 + 1')", "exec('pass')", "import math as m0", "from operator import add as a0",
 ]  # fmt: skip
 
