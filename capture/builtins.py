@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..runtime.capturing import capturing
+from ..runtime.capturing import capturing, graft_break
 from . import (
     arrays,
     attributes,
@@ -669,3 +669,11 @@ def _cast(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(capturing)
 def _capturing(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     return Const(True)
+
+
+@models(graft_break)
+def _graft_break(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    """The program asks for a break, and may say why."""
+    given = [*args, *kwargs.values()]
+    text = given[0].value if given and isinstance(given[0], Const) else ""
+    raise Break("GB140", f"graft_break({text!r})" if text else "graft_break()")

@@ -9,6 +9,7 @@ from .compiled import compile
 from .context import GRAPH_MODE, PYNATIVE_MODE, get_context, set_context
 from .jit import explain, jit, report, reset
 from .legacy import jit_class, ms_function, mutable
+from .runtime.capturing import graft_break
 from .runtime.options import JitConfig
 from .runtime.report import Report
 from .tensor import Parameter, ParameterTuple, Tensor
@@ -21,6 +22,7 @@ __all__ = [
     "explain",
     "report",
     "reset",
+    "graft_break",
     "Report",
     "JitConfig",
     "set_context",

@@ -149,6 +149,8 @@ _TABLE: tuple[Code, ...] = (
          "dropping it may run its __del__, or the finally of a suspended generator, and that has its place among"
          " the effects of the function",
          "keep the object until the function returns, or close it outside"),
+    Code("GB140", "a break that the program asks for", "graft_break() is called here",
+         "nothing, if the break is meant; else remove the call"),
     # Frames in plain Python
     Code("PL201", "generator, coroutine or asynchronous generator",
          "its frame lives on between calls", "jit the functions it calls"),

@@ -23,7 +23,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graftjit import JitConfig, jit
+from graftjit import JitConfig, graft_break, jit
 from graftjit.capture import machine
 from graftjit.codegen import backend, build
 from graftjit.runtime.codes import CODES, RETIRED
@@ -460,6 +460,16 @@ def graftjit_itself():
         y = x + 1
         inner = jit(torch.nn.functional.relu)  # GB135
         return inner(y) * 2
+
+    return f, (t(),)
+
+
+@raises("GB140")
+def a_break_of_the_programs():
+    def f(x):
+        y = x + 1
+        graft_break("to look at y")  # GB140
+        return y * 2
 
     return f, (t(),)
 
