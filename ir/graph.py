@@ -15,17 +15,21 @@ from typing import Any
 import torch
 
 from .location import Location
+from .symbols import Symbol
+
+# An int, or an `ir.symbols.Expr` where it may differ from call to call.
+Size = Any
 
 
 @dataclass(frozen=True, slots=True)
 class Meta:
     """What is known of a tensor value. Sizes and strides count elements; `device` as torch's."""
 
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
+    shape: tuple[Size, ...]
+    stride: tuple[Size, ...]
     dtype: torch.dtype
     device: torch.device
-    offset: int = 0
+    offset: Size = 0
 
     def __str__(self) -> str:
         return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
@@ -38,8 +42,8 @@ class Node:
     op       "input", "constant", "call" (an ATen operator) or "get" (one result of a many-result call)
     target   the OpOverload for "call"; the index for "get"; the real tensor for "constant"; the input's
              position for "input"
-    args, kwargs   operands: Nodes, numbers, dtypes, devices, lists and tuples of those. A constant that only
-                   the graph knows (no one else can write it) has args ("own",)
+    args, kwargs   operands: Nodes, numbers (plain or `ir.symbols.Expr`), dtypes, devices, lists and tuples of
+                   those. A constant that only the graph knows (no one else can write it) has args ("own",)
     meta     Meta of the result; a tuple of Meta or None for a many-result call; None if nothing is returned
     alias    the node whose storage the result shares (a view, or an in-place result), else None
     """
@@ -95,6 +99,9 @@ class Graph:
                    have raised their version counters
     slow_ops       operators without a result rule of ours
     grad_where     the first call whose result requires a gradient
+    symbols        where each symbol of the graph comes from: ("size", input position, dim),
+                   ("stride", input position, dim) or ("number", argument position)
+    numbers        symbols of the Python numbers that follow the tensors among the program's arguments
     """
 
     name: str
@@ -112,6 +119,8 @@ class Graph:
     written: list[int] = field(default_factory=list)
     slow_ops: list[str] = field(default_factory=list)
     grad_where: Location | None = None
+    symbols: dict[Symbol, tuple[Any, ...]] = field(default_factory=dict)
+    numbers: list[Symbol] = field(default_factory=list)
 
     def text(self) -> str:
         """The ATen level as typed Python."""
