@@ -38,7 +38,7 @@ from .values import (
     Tensor,
     Value,
 )
-from .wrapping import freeze
+from .wrapping import decides_for_itself, freeze
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -49,8 +49,9 @@ _MRO: Any = vars(type)["__mro__"].__get__
 # C types whose look-up is object's own under another name
 _GENERIC_LOOKUPS: tuple[Any, ...] = tuple(
     kind.__getattribute__
-    for kind in (object, dict, list, OrderedDict, defaultdict, deque, set, BaseException)
+    for kind in (object, dict, list, OrderedDict, defaultdict, deque, set, property, BaseException)
 )
+_PROTOCOL = ("__get__", "__set__", "__delete__")
 MODULE_GETATTR = torch.nn.Module.__getattr__
 MODULE_SETATTR = torch.nn.Module.__setattr__
 MODULE_DELATTR = torch.nn.Module.__delattr__
@@ -176,10 +177,10 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         return m.wrap(raw.__func__, Source("member", source, "__func__"))
     if type(raw) is classmethod:
         return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), type_of(m, value))
-    if type(raw) is property:
+    if is_property(raw):
         if raw.fget is None:
             raise containers.raises(f"AttributeError: unreadable attribute {name}")
-        return m.call(m.wrap(raw.fget, Source("member", source, "fget")), [value], {})
+        return m.call(property_part(m, raw, source, "fget"), [value], {})
     if (
         type(raw) in (types.MemberDescriptorType, types.GetSetDescriptorType)
         and isinstance(value, Instance)
@@ -208,6 +209,33 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         return limit
     code = refusals.of_descriptor(raw)
     raise Break(code, f"descriptor {type(raw).__name__} of attribute {name!r}")
+
+
+def is_property(raw: Any) -> bool:
+    """A property, or an object of a subclass that leaves the protocol to property."""
+    kind = type(raw)
+    return kind is property or (
+        is_kind(raw, property)
+        and not decides_for_itself(type(kind))
+        and all(mro_lookup(kind, n) is vars(property)[n] for n in _PROTOCOL)
+    )
+
+
+def property_part(m: Machine, raw: Any, source: Source, name: str) -> Value:
+    """Its fget, fset or fdel, under guards."""
+    found = vars(property)[name].__get__(raw)
+    if type(raw) is property:
+        return m.wrap(found, Source("member", source, name))
+    known_property(m, raw)
+    m.guard("is", source, raw)
+    return m.wrap(found, Source("const", None, found))
+
+
+def known_property(m: Machine, raw: Any) -> None:
+    """Guards that an object of a subclass stays one that leaves the protocol to property."""
+    if type(raw) is not property:
+        for method in _PROTOCOL:
+            of_class(m, type(raw), method)
 
 
 def _cached_property(

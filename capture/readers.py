@@ -25,9 +25,12 @@ from .attributes import (
     class_attribute,
     has_protocol,
     is_data,
+    is_property,
+    known_property,
     load_attr,
     of_class,
     real_class,
+    special,
     type_of,
 )
 from .breaks import Break
@@ -132,8 +135,11 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
             m.wrap(raw, source)
         bound = raw.__get__(None, cls)  # a new object at each look-up: never one that is known
         return Obj(bound, source=Source("const", None, bound))
+    if is_property(raw):
+        known_property(m, raw)
+        return m.wrap(raw, source)
     if (
-        type(raw) in (types.FunctionType, property)
+        type(raw) is types.FunctionType
         or not has_protocol(m, raw, "__get__")
         or isinstance(
             raw,
@@ -146,6 +152,10 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
         return m.wrap(raw, source)
     if is_kind(raw, _native.Callable):
         return m.wrap(raw, source)
+    if isinstance(mro_lookup(type(raw), "__get__"), types.FunctionType):
+        getter = special(m, m.wrap(raw, source), "__get__")
+        assert getter is not None
+        return m.call(getter, [Const(None), value], {})
     raise Break("GB112", f"descriptor {type(raw).__name__} read from a class")
 
 

@@ -25,8 +25,10 @@ from .attributes import (
     generic_attr,
     instance_dict,
     is_data,
+    is_property,
     load_attr,
     mro_lookup,
+    property_part,
     real_class,
     special,
 )
@@ -98,13 +100,12 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
     if is_exception(value) and store_in_exception(m, value, name, item):
         return
     if found is not MISSING and is_data(m, found):
-        if type(found) is property:
-            setter = found.fset if item is not None else found.fdel
-            if setter is None:
-                raise containers.raises(f"AttributeError: can't set {name!r}")
+        if is_property(found):
             which = "fset" if item is not None else "fdel"
-            source = Source("member", class_source(value, name), which)
-            m.call(m.wrap(setter, source), [value, item] if item is not None else [value], {})
+            if getattr(found, which) is None:
+                raise containers.raises(f"AttributeError: can't set {name!r}")
+            setter = property_part(m, found, class_source(value, name), which)
+            m.call(setter, [value, item] if item is not None else [value], {})
             return
         if not is_kind(found, types.MemberDescriptorType):
             _by_descriptor(m, value, name, item, found)

@@ -974,3 +974,73 @@ def test_weird_bools_and_lens():
         return y if b else x
 
     return f, (t(2), Falsy(), Bad())
+
+
+def noted_box():
+    class Noted(property):
+        def __init__(self, *parts, note=""):
+            super().__init__(*parts)
+            self.note = note
+
+    class Box:
+        def __init__(self):
+            self.n = 1.0
+
+        def _get(self):
+            return self.n * 2
+
+        def _set(self, value):
+            self.n = value
+
+        twice = Noted(_get, note="doubled")
+        both = Noted(_get).setter(_set)
+
+    return Noted, Box
+
+
+@agrees(graphs=1, breaks=0)
+def test_subclasses_of_property():
+    _, Box = noted_box()
+    box = Box()
+
+    def f(x):
+        box.both = 4.0
+        return x * box.twice + box.both, Box.twice.note
+
+    return f, (t(3),)
+
+
+@agrees()
+def test_subclasses_of_property_patched():
+    Noted, Box = noted_box()
+    box = Box()
+
+    def f(x):
+        box.both = 4.0
+        return x * box.twice + box.both
+
+    def patched():
+        Noted.__get__ = lambda self, instance, owner=None: self if instance is None else 7.0
+
+    def restored():
+        del Noted.__get__
+
+    return f, (t(3),), [patched, restored]
+
+
+@agrees(graphs=1, breaks=0)
+def test_descriptor_of_the_users_read_from_the_class():
+    class Registry:
+        def __init__(self, value):
+            self.value = value
+
+        def __get__(self, instance, owner):
+            return self.value * 2 if instance is None else self.value
+
+    class Holder:
+        scale = Registry(3)
+
+    def f(x):
+        return x * Holder.scale + Holder().scale
+
+    return f, (t(3),)
