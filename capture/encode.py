@@ -65,9 +65,10 @@ class Cover:
     lasti: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Item:
-    """One instruction to encode. Without a location it is told as the function's first line."""
+    """One instruction to encode. Without a location it is told as the function's first line. Never changed once
+    made; not frozen, for that would treble the time to make one."""
 
     raw: Raw
     target: Label | None = None
@@ -109,6 +110,7 @@ class _Encoder:
         self.consts: list[Any] = [None]  # a string in first place would become the docstring
         self.const_index: dict[int, int] = {id(None): 0}
         self.names: dict[str, int] = {}
+        self.positions: dict[Location | None, InstrLocation] = {}
         for entry in [*self.prologue(), *body]:
             if isinstance(entry, Label):
                 self.places[entry] = len(self.items)
@@ -121,7 +123,8 @@ class _Encoder:
         self.add_stubs()
         self.number_slots()
         numbers = [self.number(item.raw) for item in self.items]
-        instrs, starts = self.resolve(numbers)
+        ops = [self.real_name(index) for index in range(len(self.items))]
+        instrs, starts = self.resolve(ops, numbers)
         shape = self.shape
         concrete = ConcreteBytecode(
             instrs,
@@ -135,7 +138,7 @@ class _Encoder:
         concrete.filename, concrete.first_lineno = shape.filename, shape.firstlineno
         concrete.flags = CompilerFlags(shape.flags & KEPT_FLAGS | 0x03)
         concrete.cellvars, concrete.freevars = list(shape.cellvars), list(shape.freevars)
-        depth = self.stack_size(numbers)
+        depth = self.stack_size(ops, numbers)
         return concrete.to_code(stacksize=depth, compute_exception_stack_depths=False)
 
     def prologue(self) -> list[Item]:
@@ -232,10 +235,11 @@ class _Encoder:
             return op.replace("POP_JUMP_IF_", f"POP_JUMP_{way}_IF_")
         return op
 
-    def resolve(self, numbers: list[int | None]) -> tuple[list[ConcreteInstr], list[int]]:
+    def resolve(
+        self, ops: list[str], numbers: list[int | None]
+    ) -> tuple[list[ConcreteInstr], list[int]]:
         """The final instructions with their caches, and the code unit where each item starts."""
-        names = [self.real_name(index) for index in range(len(self.items))]
-        caches = [CACHES.get(name, 0) for name in names]
+        caches = [CACHES.get(op, 0) for op in ops]
         widths = [_width(number or 0) for number in numbers]
         jumps = [index for index, item in enumerate(self.items) if item.target is not None]
         grown = True
@@ -249,15 +253,23 @@ class _Encoder:
                 numbers[index] = distance = abs(starts[target] - starts[index + 1])
                 if _width(distance) > widths[index]:
                     widths[index], grown = _width(distance), True
+        return self.concrete(ops, numbers, widths, caches), starts
+
+    def concrete(
+        self, ops: list[str], numbers: list[int | None], widths: list[int], caches: list[int]
+    ) -> list[ConcreteInstr]:
+        """The library's instructions. Making one costs it a microsecond or two: equal CACHEs are one object."""
         instrs: list[ConcreteInstr] = []
-        for item, name, number, width, cached in zip(
-            self.items, names, numbers, widths, caches, strict=True
+        for item, op, number, width, cached in zip(
+            self.items, ops, numbers, widths, caches, strict=True
         ):
-            where = self.position(item.where)
+            where = self.positions.get(item.where)
+            if where is None:
+                where = self.positions[item.where] = self.position(item.where)
             arg = () if number is None else (number,)
-            instrs.append(ConcreteInstr(name, *arg, location=where, extended_args=width - 1))
+            instrs.append(ConcreteInstr(op, *arg, location=where, extended_args=width - 1))
             instrs += [ConcreteInstr("CACHE", 0, location=where)] * cached
-        return instrs, starts
+        return instrs
 
     def position(self, where: Location | None) -> InstrLocation:
         if where is None:
@@ -284,7 +296,7 @@ class _Encoder:
             last = cover
         return entries
 
-    def stack_size(self, numbers: list[int | None]) -> int:
+    def stack_size(self, ops: list[str], numbers: list[int | None]) -> int:
         """The greatest depth over all paths, by CPython's own stack effects."""
         depths: dict[int, int] = {}
         deepest = 1
@@ -294,7 +306,7 @@ class _Encoder:
             while depths.get(index, -1) < depth:
                 depths[index] = depth
                 item = self.items[index]
-                opcode = dis.opmap[self.real_name(index)]
+                opcode = dis.opmap[ops[index]]
                 after = depth + dis.stack_effect(opcode, numbers[index], jump=False)
                 deepest = max(deepest, depth, after)
                 if item.cover is not None:

@@ -17,10 +17,11 @@ from typing import Any
 VERSION: tuple[int, int] = (sys.version_info.major, sys.version_info.minor)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Raw:
     """One real instruction of the running version. `arg` is a name, a constant, or an integer; `low` are the
-    flag bits that share the integer with a name's index. A jump's target is kept by whoever holds the Raw."""
+    flag bits that share the integer with a name's index. A jump's target is kept by whoever holds the Raw.
+    Never changed once made; not frozen, for that would treble the time to make one."""
 
     op: str
     arg: Any = None
