@@ -19,6 +19,7 @@ from ..runtime import device
 from ..runtime.errors import BuildError, GraftError, InternalError
 from ..runtime.events import Compiled as CompiledEvent
 from ..runtime.events import Fallback
+from ..runtime.kernel_store import Library
 from ..runtime.program import ProgramSpec
 from ..runtime.session import LOGGER, SESSION
 from . import build, cpp, lower, lower_reduce, schedule
@@ -120,30 +121,11 @@ def _fused(graph: Graph) -> Compiled:
 
     timings: dict[str, float] = {}
     clock = _Clock(timings)
-    compiler = device.find_compiler()
-    if compiler is None:
-        SESSION.emit(Fallback(code="FB302", reason="no C++ compiler was found"))
-        SESSION.warn_once(
-            "WN604",
-            "no C++ compiler was found: programs run as ATen steps. Install g++ or clang++, or set CXX.",
-        )
     better = optimize(graph, check=SESSION.options.check, show=_show())
     clock.lap("passes")
-    made = schedule.plan(better, fuse=compiler is not None)
-    clock.lap("plan")
-    addresses: dict[str, int] = {}
-    records: tuple[KernelRecord, ...] = ()
-    keep: Any = None
-    if made.kernels:
-        nests = [kernel.nest for kernel in made.kernels]
-        source = cpp.render(nests, build.vector_bytes())
-        clock.lap("render")
-        names = [nest.name for nest in nests]
-        covers = tuple(line for nest in nests for line in nest.covers)
-        keep = build.load(source, names, graph.name, covers)
-        clock.lap("build")
-        addresses = keep.addresses
-        records = tuple(_record(kernel, keep.cached) for kernel in made.kernels)
+    made, keep = _kernels(better, graph.name, clock)
+    addresses: dict[str, int] = {} if keep is None else keep.addresses
+    records = tuple(_record(kernel, keep.cached) for kernel in made.kernels) if keep else ()
     spec = schedule.spec(made, addresses, keep)
     program: Program = load(spec)
     clock.lap("load")
@@ -151,6 +133,35 @@ def _fused(graph: Graph) -> Compiled:
     if SESSION.options.check and not graph.mutates and not graph.random:
         program = shadowed(program, compile_replay(graph), graph, [r.name for r in records])
     return Compiled(graph, program, "fused", spec, records, library, timings=timings)
+
+
+def _kernels(graph: Graph, name: str, clock: _Clock) -> tuple[schedule.Plan, Library | None]:
+    """The plan and the library of its kernels. Without a compiler: those that a bundle brought, or none."""
+    compiler = device.find_compiler()
+    if compiler is not None or SESSION.store.bundled():
+        made = schedule.plan(graph, fuse=True)
+        clock.lap("plan")
+        if not made.kernels:
+            return made, None
+        nests = [kernel.nest for kernel in made.kernels]
+        source = cpp.render(nests, build.vector_bytes())
+        clock.lap("render")
+        covers = tuple(line for nest in nests for line in nest.covers)
+        try:
+            keep = build.load(source, [nest.name for nest in nests], name, covers)
+            clock.lap("build")
+            return made, keep
+        except BuildError:
+            if compiler is not None:
+                raise
+    SESSION.emit(Fallback(code="FB302", reason="no C++ compiler was found"))
+    SESSION.warn_once(
+        "WN604",
+        "no C++ compiler was found: programs run as ATen steps. Install g++ or clang++, or set CXX.",
+    )
+    made = schedule.plan(graph, fuse=False)
+    clock.lap("plan")
+    return made, None
 
 
 def _show() -> Callable[[str], None] | None:

@@ -6,14 +6,18 @@ processor) is found in the store, in memory or on disk, and nothing is compiled.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+
+import torch
 
 from ..runtime import device
 from ..runtime.errors import BuildError
 from ..runtime.kernel_store import Library
 from ..runtime.session import SESSION
+from ..runtime.version import VERSION
 
 # -ffp-contract=off: a product and a sum stay two roundings, as in eager; the math text calls fma by name.
 # Never -ffast-math: it flushes denormals for the whole process and takes nan checks away.
@@ -43,16 +47,18 @@ def load(
 ) -> Library:
     """The library of this source. Raises BuildError where there is no compiler or it fails."""
     compiler = device.find_compiler()
-    if compiler is None:
-        raise BuildError("no C++ compiler was found", todo="install g++ or clang++", code="FB302")
     flags = (*FLAGS, *machine_flags())
-    identity = (*flags, compiler.identity, device.cpu().identity)
 
     def build(text: str, target: Path) -> None:
+        if compiler is None:
+            raise BuildError(
+                "no C++ compiler was found", todo="install g++ or clang++", code="FB302"
+            )
         command = [*compiler.command, *flags, "-o", str(target), "-"]
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=300, check=False
-        )
+            command, input=text, capture_output=True, text=True, timeout=300, check=False,
+            env={**os.environ, "TMPDIR": str(target.parent)},
+        )  # fmt: skip
         if done.returncode:
             raise BuildError(
                 "the compiler rejected a kernel",
@@ -61,5 +67,10 @@ def load(
             )
 
     return SESSION.store.load(
-        source, symbols, build, identity=identity, name=name, covers=tuple(covers)
-    )
+        source, symbols, build,
+        identity=(*flags, f"graftjit {VERSION}", f"torch {torch.__version__}",
+                  *device.compiler_environment()),
+        machine=device.cpu().identity,
+        compiler="none" if compiler is None else compiler.identity,
+        name=name, covers=tuple(covers),
+    )  # fmt: skip

@@ -12,9 +12,10 @@ from .legacy import jit_class, ms_function, mutable
 from .runtime.capturing import graft_break
 from .runtime.options import JitConfig
 from .runtime.report import Report
+from .runtime.version import VERSION
 from .tensor import Parameter, ParameterTuple, Tensor
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "jit",

@@ -7,11 +7,9 @@ difference, the script failed, `doctor` found something to mend), 2 the command 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import runpy
 import sys
-import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +24,8 @@ examples:
   python -m graftjit explain --save r.html train.py --epochs 1
   python -m graftjit doctor                        versions, compiler, processor, GPU; what is missing
   python -m graftjit cache                         the kernel store: where, how much
-  python -m graftjit cache --clear
+  python -m graftjit cache clear
+  python -m graftjit cache save kernels.bundle     for another machine: cache load kernels.bundle
   python -m graftjit codes GB104                   what a code in a report means
 """
 
@@ -78,8 +77,20 @@ def _parser() -> _Parser:
     doctor = commands.add_parser("doctor", help="versions, compiler, processor, GPU, routes in use")
     doctor.add_argument("--json", action="store_true", help="as JSON")
 
-    cache = commands.add_parser("cache", help="show or clear the kernel store on disk")
-    cache.add_argument("--clear", action="store_true", help="remove every stored kernel")
+    cache = commands.add_parser(
+        "cache", help="the kernel store on disk: info, clear, save FILE, load FILE"
+    )
+    cache.add_argument(
+        "action",
+        nargs="?",
+        choices=("info", "clear", "save", "load"),
+        default="info",
+        help="info (default); clear: remove every kernel; save, load: a bundle for other machines",
+    )
+    cache.add_argument("file", nargs="?", help="of save and load")
+    cache.add_argument(
+        "--digest", default="", help="load: refuse a bundle that is not the one saved with it"
+    )
     cache.add_argument("--json", action="store_true", help="as JSON")
 
     codes = commands.add_parser("codes", help="the table of break, recompile and error codes")
@@ -91,6 +102,8 @@ def _parser() -> _Parser:
     for name, command in commands.choices.items():
         command.prog = f"python -m graftjit {name}"
         words.update(dict.fromkeys(command._option_string_actions))
+        for action in command._actions:
+            words.update(dict.fromkeys(action.choices or ()))
     for known in (parser, *commands.choices.values()):
         known.words = tuple(words)
     return parser
@@ -174,36 +187,9 @@ def _doctor(parsed: argparse.Namespace) -> int:
 
 
 def _cache(parsed: argparse.Namespace) -> int:
-    from .runtime.session import SESSION
+    from .cache import run
 
-    store = SESSION.store
-    removed = store.clear() if parsed.clear else None
-    stats = store.stats()
-    if parsed.json:
-        print(
-            json.dumps(
-                {
-                    "folder": str(stats.folder),
-                    "writable": stats.writable,
-                    "files": stats.files,
-                    "bytes": stats.bytes,
-                    "limit": stats.limit,
-                    "removed": removed,
-                }
-            )
-        )
-        return 0
-    if removed is not None:
-        print(f"removed:  {removed} kernels")
-    print(f"folder:   {stats.folder}" + ("" if stats.writable else "  (cannot be written)"))
-    print(
-        f"kernels:  {stats.files}, {stats.bytes / 2**20:.1f} MiB of at most {stats.limit / 2**20:.0f} MiB"
-    )
-    if stats.oldest is not None and stats.newest is not None:
-        day = "%Y-%m-%d %H:%M"
-        old, new = (time.strftime(day, time.localtime(t)) for t in (stats.oldest, stats.newest))
-        print(f"used:     from {old} to {new}")
-    return 0
+    return run(parsed.action, parsed.file, parsed.digest, parsed.json)
 
 
 def _codes(parsed: argparse.Namespace) -> int:

@@ -62,6 +62,21 @@ def _describe(command: tuple[str, ...]) -> Compiler:
     return Compiler(command, real, kind, identity)
 
 
+# What a compiler reads beside its command line.
+_READ_BY_COMPILERS = (
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+)
+
+
+def compiler_environment() -> tuple[str, ...]:
+    """The variables that change what a compiler makes, as far as they are set."""
+    return tuple(f"{name}={os.environ[name]}" for name in _READ_BY_COMPILERS if name in os.environ)
+
+
 def compiler_version(compiler: Compiler) -> str:
     """The first line of `--version`. Runs the compiler; for `doctor` only."""
     done = subprocess.run(

@@ -186,8 +186,11 @@ def _store() -> Iterator[Check]:
     if stats.writable:
         yield Check("kernel store", "ok", found)
     else:
-        yield Check("kernel store", "mend", f"{stats.folder} cannot be written: kernels are kept for one"
-                    " process only", "set GRAFTJIT_CACHE_DIR to a folder that can be written")  # fmt: skip
+        yield Check(
+            "kernel store", "mend",
+            f"{stats.folder}: {stats.unusable}; kernels are kept for one process only",
+            "set GRAFTJIT_CACHE_DIR to a folder of your own that can be written",
+        )  # fmt: skip
 
 
 def _environment() -> Iterator[Check]:

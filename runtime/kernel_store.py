@@ -3,15 +3,13 @@
 In: a source text, what else decides the binary (flags, compiler, processor), and a function that builds it.
 Out: a loaded library with the addresses of its kernels. A file's name holds the hash of its making and the
 hash of its content, and it appears by one rename: a half-written or damaged file is seen and built again,
-and any number of processes may write at once. Least recently used files go when the bound is passed.
-Used by codegen; `python -m graftjit cache` shows and clears it.
+and any number of processes may write at once. Least recently used files go when the bound is passed. A folder
+that others can write is not used at all; without a folder, kernels live in this process's memory.
+Used by codegen; `python -m graftjit cache` shows, clears, saves and loads it (with `runtime.bundle`).
 """
 
 from __future__ import annotations
 
-import atexit
-import ctypes
-import hashlib
 import os
 import shutil
 import tempfile
@@ -22,24 +20,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import kernel_file, private
 from .errors import BuildError
 from .events import Fallback, KernelBuilt
+from .kernel_file import ANY, Name
+from .loaded import Loaded
 from .session import SESSION
 
-FORMAT = "1"  # part of each key: raise it when the meaning of stored files changes
 DEFAULT_LIMIT = 1 << 30
 _TOUCH_AFTER = 3600.0  # seconds; a hit renews a file's time only when it is older than this
 _STALE_BUILD = 3600.0  # seconds after which a build folder belongs to nobody
 _BUILD_PREFIX = "building-"
+_ROOM = 4 << 20  # bytes; a folder that cannot take them is full
 
 Build = Callable[[str, Path], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Library:
-    """A loaded library. `addresses`: symbol -> address. It stays loaded while the process lives."""
+    """A loaded library. `addresses`: symbol -> address; they hold while this object lives. `path`: where it is
+    stored; None where it is kept in memory only."""
 
-    path: Path
+    path: Path | None
     addresses: dict[str, int]
     bytes: int
     cached: bool
@@ -48,15 +50,20 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """What `python -m graftjit cache` prints. Sizes in bytes, times in seconds since the epoch."""
+    """What `python -m graftjit cache` prints. Sizes in bytes, times in seconds since the epoch. `unusable`: why
+    the folder cannot be used or written, "" if it can."""
 
     folder: Path
-    writable: bool
+    unusable: str
     files: int
     bytes: int
     limit: int
     oldest: float | None
     newest: float | None
+
+    @property
+    def writable(self) -> bool:
+        return not self.unusable
 
 
 def default_folder() -> Path:
@@ -71,11 +78,16 @@ class KernelStore:
     def __init__(self, folder: Path | None = None, limit: int = DEFAULT_LIMIT) -> None:
         self.folder = (folder or default_folder()) / "kernels"
         self.limit = limit
-        self._spare: Path | None = None  # where kernels go when `folder` cannot be written
-        self._loaded: dict[str, Library] = {}
-        self._building: dict[str, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._readable: bool | None = None  # None: not looked at yet
+        self._writing = True  # False: given up, after one event that says so
+        self._loaded = Loaded()
         self._bytes: int | None = None  # an estimate; counted at the first publish
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Another thread may have held a lock when this process was forked; it is not here to let it go."""
+        self._building: dict[str, threading.Lock] = {}
+        self._lock = threading.RLock()
 
     def load(
         self,
@@ -84,27 +96,34 @@ class KernelStore:
         build: Build,
         *,
         identity: Iterable[str] = (),
+        machine: str = "",
+        compiler: str = "",
         name: str = "kernel",
         covers: tuple[str, ...] = (),
     ) -> Library:
         """The library made from `source`, from memory, from disk, or by `build(source, path)`.
 
-        `identity`: every other text that decides the binary (flags, `Compiler.identity`, `Cpu.identity`).
-        Raises BuildError if it can be neither built nor loaded.
+        `identity`: every other text that decides the binary (flags, versions), but for `machine`
+        (`Cpu.identity`) and `compiler` (`Compiler.identity`), which a stored file is asked for by itself: a
+        bundle's kernels answer whatever the compiler here. Raises BuildError if it can be neither built nor
+        loaded.
         """
-        key = key_of(source, identity)
-        library = self._loaded.get(key)
+        key = kernel_file.key_of(source, identity)
+        wanted = Name(key, kernel_file.mark(machine), kernel_file.mark(compiler), "")
+        memory = f"{key}.{wanted.machine}.{wanted.compiler}"
+        library: Library | None = self._loaded.get(memory)
         if library is not None:
             return library
         with self._lock:
-            lock = self._building.setdefault(key, threading.Lock())
+            lock = self._building.setdefault(memory, threading.Lock())
         with lock:
-            library = self._loaded.get(key)
+            library = self._loaded.get(memory)
             if library is None:
                 start = time.perf_counter()
-                library = self._from_disk(key, symbols) or self._build(key, source, symbols, build)
-                self._loaded[key] = library
-                self._building.pop(key, None)  # whoever still waits for it finds the library
+                library = self._from_disk(wanted, symbols, name)
+                library = library or self._build(wanted, source, symbols, build, name)
+                self._loaded.put(memory, library)
+                self._building.pop(memory, None)  # whoever still waits for it finds the library
                 SESSION.emit(
                     KernelBuilt(
                         name=name,
@@ -118,103 +137,132 @@ class KernelStore:
 
     # --- disk ---
 
-    def _from_disk(self, key: str, symbols: Sequence[str]) -> Library | None:
-        for path in self._candidates(key):
+    def usable(self) -> bool:
+        """Whether the folder may be read: nobody else can write it. It need not be there."""
+        if self._readable is None:
+            reason = private.folder_reason(self.folder)
+            self._readable = not reason
+            if reason:
+                self._give_up("FB314", reason)
+        return self._readable
+
+    def _from_disk(self, wanted: Name, symbols: Sequence[str], title: str) -> Library | None:
+        if not self.usable():
+            return None
+        others = 0
+        for path, name in self._candidates(wanted):
+            if name.machine != wanted.machine or name.compiler not in (wanted.compiler, ANY):
+                others += 1
+                continue
             try:
-                return self._open(path, symbols, cached=True)
+                data = kernel_file.read(path)
+                handle, addresses = kernel_file.open_library(data, symbols, title)
             except (OSError, BuildError) as error:
                 # Another process may just have removed it as too old: that is no damage.
                 if isinstance(error, FileNotFoundError):
                     continue
                 SESSION.emit(Fallback(code="FB307", reason=f"{path.name}: {_first_line(error)}"))
                 _remove(path)
+                continue
+            _touch(path)
+            return Library(path, addresses, len(data), True, handle)
+        if others:
+            SESSION.emit(
+                Fallback(code="FB313", reason=f"{title}: {others} stored, none of this machine")
+            )
         return None
 
-    def _candidates(self, key: str) -> Iterator[Path]:
-        for folder in (self.folder, self._spare):
-            if folder is None:
-                continue
-            shelf = folder / key[:2]
-            try:
-                names = sorted(os.listdir(shelf))
-            except OSError:  # not there yet, or not readable: the same as empty
-                continue
-            yield from (shelf / n for n in names if n.startswith(key) and n.endswith(".so"))
+    def bundled(self) -> bool:
+        """Whether the store holds kernels for use without a compiler."""
+        found = (kernel_file.parse_name(path.name) for _time, _size, path in self.files())
+        return any(name is not None and name.compiler == ANY for name in found)
 
-    def _open(self, path: Path, symbols: Sequence[str], cached: bool) -> Library:
-        data = path.read_bytes()
-        if path.name.split(".")[1] != _digest(data):
-            raise BuildError(
-                "the content of a stored kernel is not what its name says", found=path.name
-            )
-        handle = ctypes.CDLL(str(path))
-        addresses: dict[str, int] = {}
-        for symbol in symbols:
-            try:
-                address = ctypes.cast(getattr(handle, symbol), ctypes.c_void_p).value
-            except AttributeError:
-                address = None
-            if address is None:
-                raise BuildError(f"a stored kernel lacks the function {symbol}", found=path.name)
-            addresses[symbol] = address
-        _touch(path)
-        return Library(path, addresses, len(data), cached, handle)
+    def _candidates(self, wanted: Name) -> Iterator[tuple[Path, Name]]:
+        """Stored files of this source; those of this very compiler before those of any."""
+        found: list[tuple[bool, str, Name]] = []
+        shelf = self.folder / wanted.key[:2]
+        for entry in _entries(shelf):
+            name = kernel_file.parse_name(entry.name)
+            if name is not None and name.key == wanted.key:
+                found.append((name.compiler == ANY, entry.name, name))
+        for _any, text, name in sorted(found, key=lambda item: item[:2]):
+            yield shelf / text, name
 
-    def _build(self, key: str, source: str, symbols: Sequence[str], build: Build) -> Library:
-        scratch = self._scratch()
+    def _build(
+        self, wanted: Name, source: str, symbols: Sequence[str], build: Build, title: str
+    ) -> Library:
+        data = self._built(source, build)
+        path = self._publish(wanted, data)
         try:
-            target = scratch / "kernel.so"
-            _run(build, source, target)
-            data = target.read_bytes()
-            shelf = scratch.parent / key[:2]
-            shelf.mkdir(exist_ok=True)
-            path = shelf / f"{key}.{_digest(data)}.so"
-            os.replace(target, path)
-        except OSError as error:  # a full or vanished disk, in the middle of things
-            if scratch.parent == self._spare:
-                raise BuildError("a kernel could not be written", found=str(error)) from error
-            self._give_up_folder(error)
-            return self._build(key, source, symbols, build)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-        self._account(len(data))
-        try:
-            return self._open(path, symbols, cached=False)
+            handle, addresses = kernel_file.open_library(data, symbols, title)
         except OSError as error:
             raise BuildError(
-                "a kernel that was just built cannot be loaded",
-                found=_first_line(error),
-                todo="if the cache folder is mounted noexec, set GRAFTJIT_CACHE_DIR to another",
+                "a kernel that was just built cannot be loaded", found=_first_line(error)
             ) from error
+        return Library(path, addresses, len(data), False, handle)
 
-    def _scratch(self) -> Path:
-        """A new folder beside the files, for one build: on the same file system, so a rename publishes."""
-        if self._spare is None:
+    def _built(self, source: str, build: Build) -> bytes:
+        """What the compiler makes, in a folder for temporary files, or in the store's where that has no room."""
+        failed: list[str] = []
+        for root in (Path(tempfile.gettempdir()), self.folder):
             try:
-                self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                return Path(tempfile.mkdtemp(prefix=_BUILD_PREFIX, dir=self.folder))
+                scratch = Path(tempfile.mkdtemp(prefix=_BUILD_PREFIX, dir=root))
             except OSError as error:
-                self._give_up_folder(error)
-        return Path(tempfile.mkdtemp(prefix=_BUILD_PREFIX, dir=self._spare))
-
-    def _give_up_folder(self, error: OSError) -> None:
-        """From here on new kernels go to a folder of this process; those in the store are still read."""
-        if self._spare is None:
+                failed.append(str(error))
+                continue
             try:
-                self._spare = Path(tempfile.mkdtemp(prefix="graftjit-"))
-            except OSError as second:
-                raise BuildError(
-                    "neither the cache folder nor a temporary folder can be written",
-                    found=f"{error}; {second}",
-                    todo="set GRAFTJIT_CACHE_DIR to a folder that can be written",
-                ) from second
-            atexit.register(shutil.rmtree, self._spare, ignore_errors=True)
-        reason = f"{self.folder}: {error.strerror or error}"
-        SESSION.emit(Fallback(code="FB308", reason=reason))
+                return _run(build, source, scratch / "kernel.so")
+            except (OSError, BuildError) as error:
+                if isinstance(error, BuildError) and _has_room(scratch):
+                    raise
+                failed.append(f"{root}: {_first_line(error)}")
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+        raise BuildError(
+            "a kernel could not be written",
+            found="; ".join(failed),
+            todo="set TMPDIR or GRAFTJIT_CACHE_DIR to a folder that can be written and has room",
+        )
+
+    def _publish(self, wanted: Name, data: bytes) -> Path | None:
+        """Put a kernel on its shelf, under its name, at once. None where there is no folder for it."""
+        if not (self.usable() and self._writing):
+            return None
+        name = Name(wanted.key, wanted.machine, wanted.compiler, kernel_file.digest_of(data))
+        try:
+            path = self.put(name, data)
+        except OSError as error:
+            self._give_up("FB308", f"{self.folder}: {error.strerror or error}")
+            return None
+        self._account(len(data))
+        return path
+
+    def put(self, name: Name, data: bytes) -> Path:
+        """Write one file. Raises OSError."""
+        shelf = self.folder / name.key[:2]
+        private.make_folder(shelf)
+        path = shelf / str(name)
+        descriptor, scratch = tempfile.mkstemp(prefix=_BUILD_PREFIX, dir=self.folder)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                os.fchmod(descriptor, 0o644)
+            os.replace(scratch, path)
+        except OSError:
+            _remove(Path(scratch))
+            raise
+        return path
+
+    def _give_up(self, code: str, reason: str) -> None:
+        """From here on new kernels live in the memory of this process; those in the store are still read, unless
+        others can write there."""
+        self._writing = False
+        SESSION.emit(Fallback(code=code, reason=reason))
+        mend = "Set GRAFTJIT_CACHE_DIR to a folder of your own" if code == "FB314" else \
+            "Set GRAFTJIT_CACHE_DIR to a folder that can be written and has room"  # fmt: skip
         SESSION.warn_once(
             "WN602",
-            f"the kernel store cannot be written ({reason}); kernels are kept for this process only. "
-            "Set GRAFTJIT_CACHE_DIR to a folder that can be written.",
+            f"the kernel store is not used ({reason}); kernels are kept for this process only. {mend}.",
         )
 
     # --- size ---
@@ -223,16 +271,19 @@ class KernelStore:
         with self._lock:
             self._bytes = self._total() if self._bytes is None else self._bytes + added
             if self._bytes > self.limit:
-                self._prune()
+                self.prune()
 
-    def _files(self) -> list[tuple[float, int, Path]]:
-        """(time, bytes, path) of each stored kernel, oldest first; build folders left behind are removed."""
+    def files(self) -> list[tuple[float, int, Path]]:
+        """(time, bytes, path) of each stored kernel, oldest first; what abandoned builds left is removed."""
         found: list[tuple[float, int, Path]] = []
+        if not self.usable():
+            return found
         now = time.time()
         for shelf in _entries(self.folder):
             if shelf.name.startswith(_BUILD_PREFIX):
                 if now - _mtime(shelf) > _STALE_BUILD:
                     shutil.rmtree(shelf, ignore_errors=True)
+                    _remove(Path(shelf.path))
                 continue
             for entry in _entries(Path(shelf.path)):
                 if entry.name.endswith(".so"):
@@ -242,13 +293,13 @@ class KernelStore:
         return sorted(found)
 
     def _total(self) -> int:
-        return sum(size for _time, size, _path in self._files())
+        return sum(size for _time, size, _path in self.files())
 
-    def _prune(self) -> None:
+    def prune(self) -> None:
         """Remove the least recently used down to four fifths of the bound."""
-        files = self._files()
+        files = self.files()
         total = sum(size for _time, size, _path in files)
-        aim = self.limit * 4 // 5 if total > self.limit else self.limit
+        aim = self.limit * 4 // 5 if total > self.limit else total
         for _time, size, path in files:
             if total <= aim:
                 break
@@ -260,10 +311,11 @@ class KernelStore:
 
     def stats(self) -> StoreStats:
         """What is on disk now."""
-        files = self._files()
+        unusable = self.unusable()
+        files = self.files()
         return StoreStats(
             folder=self.folder,
-            writable=self.writable(),
+            unusable=unusable,
             files=len(files),
             bytes=sum(size for _time, size, _path in files),
             limit=self.limit,
@@ -271,18 +323,21 @@ class KernelStore:
             newest=files[-1][0] if files else None,
         )
 
-    def writable(self) -> bool:
-        """Whether a file can be made in the folder, found by making one."""
+    def unusable(self) -> str:
+        """Why no file can be made in the folder, found by making one; "" if one can."""
+        reason = private.folder_reason(self.folder)
+        if reason:
+            return reason
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private.make_folder(self.folder)
             with tempfile.TemporaryFile(dir=self.folder):
-                return True
-        except OSError:
-            return False
+                return ""
+        except OSError as error:
+            return f"it cannot be written: {error.strerror or error}"
 
     def clear(self) -> int:
         """Remove every stored kernel; the number removed. Kernels that are loaded stay loaded."""
-        files = self._files()
+        files = self.files()
         for _time, _size, path in files:
             _remove(path)
         with self._lock:
@@ -290,16 +345,7 @@ class KernelStore:
         return len(files)
 
 
-def key_of(source: str, identity: Iterable[str] = ()) -> str:
-    """The hash that names a kernel: its source and everything else that decides the binary."""
-    made_from = hashlib.blake2b(digest_size=20)
-    for text in (FORMAT, source, *identity):
-        data = text.encode("utf-8", "surrogateescape")
-        made_from.update(len(data).to_bytes(8, "little") + data)
-    return made_from.hexdigest()
-
-
-def _run(build: Build, source: str, target: Path) -> None:
+def _run(build: Build, source: str, target: Path) -> bytes:
     """Build, with a failure to start the compiler told apart from a failure of the store's own files."""
     try:
         build(source, target)
@@ -307,10 +353,17 @@ def _run(build: Build, source: str, target: Path) -> None:
         raise BuildError("the compiler could not be run", found=str(error)) from error
     if not target.is_file():
         raise BuildError("the compiler reported success but wrote no library")
+    return target.read_bytes()
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+def _has_room(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_ROOM))
+            file.flush()
+    except OSError:
+        return False
+    return True
 
 
 def _first_line(error: Exception) -> str:
@@ -327,7 +380,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:
     try:
-        return entry.stat()
+        return entry.stat(follow_symlinks=False)
     except OSError:  # removed by another process meanwhile
         return None
 

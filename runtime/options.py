@@ -70,6 +70,7 @@ class Variable:
 VARIABLES: tuple[Variable, ...] = (
     Variable("GRAFTJIT_DISABLE", "disable", _flag, "1: compile nothing, run everything in plain Python"),
     Variable("GRAFTJIT_CACHE_DIR", "cache_dir", _folder, "folder of the kernel store"),
+    Variable("GRAFTJIT_CACHE_MIB", "cache_mib", _whole(1, 1 << 20), "bound of the kernel store in MiB"),
     Variable("GRAFTJIT_DEBUG", "debug", _whole(0, 5),
              "log: 1 breaks and recompiles, 2 frames, 3 kernels, 4 graphs and passes, 5 everything"),
     Variable("GRAFTJIT_CHECK", "check", _flag, "1: mirror guards, verify graphs, run eager beside compiled"),
@@ -86,6 +87,7 @@ class Options:
 
     disable: bool = False
     cache_dir: Path | None = None
+    cache_mib: int = 1024
     debug: int = 0
     check: bool = False
     trace: Path | None = None

@@ -68,7 +68,7 @@ class Session:
             if self._store is None:
                 from .kernel_store import KernelStore
 
-                self._store = KernelStore(self.options.cache_dir)
+                self._store = KernelStore(self.options.cache_dir, self.options.cache_mib << 20)
             return self._store
 
     @contextlib.contextmanager

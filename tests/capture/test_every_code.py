@@ -831,6 +831,8 @@ def gone():
 ELSEWHERE: dict[str, str] = {
     "FB307": "tests/runtime/test_kernel_store.py",
     "FB308": "tests/runtime/test_kernel_store.py",
+    "FB313": "tests/runtime/test_kernel_store.py",
+    "FB314": "tests/runtime/test_kernel_store.py",
 }
 RAISED_BY_PROGRAMS = ("GB", "PL", "FB", "RC")
 

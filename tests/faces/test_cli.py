@@ -26,7 +26,7 @@ def test_codes(capsys):
     ("arguments", "words"),
     [
         (["dmeo"], "did you mean 'demo'"),
-        (["cache", "--claer"], "did you mean '--clear'"),
+        (["cache", "claer"], "did you mean 'clear'"),
         ([], "required"),
         (["explain"], "script"),
     ],
@@ -57,7 +57,7 @@ def test_cache(tmp_path, capsys):
         facts = json.loads(capsys.readouterr().out)
         assert facts["files"] == 1 and str(tmp_path) in facts["folder"]
         assert main(["cache"]) == 0 and "kernels:  1" in capsys.readouterr().out
-        assert main(["cache", "--clear"]) == 0 and "removed:  1" in capsys.readouterr().out
+        assert main(["cache", "clear"]) == 0 and "removed:  1" in capsys.readouterr().out
         assert SESSION.store.stats().files == 0
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import multiprocessing
 import os
 import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from graftjit.runtime import kernel_store
+from graftjit.runtime import kernel_file
 from graftjit.runtime.device import cpu, find_compiler
 from graftjit.runtime.errors import BuildError
 from graftjit.runtime.events import Fallback, KernelBuilt
-from graftjit.runtime.kernel_store import KernelStore, key_of
+from graftjit.runtime.kernel_file import digest_of, key_of
+from graftjit.runtime.kernel_store import KernelStore
 from graftjit.runtime.session import SESSION
 
 SOURCE = 'extern "C" int answer() { return 42; }'
@@ -98,8 +101,8 @@ def test_damage_is_seen_and_repaired(tmp_path, damage):
         build('extern "C" int other() { return 1; }', tmp_path / "other.so")
         data = (tmp_path / "other.so").read_bytes()
         path.unlink()
-        key = path.name.split(".")[0]
-        (path.parent / f"{key}.{kernel_store._digest(data)}.so").write_bytes(data)
+        stem = path.name.rsplit(".", 2)[0]
+        (path.parent / f"{stem}.{digest_of(data)}.so").write_bytes(data)
     else:
         flipped = bytes([data[100] ^ 255])
         bad = {
@@ -144,35 +147,187 @@ def test_unwritable_folder_warns_once_and_works(tmp_path, caplog, obstacle):
     with recorded() as events:
         assert call(store.load(SOURCE, ["answer"], build)) == 42
         assert call(store.load(SOURCE + " ", ["answer"], build)) == 42
+        assert store.load(SOURCE, ["answer"], no_build).path is None
     assert [e.code for e in events if isinstance(e, Fallback)] == ["FB308"]
     assert [e.cached for e in events if isinstance(e, KernelBuilt)] == [False, False]
     warnings = [r for r in caplog.records if "WN602" in r.getMessage()]
     assert len(warnings) == 1 and "GRAFTJIT_CACHE_DIR" in warnings[0].getMessage()
-    assert not store.writable() and store.stats().files == 0
+    assert not store.stats().writable and store.stats().files == 0
 
 
-def test_read_only_store_is_still_read(tmp_path, monkeypatch):
+def refuse_in(monkeypatch, refused: Path | None, error: OSError) -> None:
+    """No file can be made in this folder (None: in none)."""
+    for function in ("mkdtemp", "mkstemp", "TemporaryFile"):
+        real = getattr(tempfile, function)
+
+        def make(*, dir=None, real=real, **options):
+            if refused is None or Path(dir or "/").is_relative_to(refused):
+                raise error
+            return real(dir=dir, **options)
+
+        monkeypatch.setattr(tempfile, function, make)
+
+
+READ_ONLY = PermissionError(13, "Permission denied")
+FULL = OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("error", [READ_ONLY, FULL], ids=["read only", "full"])
+def test_a_store_that_takes_nothing_is_still_read(tmp_path, monkeypatch, error):
     KernelStore(tmp_path).load(SOURCE, ["answer"], build)
     store = KernelStore(tmp_path)
-    real = kernel_store.tempfile.mkdtemp
+    refuse_in(monkeypatch, store.folder, error)
+    with recorded() as events:
+        assert store.load(SOURCE, ["answer"], no_build).cached
+        assert call(store.load(SOURCE + " ", ["answer"], build)) == 42
+        assert call(store.load(SOURCE + "  ", ["answer"], build)) == 42
+    assert [(e.code, e.reason) for e in events if isinstance(e, Fallback)] == [
+        ("FB308", f"{store.folder}: {error.strerror}")
+    ]
+    assert store.stats().files == 1
 
-    def refuse(prefix="", dir=None):
-        if dir == store.folder:
-            raise PermissionError(13, "Permission denied", str(dir))
-        return real(prefix=prefix, dir=dir)
 
-    monkeypatch.setattr(kernel_store.tempfile, "mkdtemp", refuse)
-    assert store.load(SOURCE, ["answer"], no_build).cached
-    assert call(store.load(SOURCE + " ", ["answer"], build)) == 42
+def test_a_disk_that_fills_up_while_the_compiler_writes(tmp_path, monkeypatch):
+    """The compiler's own failure is taken for one of the disk's when the disk takes nothing else: the other folder
+    is tried."""
+    store = KernelStore(tmp_path)
+    store.folder.mkdir()
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    real = tempfile.TemporaryFile
+
+    def no_room(dir=None):
+        if Path(dir).is_relative_to(temporary):
+            raise FULL
+        return real(dir=dir)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", no_room)
+
+    def fails_there(source, target):
+        if target.is_relative_to(temporary):
+            raise BuildError("the compiler rejected a kernel", found="No space left on device")
+        build(source, target)
+
+    assert call(store.load(SOURCE, ["answer"], fails_there)) == 42
+    assert store.stats().files == 1 and list(temporary.iterdir()) == []
 
 
 def test_nowhere_to_write_is_a_clear_error(tmp_path, monkeypatch):
-    def refuse(**_where):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(kernel_store.tempfile, "mkdtemp", refuse)
+    refuse_in(monkeypatch, None, FULL)
     with pytest.raises(BuildError, match="GRAFTJIT_CACHE_DIR"):
         KernelStore(tmp_path).load(SOURCE, ["answer"], build)
+
+
+@pytest.mark.parametrize("writable", ["kernels", "its parent", "the file"])
+def test_what_others_can_write_is_not_run(tmp_path, caplog, writable):
+    """A folder that others can write is not used; a file that others can write is built again."""
+    base = tmp_path / "base"
+    store = KernelStore(base)
+    store.load(SOURCE, ["answer"], build)
+    place = {"kernels": store.folder, "its parent": base, "the file": only_file(store)}[writable]
+    place.chmod(0o777)
+    with recorded() as events:
+        fresh = KernelStore(base)
+        assert not fresh.load(SOURCE, ["answer"], build).cached
+        fresh.load(SOURCE + " ", ["answer"], build)
+    code = "FB307" if writable == "the file" else "FB314"
+    assert [e.code for e in events if isinstance(e, Fallback)] == [code]
+    assert len(list(base.rglob("*.so"))) == (2 if writable == "the file" else 1)
+    if code == "FB314":
+        assert "can be written by others (mode 777)" in fresh.stats().unusable
+        assert any("WN602" in r.getMessage() for r in caplog.records)
+        place.chmod(0o700)
+        assert KernelStore(base).load(SOURCE, ["answer"], no_build).cached
+
+
+def test_folders_are_made_for_this_user_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        store = KernelStore(tmp_path / "a" / "b")
+        library = store.load(SOURCE, ["answer"], build)
+    finally:
+        os.umask(before)
+    for folder in (tmp_path / "a", tmp_path / "a" / "b", store.folder, library.path.parent):
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert library.path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
+    me = os.geteuid()
+    KernelStore(tmp_path).load(SOURCE, ["answer"], build)
+    if me == 0:
+        os.chown(tmp_path, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with recorded() as events:
+        assert not KernelStore(tmp_path).load(SOURCE, ["answer"], build).cached
+    assert [e.code for e in events if isinstance(e, Fallback)] == ["FB314"]
+
+
+@pytest.mark.parametrize("other", ["machine", "compiler"])
+def test_a_kernel_of_another_machine_is_built_again_and_told(tmp_path, other):
+    asked = {"machine": "this", "compiler": "this"}
+    KernelStore(tmp_path).load(SOURCE, ["answer"], build, **asked | {other: "another"})
+    with recorded() as events:
+        library = KernelStore(tmp_path).load(SOURCE, ["answer"], build, **asked)
+    assert call(library) == 42 and not library.cached
+    assert [e.code for e in events if isinstance(e, Fallback)] == ["FB313"]
+    with recorded() as events:
+        assert KernelStore(tmp_path).load(SOURCE, ["answer"], no_build, **asked).cached
+    assert not [e for e in events if isinstance(e, Fallback)]
+
+
+def test_what_was_checked_is_what_runs(tmp_path, monkeypatch):
+    """The file is changed between its being read and its being loaded, and after: neither is run."""
+    store = KernelStore(tmp_path)
+    store.load(SOURCE, ["answer"], build)
+    path = only_file(store)
+    read = kernel_file.read
+
+    def read_then_changed(path):
+        data = read(path)
+        os.truncate(path, 10)
+        return data
+
+    monkeypatch.setattr(kernel_file, "read", read_then_changed)
+    assert call(KernelStore(tmp_path).load(SOURCE, ["answer"], no_build)) == 42
+    assert path.stat().st_size == 10
+
+
+def test_a_link_in_the_place_of_a_kernel_is_not_followed(tmp_path):
+    store = KernelStore(tmp_path)
+    store.load(SOURCE, ["answer"], build)
+    path = only_file(store)
+    path.rename(tmp_path / "moved.so")
+    path.symlink_to(tmp_path / "moved.so")
+    with recorded() as events:
+        assert not KernelStore(tmp_path).load(SOURCE, ["answer"], build).cached
+    assert [e.code for e in events if isinstance(e, Fallback)] == ["FB307"]
+
+
+def test_without_memory_files_it_goes_by_a_private_file(tmp_path, monkeypatch):
+    def forbidden(name):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "memfd_create", forbidden)
+    assert call(KernelStore(tmp_path).load(SOURCE, ["answer"], build)) == 42
+    assert call(KernelStore(tmp_path).load(SOURCE, ["answer"], no_build)) == 42
+
+
+def test_libraries_without_a_program_are_unloaded_in_the_end(tmp_path):
+    store = KernelStore(tmp_path)
+    store._loaded.kept = 2
+    sources = [f'extern "C" int answer() {{ return {n}; }}' for n in range(6)]
+    held = store.load(sources[0], ["answer"], build)
+    for source in sources:
+        assert call(store.load(source, ["answer"], build)) == sources.index(source)
+    assert len(store._loaded) == 3 and len(store._loaded._dead) == 3
+    gc.collect()
+    store.load(SOURCE, ["answer"], build)
+    assert len(store._loaded._dead) <= 1 and call(held) == 0
+    assert store.load(sources[0], ["answer"], no_build) is held
+    assert call(store.load(sources[1], ["answer"], no_build)) == 1
 
 
 def _race(folder: str, start: float, results) -> None:

@@ -1,0 +1,77 @@
+"""`python -m graftjit cache info | clear | save FILE | load FILE`: what it does and what it prints.
+
+In: the words of the command line. Out: text or JSON on stdout, and the exit status. An error of the user's raises
+UserError, which the command line prints.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from .runtime import bundle
+from .runtime.errors import UserError
+from .runtime.kernel_store import KernelStore, StoreStats
+from .runtime.session import SESSION
+
+_MIB = float(1 << 20)
+
+
+def run(action: str, file: str | None, digest: str, as_json: bool) -> int:
+    """Do one action on the store of this process and say what came of it."""
+    if action in ("save", "load") and file is None:
+        raise UserError(f"cache {action} needs the name of a file", expected=f"cache {action} FILE")
+    if action not in ("save", "load") and file is not None:
+        raise UserError(f"cache {action} takes no file", found=file)
+    store = SESSION.store
+    done = _ACTIONS[action](store, Path(file or ""), digest)
+    stats = store.stats()
+    if as_json:
+        print(json.dumps({**_facts(stats), **done}))
+        return 0
+    for name, value in done.items():
+        if value or type(value) is int:
+            print(f"{name + ':':<9} {value}")
+    print(f"folder:   {stats.folder}" + (f"  ({stats.unusable})" if stats.unusable else ""))
+    print(
+        f"kernels:  {stats.files}, {stats.bytes / _MIB:.1f} MiB of at most {stats.limit / _MIB:.0f} MiB"
+    )
+    if stats.oldest is not None and stats.newest is not None:
+        day = "%Y-%m-%d %H:%M"
+        old, new = (time.strftime(day, time.localtime(t)) for t in (stats.oldest, stats.newest))
+        print(f"used:     from {old} to {new}")
+    return 0
+
+
+def _facts(stats: StoreStats) -> dict[str, Any]:
+    return {
+        "folder": str(stats.folder),
+        "writable": stats.writable,
+        "unusable": stats.unusable,
+        "files": stats.files,
+        "bytes": stats.bytes,
+        "limit": stats.limit,
+    }
+
+
+def _info(_store: KernelStore, _file: Path, _digest: str) -> dict[str, Any]:
+    return {}
+
+
+def _clear(store: KernelStore, _file: Path, _digest: str) -> dict[str, Any]:
+    return {"removed": store.clear()}
+
+
+def _save(store: KernelStore, file: Path, _digest: str) -> dict[str, Any]:
+    done = bundle.save(store, file)
+    return {"saved": done.kernels, "digest": done.digest, "damaged": list(done.refused)}
+
+
+def _load(store: KernelStore, file: Path, digest: str) -> dict[str, Any]:
+    done = bundle.load(store, file, digest)
+    return {"loaded": done.kernels, "digest": done.digest, "of another processor": done.elsewhere}
+
+
+_ACTIONS = {"info": _info, "clear": _clear, "save": _save, "load": _load}
