@@ -16,7 +16,7 @@ import torch
 
 from .runtime import events
 from .runtime.options import JitConfig
-from .unit import UNITS, Unit
+from .unit import UNITS, Unit, first_state
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SKIPPED_FOLDERS = tuple(
@@ -75,9 +75,9 @@ def state_for_code(code: types.CodeType) -> Any:
 
 
 def counted(codes: list[types.CodeType]) -> list[tuple[Any, events.Counted]]:
-    """The states of these frames with their totals."""
+    """The states of these frames, and of what resumes them after a break, with their totals."""
     names = {id(code) for code in codes}
-    return [(state, row) for state, row in _UNIT.counted() if id(state.code) in names]
+    return [(state, row) for state, row in _UNIT.counted() if id(first_state(state).code) in names]
 
 
 def reset() -> None:

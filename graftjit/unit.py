@@ -79,7 +79,7 @@ class Unit:
             state = None if found is None else found()
             if state is None or state.code is not code:  # an id may be used again
                 state = _native.CodeState(code, self._miss_of())
-                state.origin = origin and weakref.ref(_origin(origin))
+                state.origin = origin and weakref.ref(first_state(origin))
                 state.resumes = {}
                 state.dropped = 0  # entries whose functions or classes are gone
                 state.told = set()  # why calls ran in plain Python without an entry
@@ -236,7 +236,7 @@ class Unit:
         def resume(
             code: types.CodeType, target: int, stack: tuple[str, ...], bound: tuple[str, ...]
         ) -> Any:
-            first = _origin(state)
+            first = first_state(state)
             key = (id(code), id(scope), target, stack, bound)
             of, found = first.resumes.get(key, (None, None))
             if found is None or of() is not code:  # an id may be used again
@@ -345,7 +345,7 @@ class Unit:
             (
                 state,
                 events.Counted(
-                    frame=state.code.co_qualname,
+                    frame=code.co_qualname,
                     entries=len(state.entries),
                     # The first run of an entry is the miss that made it.
                     hits=max(0, sum(entry.hits - 1 for entry in state.entries)),
@@ -354,6 +354,7 @@ class Unit:
                 ),
             )
             for state in self.states
+            if (code := state.code) is not None  # a collection may take it at any time
         ]
 
 
@@ -370,7 +371,7 @@ def watched(state: Any) -> list[events.Event]:
 UNITS: weakref.WeakSet[Unit] = weakref.WeakSet()
 
 
-def _origin(state: Any) -> Any:
+def first_state(state: Any) -> Any:
     """The state of the frame's beginning; itself where that is gone or it is that."""
     return (state.origin and state.origin()) or state
 

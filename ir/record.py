@@ -41,6 +41,7 @@ def meta_args(value: Any) -> Any:
     return value
 
 
+NUMBERS = frozenset({int, float, bool, complex})
 ATOMS = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device})
 
 
@@ -135,6 +136,15 @@ class Recorder:
             raise Unsupported("generator", "an explicit random generator")
         return value
 
+    def _first_as_tensor(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        """`torch.add(2, 3.5)`: where no operand is a tensor the first number is made one, of the dtype that torch
+        gives the result of such numbers."""
+        if any(type(operand) is Node for operand in operands):
+            return operands
+        dtype = torch.tensor(operands[0]).dtype
+        made = self.value(aten.scalar_tensor.default, (operands[0],), {"dtype": dtype})
+        return (made, *operands[1:])
+
     def _baked(self, tensor: torch.Tensor) -> Node:
         """A real tensor that a torch function made on its way (an index list, a scalar)."""
         tracer = self._tracer()
@@ -172,6 +182,8 @@ class Recorder:
     def _pure(
         self, plan: Plan, args: Any, kwargs: Any, operands: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
+        if plan.tensor_first and operands and type(operands[0]) in NUMBERS:
+            operands = self._first_as_tensor(operands)
         meta = self.infer(plan, operands, named)
         if not plan.tensors:
             return meta  # a number or a truth value that follows from metadata

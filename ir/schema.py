@@ -42,6 +42,7 @@ class Plan:
     returned     per result: the written argument that it is, or None for a new tensor
     functional   the operator that computes what an in-place or out= operator writes, if there is one
     values       the schema of the results: True where a result is a list of tensors
+    tensor_first the first argument is a tensor
     """
 
     op: Any
@@ -59,6 +60,7 @@ class Plan:
     one: bool = True
     list_result: bool = False
     tensors: bool = True
+    tensor_first: bool = False
 
 
 def _functional_twin(op: Any) -> Any:
@@ -144,4 +146,5 @@ def plan_of(op: Any) -> Plan:
         len(types) == 1,
         types == ["List[Tensor]"],
         all("Tensor" in kind for kind in types),
+        bool(schema.arguments) and str(schema.arguments[0].type) == "Tensor",
     )

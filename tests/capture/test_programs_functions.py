@@ -8,6 +8,8 @@ import operator
 
 import torch
 
+from graftjit import graft_break
+
 from .harness import agrees
 
 
@@ -564,3 +566,23 @@ def test_locals_and_frames():
         return y, names, name
 
     return f, (t(2),)
+
+
+def _parted(x):
+    y = x + 1
+    graft_break("once")
+    y = y * 2
+    graft_break("twice")
+    return y - 3
+
+
+@agrees(breaks=3, graphs=5)
+def test_breaks_of_a_callee_are_told_to_the_last():
+    """Also those that the rest of the callee meets after its first."""
+
+    def f(x):
+        y = x * 2
+        z = _parted(y)
+        return z + 1
+
+    return f, (t(3),)

@@ -539,3 +539,21 @@ def test_tensor_comparison_with_objects():
         return x == o, x is o, o is None, x is x
 
     return f, (t(2), None)
+
+
+@agrees(graphs=1, breaks=0)
+def test_operators_of_numbers_alone():
+    """Torch makes tensors of them, with the dtype of numbers."""
+
+    def f(x):
+        windows = torch.div(x.size(1), 3, rounding_mode="trunc")
+        made = (
+            torch.add(1, 2.5),
+            torch.mul(2.5, 2),
+            torch.mul(True, 3),
+            torch.sub(1, 2j),
+            torch.div(7, 2),
+        )
+        return x * windows, made, torch.pow(2, torch.tensor(3)), torch.add(3, 4, alpha=2) + x
+
+    return f, (t(2, 7),)
