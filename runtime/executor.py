@@ -9,24 +9,32 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 
+from ..ir.symbols import Expr, evaluate, is_symbolic
 from . import _native, operators
+from .numbers import NotNative, Registers, values_of
 from .program import Alloc, Aten, Free, Launch, ProgramSpec, Scratch, Slot, View
 from .session import SESSION
 
 _BUMP_VERSION = "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"
 
 Program = Callable[..., tuple[torch.Tensor, ...]]
+Mirror = Callable[[list[Any], Any], None]
 
 
 def load(spec: ProgramSpec) -> Program:
     """The callable for a spec. `keep` of its launches stays alive as long as it."""
     if _native.tensor_routes()["executor"] == "native" and _reachable(spec):
-        return _native.Program(spec)
+        try:
+            return _native.Program(spec)
+        except NotNative:
+            pass  # an expression that has no native form
     return PythonProgram(spec)
 
 
@@ -68,35 +76,46 @@ def _as_results(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def call_form(step: Aten) -> tuple[Callable[..., tuple[Any, ...]], tuple[int, ...]]:
-    """A call of the operator as a function of tensors, and the slots of those. The function is made of text,
-    `lambda t3, t4: results(op(t3, [c0, t4], dim=c1))`, so that a call costs little more than the operator."""
+def call_form(step: Aten) -> tuple[Callable[..., tuple[Any, ...]], tuple[int, ...], tuple[Any, ...]]:
+    """A call of the operator as a function of tensors, the slots of those, and the expressions whose numbers it
+    takes after them. The function is made of text, `lambda t3, t4: results(op(t3, [c0, t4], dim=c1))`, so that a
+    call costs little more than the operator."""
     slots = tuple(dict.fromkeys(slots_of((step.args, step.kwargs))))
     names: dict[str, Any] = {"op": step.op, "results": _as_results}
-    arguments = [_written(value, names) for value in step.args]
-    arguments += [f"{name}={_written(value, names)}" for name, value in step.kwargs.items()]
-    parameters = ", ".join(f"t{slot}" for slot in slots)
+    numbers: dict[Expr, str] = {}
+    arguments = [_written(value, names, numbers) for value in step.args]
+    arguments += [
+        f"{name}={_written(value, names, numbers)}" for name, value in step.kwargs.items()
+    ]
+    parameters = ", ".join([*(f"t{slot}" for slot in slots), *numbers.values()])
     text = f"lambda {parameters}: results(op({', '.join(arguments)}))"
-    return eval(text, names), slots
+    return eval(text, names), slots, tuple(numbers)
 
 
-def _written(value: Any, names: dict[str, Any]) -> str:
-    """An operand as text; what is no slot becomes a name of `names`."""
+def _written(value: Any, names: dict[str, Any], numbers: dict[Expr, str]) -> str:
+    """An operand as text; what is no slot becomes a name of `names` or, an expression, of `numbers`."""
     if isinstance(value, Slot):
         return f"t{value.index}"
+    if isinstance(value, Expr):
+        return numbers.setdefault(value, f"n{len(numbers)}")
     if isinstance(value, list):
-        return f"[{', '.join(_written(item, names) for item in value)}]"
-    if isinstance(value, tuple) and any(True for _ in slots_of(value)):
-        return f"({''.join(_written(item, names) + ', ' for item in value)})"
+        return f"[{', '.join(_written(item, names, numbers) for item in value)}]"
+    if isinstance(value, tuple) and (any(True for _ in slots_of(value)) or is_symbolic(value)):
+        return f"({''.join(_written(item, names, numbers) + ', ' for item in value)})"
     name = f"c{len(names)}"
     names[name] = value
     return name
 
 
-def view_form(step: View) -> Callable[[torch.Tensor], tuple[torch.Tensor]]:
-    def call(base: torch.Tensor) -> tuple[torch.Tensor]:
-        offset = step.offset + (0 if step.absolute else base.storage_offset())
-        return (torch.as_strided(base, step.shape, step.stride, offset),)
+def view_form(step: View) -> Callable[..., tuple[torch.Tensor]]:
+    rank = len(step.shape)
+
+    def call(base: torch.Tensor, *numbers: int) -> tuple[torch.Tensor]:
+        shape, stride, offset = step.shape, step.stride, step.offset
+        if numbers:
+            shape, stride, offset = numbers[:rank], numbers[rank:-1], numbers[-1]
+        offset += 0 if step.absolute else base.storage_offset()
+        return (torch.as_strided(base, shape, stride, offset),)
 
     return call
 
@@ -104,11 +123,22 @@ def view_form(step: View) -> Callable[[torch.Tensor], tuple[torch.Tensor]]:
 # --- lowering to the native executor ---------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Lowering:
+    """What the steps of one program are lowered with: see `plain_views`, and the registers of its expressions."""
+
+    plain: set[int]
+    numbers: Registers
+
+
 def lower(spec: ProgramSpec) -> tuple[Any, ...]:
-    """What `_native.Program` reads: (inputs, slots, arena, steps, outputs, constants)."""
-    plain = plain_views(spec)
-    steps = tuple(_LOWER[type(step)](step, plain) for step in spec.steps)
-    return spec.n_inputs, spec.n_slots, spec.arena, steps, spec.outputs, dict(spec.constants)
+    """What `_native.Program` reads: (inputs, number inputs, slots, arena, steps, outputs, constants, numbers)."""
+    to = _Lowering(plain_views(spec), Registers(spec.symbols))
+    steps = tuple(_LOWER[type(step)](step, to) for step in spec.steps)
+    return (
+        spec.n_inputs, spec.n_numbers, spec.n_slots, spec.arena, steps, spec.outputs,
+        dict(spec.constants), to.numbers.lowered(),
+    )  # fmt: skip
 
 
 def plain_views(spec: ProgramSpec) -> set[int]:
@@ -158,47 +188,63 @@ def _reaches(slot: int, follows: dict[int, set[int]], wanted: set[int]) -> bool:
     return False
 
 
-def _lower_alloc(step: Alloc, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
-    def call() -> tuple[torch.Tensor]:
-        return (_empty(step),)
+def _lower_alloc(step: Alloc, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
+    rank = len(step.shape)
 
+    def call(*numbers: int) -> tuple[torch.Tensor]:
+        return (_empty(step, *((numbers[:rank], numbers[rank:]) if numbers else ())),)
+
+    if is_symbolic((step.shape, step.stride)):
+        sizes, strides = to.numbers.each(step.shape), to.numbers.each(step.stride)
+        numbers = to.numbers.handed((*step.shape, *step.stride))
+        rest = (step.dtype, step.device, 0, call, True, numbers)
+        return "alloc", (step.slot, sizes, strides, *rest)
     span = sum((size - 1) * stride for size, stride in zip(step.shape, step.stride, strict=True))
     nbytes = 0 if 0 in step.shape else (span + 1) * step.dtype.itemsize
-    return "alloc", (step.slot, step.shape, step.stride, step.dtype, step.device, nbytes, call)
+    rest = (step.dtype, step.device, nbytes, call, False, ())
+    return "alloc", (step.slot, step.shape, step.stride, *rest)
 
 
-def _lower_scratch(step: Scratch, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
+def _lower_scratch(step: Scratch, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
     return "scratch", (step.slot, step.offset, step.nbytes)
 
 
-def _lower_launch(step: Launch, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
-    return "launch", (step.address, step.slots, step.writes)
+def _lower_launch(step: Launch, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
+    return "launch", (step.address, step.slots, step.writes, to.numbers.handed(step.numbers))
 
 
-def _lower_aten(step: Aten, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
-    call, slots = call_form(step)
+def _lower_aten(step: Aten, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
+    call, slots, expressions = call_form(step)
+    numbers = to.numbers.handed(expressions)
     native = operators.usable("operators" in SESSION.left_out)
-    plan = operators.plan(step.op, step.args, step.kwargs) if native else None
+    plan = operators.plan(step.op, step.args, step.kwargs, to.numbers) if native else None
     if plan is None:
-        return "python", (call, slots, step.results)
-    return "aten", (plan, call, slots, step.results)
+        return "python", (call, slots, step.results, numbers)
+    return "aten", (plan, call, slots, step.results, numbers)
 
 
-def _lower_view(step: View, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
-    if step.slot in plain:
-        return "view", (step.slot, step.base, step.shape, step.stride, step.offset, step.absolute)
+def _lower_view(step: View, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
+    layout = (*step.shape, *step.stride, step.offset)
+    symbolic = is_symbolic(layout)
+    if step.slot in to.plain:
+        sizes, strides, offset = step.shape, step.stride, step.offset
+        if symbolic:
+            numbers = to.numbers
+            sizes, strides, offset = numbers.each(sizes), numbers.each(strides), numbers.of(offset)
+        return "view", (step.slot, step.base, sizes, strides, offset, step.absolute, symbolic)
     if step.absolute or step.offset == 0:
-        offset = step.offset if step.absolute else None
-        args = (Slot(step.base), step.shape, step.stride, offset)
-        return _lower_aten(Aten(torch.ops.aten.as_strided.default, args, {}, (step.slot,)), plain)
-    return "python", (view_form(step), (step.base,), (step.slot,))
+        start = step.offset if step.absolute else None
+        args = (Slot(step.base), step.shape, step.stride, start)
+        return _lower_aten(Aten(torch.ops.aten.as_strided.default, args, {}, (step.slot,)), to)
+    handed = to.numbers.handed(layout) if symbolic else ()
+    return "python", (view_form(step), (step.base,), (step.slot,), handed)
 
 
-def _lower_free(step: Free, plain: set[int]) -> tuple[str, tuple[Any, ...]]:
+def _lower_free(step: Free, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
     return "free", (step.slots,)
 
 
-_LOWER: dict[type, Callable[[Any, set[int]], tuple[str, tuple[Any, ...]]]] = {
+_LOWER: dict[type, Callable[[Any, _Lowering], tuple[str, tuple[Any, ...]]]] = {
     Alloc: _lower_alloc,
     Scratch: _lower_scratch,
     Launch: _lower_launch,
@@ -211,8 +257,9 @@ _LOWER: dict[type, Callable[[Any, set[int]], tuple[str, tuple[Any, ...]]]] = {
 # --- the mirror --------------------------------------------------------------------------------------------
 
 
-def _empty(step: Alloc) -> torch.Tensor:
-    return torch.empty_strided(step.shape, step.stride, dtype=step.dtype, device=step.device)
+def _empty(step: Alloc, shape: Any = None, stride: Any = None) -> torch.Tensor:
+    shape, stride = (step.shape, step.stride) if shape is None else (shape, stride)
+    return torch.empty_strided(shape, stride, dtype=step.dtype, device=step.device)
 
 
 class PythonProgram:
@@ -220,11 +267,18 @@ class PythonProgram:
 
     def __init__(self, spec: ProgramSpec) -> None:
         self.spec = spec
-        self._steps = [_MIRROR[type(step)](step) for step in spec.steps]
+        self._steps = [] if spec.symbols else [_MIRROR[type(step)](step) for step in spec.steps]
+
+    def _steps_of(self, inputs: Sequence[Any]) -> list[Mirror]:
+        """The steps of one call: of a symbolic program, with this call's numbers in place."""
+        if not self.spec.symbols:
+            return self._steps
+        values = values_of(self.spec.symbols, inputs)
+        return [_MIRROR[type(step)](_plain(step, values)) for step in self.spec.steps]
 
     @property
     def n_inputs(self) -> int:
-        return self.spec.n_inputs
+        return self.spec.n_inputs + self.spec.n_numbers
 
     @property
     def n_outputs(self) -> int:
@@ -232,17 +286,19 @@ class PythonProgram:
 
     def __call__(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         spec = self.spec
-        if len(inputs) != spec.n_inputs:
-            raise TypeError(f"a program of {spec.n_inputs} inputs was called with {len(inputs)}")
-        for number, value in enumerate(inputs):
+        if len(inputs) != self.n_inputs:
+            raise TypeError(f"a program of {self.n_inputs} inputs was called with {len(inputs)}")
+        tensors = inputs[: spec.n_inputs]
+        for number, value in enumerate(tensors):
             if not isinstance(value, torch.Tensor):
                 raise TypeError(f"input {number} of a program is no tensor: {type(value)}")
-        slots: list[Any] = [*inputs, *[None] * (spec.n_slots - spec.n_inputs)]
+        steps = self._steps_of(inputs)
+        slots: list[Any] = [*tensors, *[None] * (spec.n_slots - spec.n_inputs)]
         for slot, constant in spec.constants.items():
             slots[slot] = constant
         arena = ctypes.create_string_buffer(spec.arena + 64) if spec.arena else None
-        with _ambient_off([*inputs, *spec.constants.values()]):
-            for step in self._steps:
+        with _ambient_off([*tensors, *spec.constants.values()]):
+            for step in steps:
                 step(slots, arena)
         return tuple(slots[slot] for slot in spec.outputs)
 
@@ -260,7 +316,15 @@ def _ambient_off(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
         yield
 
 
-Mirror = Callable[[list[Any], Any], None]
+def _plain(step: Any, values: dict[str, Any]) -> Any:
+    """The same step with numbers for expressions."""
+    changed = {
+        one.name: evaluate(before, values)
+        for one in fields(step)
+        if is_symbolic(before := getattr(step, one.name))
+    }
+    return replace(step, **changed) if changed else step
+
 
 
 def _mirror_alloc(step: Alloc) -> Mirror:
@@ -279,12 +343,15 @@ def _mirror_scratch(step: Scratch) -> Mirror:
 
 
 def _mirror_launch(step: Launch) -> Mirror:
-    kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(step.address)
+    kinds = (ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
+    kernel = ctypes.CFUNCTYPE(None, *kinds)(step.address)
+    form = "".join("d" if type(number) is float else "q" for number in step.numbers)
+    numbers = struct.pack(form, *step.numbers)
 
     def run(slots: list[Any], arena: Any) -> None:
         values = [slots[slot] for slot in step.slots]
         pointers = [value if isinstance(value, int) else value.data_ptr() for value in values]
-        kernel((ctypes.c_void_p * len(pointers))(*pointers), torch.get_num_threads())
+        kernel((ctypes.c_void_p * len(pointers))(*pointers), torch.get_num_threads(), numbers)
         for slot in step.writes:  # writes nothing, moves the version or refuses
             torch.as_strided(slots[slot], (0,), (1,)).zero_()
 
@@ -292,7 +359,7 @@ def _mirror_launch(step: Launch) -> Mirror:
 
 
 def _mirror_aten(step: Aten) -> Mirror:
-    call, sources = call_form(step)
+    call, sources, _numbers = call_form(step)
 
     def run(slots: list[Any], arena: Any) -> None:
         results = _native.warned_call(call, *[slots[slot] for slot in sources])

@@ -19,13 +19,15 @@ from typing import Any
 
 import torch
 
+from ..ir.symbols import Expr, apply
 from . import _native
+from .numbers import Registers
 from .program import Slot
 
 SUPPORTED = sys.platform.startswith("linux") and platform.machine() == "x86_64"
 
 # Word kinds, as `enum class Word` of operator.h.
-CONSTANT, HANDLE, BLOB, COPIED, OPTIONAL_TENSOR, LIST_DATA, LIST_STRUCT = range(7)
+CONSTANT, HANDLE, BLOB, COPIED, OPTIONAL_TENSOR, LIST_DATA, LIST_STRUCT, NUMBER = range(8)
 NOTHING, REFERENCE, VALUES = range(3)
 
 
@@ -123,14 +125,18 @@ class Mangler:
 @dataclass(slots=True)
 class Call:
     """One call under construction. An argument takes integer registers while they last, then the stack; a
-    value of two words goes wholly to one of them."""
+    value of two words goes wholly to one of them. Expressions become registers: words of kind NUMBER, `patches` of
+    the constant bytes, `reals` among the doubles."""
 
     free: int
+    numbers: Registers | None = None
     registers: list[tuple[int, int]] = field(default_factory=list)
     stack: list[tuple[int, int]] = field(default_factory=list)
     doubles: list[float] = field(default_factory=list)
     data: bytearray = field(default_factory=bytearray)
     lists: list[tuple[int, ...]] = field(default_factory=list)
+    patches: list[tuple[int, int]] = field(default_factory=list)
+    reals: list[tuple[int, int]] = field(default_factory=list)
 
     def words(self, *words: tuple[int, int]) -> None:
         if len(words) <= 2 and len(words) <= self.free:
@@ -139,8 +145,24 @@ class Call:
         else:
             self.stack.extend(words)
 
-    def constant(self, *numbers: int) -> None:
-        self.words(*((CONSTANT, number) for number in numbers))
+    def constant(self, *numbers: Any) -> None:
+        self.words(*(self._word(number) for number in numbers))
+
+    def _word(self, number: Any) -> tuple[int, int]:
+        return (NUMBER, self.register(number)) if isinstance(number, Expr) else (CONSTANT, number)
+
+    def register(self, number: Expr) -> int:
+        _need(self.numbers is not None, "an expression")
+        return self.numbers.of(number)  # type: ignore[union-attr]
+
+    def packed(self, form: str, *values: Any) -> int:
+        """A blob of values of 8 bytes each at their places in `form`; expressions are filled in at each call."""
+        plain = [0 if isinstance(value, Expr) else value for value in values]
+        at = self.blob(struct.pack(form, *plain) or b"\0" * 8)
+        for place, value in enumerate(values):
+            if isinstance(value, Expr):
+                self.patches.append((at + 8 * place, self.register(value)))
+        return at
 
     def blob(self, data: bytes) -> int:
         self.data.extend(b"\0" * (-len(self.data) % 16))
@@ -148,9 +170,12 @@ class Call:
         self.data.extend(data)
         return at
 
-    def double(self, value: float) -> None:
+    def double(self, value: Any) -> None:
         if len(self.doubles) == 8:
             raise NotNative("more than eight floats")
+        if isinstance(value, Expr):
+            self.reals.append((len(self.doubles), self.register(value)))
+            value = 0.0
         self.doubles.append(value)
 
 
@@ -168,25 +193,30 @@ def _slot(value: Any) -> int:
     return value.index
 
 
-def _integer(value: Any) -> int:
+def _integer(value: Any) -> Any:
+    if isinstance(value, Expr):
+        _need(value.kind == "int", "a float for an integer")
+        return value
     _need(type(value) is int and -(2**62) < value < 2**63, "an integer of another kind")
     return value
 
 
 def _integers(call: Call, values: Any) -> tuple[tuple[int, int], ...]:
     numbers = [_integer(value) for value in values]
-    at = call.blob(struct.pack(f"{len(numbers)}q", *numbers) or b"\0" * 8)
-    return (BLOB, at), (CONSTANT, len(numbers))
+    return (BLOB, call.packed(f"{len(numbers)}q", *numbers)), (CONSTANT, len(numbers))
 
 
-def _scalar(value: Any) -> bytes:
-    """A c10::Scalar: its tag, and at 16 the value."""
+def _scalar(call: Call, value: Any, end: str = "") -> int:
+    """A blob of a c10::Scalar: its tag, and at 16 the value; `end`: the form of what follows, an engaged optional."""
+    if isinstance(value, Expr):
+        tag, letter = (0, "d") if value.kind == "float" else (1, "q")
+        return call.packed(f"qq{letter}8x{end}", tag, 0, value, *[True] * bool(end))
     tags: dict[type, tuple[int, str]] = {float: (0, "d"), int: (1, "q"), bool: (4, "q")}
     _need(type(value) in tags, "a number of another kind")
     if type(value) is int:
         _integer(value)
     tag, letter = tags[type(value)]
-    return struct.pack(f"i12x{letter}8x", tag, value)
+    return call.blob(struct.pack(f"i12x{letter}8x{end}", tag, value, *[True] * bool(end)))
 
 
 def _pass_tensor(call: Call, value: Any) -> None:
@@ -219,13 +249,13 @@ def _pass_int(call: Call, value: Any) -> None:
 
 
 def _pass_symint(call: Call, value: Any) -> None:
-    call.words((COPIED, call.blob(struct.pack("qq", _integer(value), 0))))
+    call.words((COPIED, call.packed("qq", _integer(value), 0)))
 
 
 def _pass_optional_symint(call: Call, value: Any) -> None:
     present = value is not None
-    data = struct.pack("q?7x", _integer(value) if present else 0, present)
-    call.words((COPIED, call.blob(data)))
+    number = _integer(value) if present else 0
+    call.words((COPIED, call.packed("q?7x", number, present)))
 
 
 def _pass_optional_int(call: Call, value: Any) -> None:
@@ -244,21 +274,30 @@ def _pass_optional_ints(call: Call, value: Any) -> None:
         call.words(*_integers(call, value), (CONSTANT, 1))
 
 
-def _pass_float(call: Call, value: Any) -> None:
+def _real(value: Any) -> Any:
+    if isinstance(value, Expr):
+        return value if value.kind == "float" else apply("float", value)
     _need(type(value) in (float, int), "a float of another kind")
-    call.double(float(value))
+    return float(value)
+
+
+def _pass_float(call: Call, value: Any) -> None:
+    call.double(_real(value))
 
 
 def _pass_optional_float(call: Call, value: Any) -> None:
     """One float register and one integer register; without those, both words on the stack."""
-    _need(value is None or type(value) in (float, int), "a float of another kind")
-    number = 0.0 if value is None else float(value)
+    number = 0.0 if value is None else _real(value)
     if call.free and len(call.doubles) < 8:
         call.double(number)
         call.constant(int(value is not None))
     else:
-        bits = struct.unpack("q", struct.pack("d", number))[0]
-        call.stack.extend(((CONSTANT, bits), (CONSTANT, int(value is not None))))
+        word = (
+            (NUMBER, call.register(number))
+            if isinstance(number, Expr)
+            else (CONSTANT, struct.unpack("q", struct.pack("d", number))[0])
+        )
+        call.stack.extend((word, (CONSTANT, int(value is not None))))
 
 
 def _pass_bool(call: Call, value: Any) -> None:
@@ -275,12 +314,12 @@ def _pass_bools(call: Call, value: Any) -> None:
 
 
 def _pass_scalar(call: Call, value: Any) -> None:
-    call.words((BLOB, call.blob(_scalar(value))))
+    call.words((BLOB, _scalar(call, value)))
 
 
 def _pass_optional_scalar(call: Call, value: Any) -> None:
-    data = b"\0" * 48 if value is None else _scalar(value) + b"\1" + b"\0" * 15
-    call.words((BLOB, call.blob(data)))
+    at = call.blob(b"\0" * 48) if value is None else _scalar(call, value, "?15x")
+    call.words((BLOB, at))
 
 
 def _pass_dtype(call: Call, value: Any) -> None:
@@ -346,7 +385,7 @@ def _pass_optional_floats(call: Call, value: Any) -> None:
     if value is None:
         call.constant(0, 0, 0)
     else:
-        at = call.blob(struct.pack(f"{len(value)}d", *value) or b"\0" * 8)
+        at = call.packed(f"{len(value)}d", *(_real(item) for item in value))
         call.words((BLOB, at), (CONSTANT, len(value)), (CONSTANT, 1))
 
 
@@ -459,8 +498,8 @@ def _agrees(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     found = plan(op, slots, kwargs)
     if found is None:
         return False
-    steps = (("aten", (found, op, (0,), results)),)
-    got = _native.run_lowered((1, len(results) + 1, 0, steps, results, {}), a)
+    steps = (("aten", (found, op, (0,), results, ())),)
+    got = _native.run_lowered((1, 0, len(results) + 1, 0, steps, results, {}, None), a)
     return all(torch.equal(x, y) and x.dtype == y.dtype for x, y in zip(got, expected, strict=True))
 
 
@@ -470,8 +509,10 @@ def _with_slots(value: Any) -> Any:
     return Slot(0) if isinstance(value, torch.Tensor) else value
 
 
-def plan(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-    """What the native executor calls the operator by; None if it has no native form."""
+def plan(
+    op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Registers | None = None
+) -> tuple[Any, ...] | None:
+    """What the native executor calls the operator by; None if it has no native form. `numbers`: for expressions."""
     if not SUPPORTED or op.namespace != "aten":
         return None
     arguments, results = schema_types(op)
@@ -488,7 +529,7 @@ def plan(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, .
         symbol = mangler.text if ways else mangler.text + "v"
         if not _native.has_symbol(symbol):
             continue
-        call = Call(free=6 - (returns == VALUES))
+        call = Call(free=6 - (returns == VALUES), numbers=numbers)
         try:
             for (_, put), value in zip(ways, values, strict=True):
                 put(call, value)
@@ -503,6 +544,8 @@ def plan(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, .
             tuple(call.lists),
             returns,
             len(results),
+            tuple(call.patches),
+            tuple(call.reals),
         )
     return None
 

@@ -3,7 +3,8 @@
 Codegen makes a `ProgramSpec`; `runtime.executor.load(spec)` turns it into a callable: the native executor,
 or the Python mirror of it where a native route is missing. A program takes its inputs as positional tensors
 and returns a tuple of its outputs. Slots 0..n_inputs-1 are the inputs; every other slot is written once by
-the step that produces it.
+the step that produces it. Where sizes are not known, numbers are expressions (`ir.symbols`) over `ProgramSpec.symbols`;
+the program takes the Python numbers among those after its tensors.
 """
 
 from __future__ import annotations
@@ -44,11 +45,12 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Call a compiled kernel: `void kernel(void **buffers, int32_t threads)` at `address`.
+    """Call a compiled kernel: `void kernel(void **buffers, int32_t threads, int64_t *numbers)` at `address`.
 
     buffers[i] is the data pointer (storage offset included) of slots[i]. `threads` is torch's thread count
     at run time. `keep` keeps the library alive. `writes`: slots of inputs and constants, or of views of them,
-    that the kernel changes: their version counters move as under an operator in place.
+    that the kernel changes: their version counters move as under an operator in place. `numbers`: expressions
+    that it takes, an int64 or the bits of a double each.
     """
 
     kernel: str
@@ -56,12 +58,13 @@ class Launch:
     slots: tuple[int, ...]
     keep: Any = None
     writes: tuple[int, ...] = ()
+    numbers: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Aten:
-    """Call an ATen operator below autograd's need: `results = op(*args, **kwargs)`; args may hold `Slot`s, also
-    nested in lists. results[i] is the slot for result i, or None where it is not needed or not a tensor."""
+    """Call an ATen operator below autograd's need: `results = op(*args, **kwargs)`; args may hold `Slot`s and
+    expressions, also nested in lists. results[i] is the slot for result i, or None where it is not needed or not a tensor."""
 
     op: Any  # torch._ops.OpOverload
     args: tuple[Any, ...]
@@ -99,6 +102,7 @@ class ProgramSpec:
     arena     bytes of scratch memory needed during a call (one arena a running call; calls may overlap in
               threads)
     outputs   slots of the results, in order; a slot may occur twice, and may be an input
+    symbols   where each symbol comes from, as `Graph.symbols` has it; `n_numbers`: Python numbers that a call brings
     """
 
     name: str
@@ -108,3 +112,5 @@ class ProgramSpec:
     outputs: tuple[int, ...]
     arena: int = 0
     constants: dict[int, Any] = field(default_factory=dict)
+    symbols: dict[Any, Any] = field(default_factory=dict)
+    n_numbers: int = 0

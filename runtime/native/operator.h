@@ -8,6 +8,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "torch_api.h"
@@ -21,6 +22,7 @@ enum class Word : uint8_t {
     optional_tensor, // Tensor? const&: address of {tensor of slot `value`, true}
     list_data,       // address of the array of tensors of list `value`
     list_struct,     // address of an IListRef<Tensor> over list `value`
+    number,          // register `value` of the run's numbers
 };
 
 struct OperatorWord {
@@ -34,7 +36,9 @@ struct Operator {
     void *function = nullptr;
     std::vector<OperatorWord> registers, stack; // integer words in order; `stack` beyond the sixth
     std::vector<double> doubles;
+    std::vector<std::pair<int32_t, int32_t>> real_registers; // place in `doubles`, register that it comes from
     std::vector<char> bytes;                      // constants that words point to
+    std::vector<std::pair<int32_t, int32_t>> patches; // place in `bytes`, register that is written there
     std::vector<std::vector<int32_t>> lists;      // slots of Tensor[] arguments
     Returns returns = Returns::values;
     int n_results = 0;
@@ -43,6 +47,10 @@ struct Operator {
 // From the tuple that runtime/operators.py makes; false with a Python error set.
 bool operator_read(PyObject *plan, Operator &out);
 
+// Whether every register that it names is there; a Python error is set if not.
+bool operator_numbers_fit(const Operator &op, size_t n_registers);
+
 // Calls it. `handles[slot]` are the tensors; results[i] are new cells to be freed by delete_tensor (for a
-// reference: a new cell for the same tensor). Lets C++ exceptions through.
-void operator_call(const Operator &op, const Handle *handles, Handle *results);
+// reference: a new cell for the same tensor). `numbers`: the run's registers, null where it has none. Lets C++
+// exceptions through.
+void operator_call(const Operator &op, const Handle *handles, const int64_t *numbers, Handle *results);

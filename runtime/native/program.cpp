@@ -37,11 +37,11 @@ PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *n
         PyErr_SetString(PyExc_TypeError, "a program takes no keyword arguments");
         return nullptr;
     }
-    if (n != steps.n_inputs) {
-        PyErr_Format(PyExc_TypeError, "a program of %d inputs was called with %zd", steps.n_inputs, n);
+    if (n != steps.n_inputs + steps.n_numbers) {
+        PyErr_Format(PyExc_TypeError, "a program of %d inputs was called with %zd", steps.n_inputs + steps.n_numbers, n);
         return nullptr;
     }
-    for (Py_ssize_t i = 0; i < n; i++)
+    for (Py_ssize_t i = 0; i < steps.n_inputs; i++)
         if (!tensor_is_tensor(args[i])) {
             PyErr_Format(PyExc_TypeError, "input %zd of a program is no tensor: %R", i, Py_TYPE(args[i]));
             return nullptr;
@@ -87,7 +87,7 @@ PyObject *run_lowered(PyObject *, PyObject *const *args, Py_ssize_t n) {
     if (n < 1 || torch_api_ready() < 0) return nullptr;
     Steps steps;
     if (!steps_read(args[0], steps)) return nullptr;
-    if (steps.n_inputs != n - 1 || !torch_api.native_program) {
+    if (steps.n_inputs + steps.n_numbers != n - 1 || !torch_api.native_program) {
         PyErr_SetString(PyExc_ValueError, "graftjit: the steps cannot be run");
         return nullptr;
     }
@@ -164,7 +164,10 @@ PyType_Spec type_spec = {
 
 bool program_check(PyObject *object) { return Py_IS_TYPE(object, program_type); }
 
-Py_ssize_t program_n_inputs(PyObject *program) { return ((Program *)program)->steps->n_inputs; }
+Py_ssize_t program_n_inputs(PyObject *program) {
+    const Steps &steps = *((Program *)program)->steps;
+    return steps.n_inputs + steps.n_numbers;
+}
 
 Py_ssize_t program_n_outputs(PyObject *program) {
     return (Py_ssize_t)((Program *)program)->steps->outputs.size();
@@ -172,8 +175,8 @@ Py_ssize_t program_n_outputs(PyObject *program) {
 
 int program_run(PyObject *program, PyObject *const *inputs, Py_ssize_t n, PyObject **outputs) {
     Steps &steps = *((Program *)program)->steps;
-    if (n != steps.n_inputs) {
-        PyErr_Format(PyExc_TypeError, "a program of %d inputs was called with %zd", steps.n_inputs, n);
+    if (n != steps.n_inputs + steps.n_numbers) {
+        PyErr_Format(PyExc_TypeError, "a program of %d inputs was called with %zd", steps.n_inputs + steps.n_numbers, n);
         return -1;
     }
     return steps_run(steps, inputs, outputs);

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t RELEASE_BYTES = 1 << 20;  // from here on other Python threads may run meanwhile
 constexpr int64_t ALIGNMENT = 64;
+constexpr int MAX_RANK = 64;
 
 // Where a slot's tensor is during one run.
 struct Slot {
@@ -19,7 +20,7 @@ struct Slot {
     bool owns_handle, owns_object;
 };
 
-using Kernel = void (*)(void **buffers, int32_t threads);
+using Kernel = void (*)(void **buffers, int32_t threads, const int64_t *numbers);
 
 class Run {
   public:
@@ -32,6 +33,7 @@ class Run {
     }
 
     int run(PyObject **outputs) {
+        if (!steps_.numbers.empty() && fill_numbers() != 0) return -1;
         start();
         int failed = 0;
         for (const Step &step : steps_.steps)
@@ -53,9 +55,24 @@ class Run {
     Handle small_handles_[SMALL], *handles_;
     std::unique_ptr<Slot[]> many_;
     std::unique_ptr<Handle[]> many_handles_;
+    int64_t small_numbers_[SMALL], *numbers_ = nullptr;
+    std::unique_ptr<int64_t[]> many_numbers_;
     void *arena_ = nullptr;
     PyThreadState *released_ = nullptr;
     bool releases_ = false;
+
+    int fill_numbers() {
+        size_t n = steps_.numbers.registers.size();
+        numbers_ = n <= SMALL ? small_numbers_ : (many_numbers_.reset(new int64_t[n]), many_numbers_.get());
+        return numbers_fill(steps_.numbers, inputs_, numbers_);
+    }
+
+    // Numbers of a step, out of the registers where it is symbolic.
+    const int64_t *values(const Step &step, const std::vector<int64_t> &given, int64_t *room) const {
+        if (!step.symbolic) return given.data();
+        for (size_t i = 0; i < given.size(); i++) room[i] = numbers_[given[i]];
+        return room;
+    }
 
     void start() {
         int64_t largest = 0;
@@ -145,8 +162,10 @@ class Run {
 
     int alloc(const Step &step) {
         Handle handle;
-        if (torch_api.empty_strided(step.sizes.size(), step.sizes.data(), step.strides.data(), step.dtype,
-                                    step.device_type, step.device_index, &handle))
+        int64_t sizes[MAX_RANK], strides[MAX_RANK];
+        if (torch_api.empty_strided(step.sizes.size(), values(step, step.sizes, sizes),
+                                    values(step, step.strides, strides), step.dtype, step.device_type,
+                                    step.device_index, &handle))
             return step.callable ? python(step) : failed_in_shim("allocating a tensor");
         own(step.slot, handle);
         return 0;
@@ -192,20 +211,27 @@ class Run {
             else if (slot.handle == nullptr || torch_api.get_data_ptr(slot.handle, &buffers[i]))
                 return failed_in_shim("reading a tensor's address");
         }
+        int64_t few_numbers[SMALL];
+        std::unique_ptr<int64_t[]> many_numbers;
+        int64_t *numbers = few_numbers;
+        if (step.numbers.size() > SMALL) many_numbers.reset(numbers = new int64_t[step.numbers.size()]);
+        for (size_t i = 0; i < step.numbers.size(); i++) numbers[i] = numbers_[step.numbers[i]];
         drop_gil();
-        ((Kernel)step.kernel)(buffers, torch_api.get_num_threads());
+        ((Kernel)step.kernel)(buffers, torch_api.get_num_threads(), numbers);
         return step.writes.empty() ? 0 : bump_versions(step);
     }
 
     int view(const Step &step) {
         Handle base = handles_[step.base], handle;
-        int64_t offset = step.offset, start = 0;
+        int64_t offset = step.symbolic ? numbers_[step.offset] : step.offset, start = 0;
+        int64_t sizes[MAX_RANK], strides[MAX_RANK];
         if (base == nullptr) return failed_in_shim("reading a slot");
         if (step.absolute) {
             if (torch_api.get_storage_offset(base, &start)) return failed_in_shim("reading an offset");
             offset -= start;
         }
-        if (torch_api.reinterpret(base, step.sizes.size(), step.sizes.data(), step.strides.data(), offset, &handle))
+        if (torch_api.reinterpret(base, step.sizes.size(), values(step, step.sizes, sizes),
+                                  values(step, step.strides, strides), offset, &handle))
             return failed_in_shim("making a view");
         own(step.slot, handle);
         return 0;
@@ -215,7 +241,7 @@ class Run {
         Handle results[8] = {};
         drop_gil();
         try {
-            operator_call(step.op, handles_, results);
+            operator_call(step.op, handles_, numbers_, results);
         } catch (...) {
             hold_gil();
             return torch_api.translate_exception == nullptr ? python(step) : failed(std::current_exception());
@@ -257,9 +283,18 @@ class Run {
             if (object == nullptr) return -1;
             arguments.push_back(object);
         }
-        PyObject *got = PyObject_Vectorcall(step.callable, arguments.data(), arguments.size(), nullptr);
+        int failed = 0;
+        for (size_t i = 0; i < step.numbers.size() && !failed; i++) {
+            int64_t bits = numbers_[step.numbers[i]];
+            PyObject *made = step.reals[i] ? PyFloat_FromDouble(as_double(bits)) : PyLong_FromLongLong(bits);
+            failed = made == nullptr ? -1 : 0;
+            if (!failed) arguments.push_back(made);
+        }
+        PyObject *got = failed ? nullptr
+                               : PyObject_Vectorcall(step.callable, arguments.data(), arguments.size(), nullptr);
+        for (size_t i = step.slots.size(); i < arguments.size(); i++) Py_DECREF(arguments[i]);
         if (got == nullptr) return -1;
-        int failed = take_results(step, got);
+        failed = take_results(step, got);
         Py_DECREF(got);
         return failed;
     }
@@ -329,26 +364,59 @@ bool read_slots(PyObject *tuple, const Steps &steps, std::vector<int32_t> &out) 
     return !PyErr_Occurred();
 }
 
+bool good_registers(const Steps &steps, const std::vector<int64_t> &named) {
+    for (int64_t one : named)
+        if (one < 0 || one >= (int64_t)steps.numbers.registers.size()) {
+            PyErr_SetString(PyExc_ValueError, "graftjit: a step names a number that the program lacks");
+            return false;
+        }
+    return true;
+}
+
+// ((register, is a float), ...)
+bool read_numbers(PyObject *tuple, const Steps &steps, Step &step) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        int number, is_real;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tuple, i), "ip", &number, &is_real) ||
+            !good_registers(steps, {number}))
+            return false;
+        step.numbers.push_back(number);
+        step.reals.push_back((char)is_real);
+    }
+    return true;
+}
+
 bool good_slot(const Steps &steps, int32_t slot) {
     if (slot >= 0 && slot < steps.n_slots) return true;
     PyErr_SetString(PyExc_ValueError, "graftjit: a step names a slot that the program lacks");
     return false;
 }
 
+// Sizes and strides, or the registers that hold them.
+bool read_layout(PyObject *sizes, PyObject *strides, const Steps &steps, Step &step) {
+    if (!read_ints(sizes, step.sizes) || !read_ints(strides, step.strides)) return false;
+    if (step.sizes.size() <= MAX_RANK && step.strides.size() == step.sizes.size())
+        return !step.symbolic || (good_registers(steps, step.sizes) && good_registers(steps, step.strides));
+    PyErr_SetString(PyExc_ValueError, "graftjit: a step whose sizes and strides do not fit");
+    return false;
+}
+
 bool read_alloc(PyObject *args, Steps &steps, Step &step) {
-    PyObject *sizes, *strides, *dtype, *device, *callable;
+    PyObject *sizes, *strides, *dtype, *device, *callable, *numbers;
     long long nbytes;
+    int symbolic;
     step.kind = StepKind::alloc;
-    if (!PyArg_ParseTuple(args, "iO!O!OOLO", &step.slot, &PyTuple_Type, &sizes, &PyTuple_Type, &strides, &dtype,
-                          &device, &nbytes, &callable))
+    if (!PyArg_ParseTuple(args, "iO!O!OOLOpO!", &step.slot, &PyTuple_Type, &sizes, &PyTuple_Type, &strides, &dtype,
+                          &device, &nbytes, &callable, &symbolic, &PyTuple_Type, &numbers))
         return false;
     step.callable = Py_NewRef(callable);
     step.results = {step.slot};
+    step.symbolic = symbolic;
     steps.static_bytes += nbytes;
     step.dtype = dtype_code(dtype);
     return !PyErr_Occurred() && good_slot(steps, step.slot) &&
-           device_code(device, &step.device_type, &step.device_index) == 0 && read_ints(sizes, step.sizes) &&
-           read_ints(strides, step.strides);
+           device_code(device, &step.device_type, &step.device_index) == 0 &&
+           read_layout(sizes, strides, steps, step) && read_numbers(numbers, steps, step);
 }
 
 bool read_scratch(PyObject *args, Steps &steps, Step &step) {
@@ -365,9 +433,12 @@ bool read_scratch(PyObject *args, Steps &steps, Step &step) {
 
 bool read_launch(PyObject *args, Steps &steps, Step &step) {
     unsigned long long address;
-    PyObject *slots, *writes;
+    PyObject *slots, *writes, *numbers;
     step.kind = StepKind::launch;
-    if (!PyArg_ParseTuple(args, "KO!O!", &address, &PyTuple_Type, &slots, &PyTuple_Type, &writes)) return false;
+    if (!PyArg_ParseTuple(args, "KO!O!O!", &address, &PyTuple_Type, &slots, &PyTuple_Type, &writes, &PyTuple_Type,
+                          &numbers) ||
+        !read_numbers(numbers, steps, step))
+        return false;
     step.kernel = (void *)address;
     if (address == 0) PyErr_SetString(PyExc_ValueError, "graftjit: a kernel without an address");
     if (address == 0 || !read_slots(slots, steps, step.slots) || !read_slots(writes, steps, step.writes)) return false;
@@ -379,35 +450,39 @@ bool read_launch(PyObject *args, Steps &steps, Step &step) {
 bool read_view(PyObject *args, Steps &steps, Step &step) {
     PyObject *sizes, *strides;
     long long offset;
-    int absolute;
+    int absolute, symbolic;
     step.kind = StepKind::view;
-    if (!PyArg_ParseTuple(args, "iiO!O!Lp", &step.slot, &step.base, &PyTuple_Type, &sizes, &PyTuple_Type, &strides,
-                          &offset, &absolute))
+    if (!PyArg_ParseTuple(args, "iiO!O!Lpp", &step.slot, &step.base, &PyTuple_Type, &sizes, &PyTuple_Type, &strides,
+                          &offset, &absolute, &symbolic))
         return false;
     step.offset = offset;
     step.absolute = absolute;
-    return good_slot(steps, step.slot) && good_slot(steps, step.base) && read_ints(sizes, step.sizes) &&
-           read_ints(strides, step.strides);
+    step.symbolic = symbolic;
+    return good_slot(steps, step.slot) && good_slot(steps, step.base) && read_layout(sizes, strides, steps, step) &&
+           (!symbolic || good_registers(steps, {step.offset}));
 }
 
 bool read_python(PyObject *args, Steps &steps, Step &step) {
-    PyObject *callable, *slots, *results;
+    PyObject *callable, *slots, *results, *numbers;
     step.kind = StepKind::python;
-    if (!PyArg_ParseTuple(args, "OO!O!", &callable, &PyTuple_Type, &slots, &PyTuple_Type, &results)) return false;
-    step.callable = Py_NewRef(callable);
-    steps.calls_aten = true;
-    return read_slots(slots, steps, step.slots) && read_slots(results, steps, step.results);
-}
-
-bool read_aten(PyObject *args, Steps &steps, Step &step) {
-    PyObject *plan, *callable, *slots, *results;
-    step.kind = StepKind::aten;
-    if (!PyArg_ParseTuple(args, "O!OO!O!", &PyTuple_Type, &plan, &callable, &PyTuple_Type, &slots, &PyTuple_Type,
-                          &results))
+    if (!PyArg_ParseTuple(args, "OO!O!O!", &callable, &PyTuple_Type, &slots, &PyTuple_Type, &results, &PyTuple_Type,
+                          &numbers))
         return false;
     step.callable = Py_NewRef(callable);
     steps.calls_aten = true;
-    return operator_read(plan, step.op) && read_slots(slots, steps, step.slots) &&
+    return read_numbers(numbers, steps, step) && read_slots(slots, steps, step.slots) && read_slots(results, steps, step.results);
+}
+
+bool read_aten(PyObject *args, Steps &steps, Step &step) {
+    PyObject *plan, *callable, *slots, *results, *numbers;
+    step.kind = StepKind::aten;
+    if (!PyArg_ParseTuple(args, "O!OO!O!O!", &PyTuple_Type, &plan, &callable, &PyTuple_Type, &slots, &PyTuple_Type,
+                          &results, &PyTuple_Type, &numbers))
+        return false;
+    step.callable = Py_NewRef(callable);
+    steps.calls_aten = true;
+    return operator_read(plan, step.op) && operator_numbers_fit(step.op, steps.numbers.registers.size()) &&
+           read_numbers(numbers, steps, step) && read_slots(slots, steps, step.slots) &&
            read_slots(results, steps, step.results);
 }
 
@@ -455,10 +530,11 @@ Steps::~Steps() {
 }
 
 bool steps_read(PyObject *lowered, Steps &out) {
-    PyObject *steps, *outputs, *constants;
+    PyObject *steps, *outputs, *constants, *numbers;
     long long arena;
-    if (!PyArg_ParseTuple(lowered, "iiLO!O!O!", &out.n_inputs, &out.n_slots, &arena, &PyTuple_Type, &steps,
-                          &PyTuple_Type, &outputs, &PyDict_Type, &constants))
+    if (!PyArg_ParseTuple(lowered, "iiiLO!O!O!O", &out.n_inputs, &out.n_numbers, &out.n_slots, &arena, &PyTuple_Type,
+                          &steps, &PyTuple_Type, &outputs, &PyDict_Type, &constants, &numbers) ||
+        (numbers != Py_None && !numbers_read(numbers, out.n_inputs, out.n_numbers, out.numbers)))
         return false;
     out.arena_bytes = out.static_bytes = arena;
     if (out.n_inputs > out.n_slots || !read_slots(outputs, out, out.outputs) || !read_constants(constants, out)) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "numbers.h"
 #include "operator.h"
 #include "torch_api.h"
 
@@ -15,12 +16,15 @@ enum class StepKind : uint8_t { alloc, scratch, launch, view, aten, python, free
 struct Step {
     StepKind kind;
     bool absolute = false;               // view: offset counts from the storage's start
+    bool symbolic = false;               // alloc, view: sizes, strides and offset are registers
     int32_t slot = -1, base = -1;        // alloc, scratch, view: what is made; view: of what
     int32_t dtype = 0, device_type = 0, device_index = 0;
     int64_t offset = 0;                  // scratch: byte of the arena; view: elements
     std::vector<int64_t> sizes, strides;
     std::vector<int32_t> writes;         // launch: slots whose version counters move
     std::vector<int32_t> slots, results; // launch, python, free: operands; aten, python: where results go (-1: nowhere)
+    std::vector<int32_t> numbers;        // launch, Python forms: registers that are handed over
+    std::vector<char> reals;             // which of those are floats
     void *kernel = nullptr;
     PyObject *callable = nullptr;        // python: f(*tensors) -> tuple; aten: the same, for the exception's sake
     Operator op;
@@ -30,7 +34,8 @@ struct Steps {
     std::vector<Step> steps;
     std::vector<int32_t> outputs;
     std::vector<std::pair<int32_t, PyObject *>> constants;
-    int32_t n_inputs = 0, n_slots = 0;
+    Numbers numbers;
+    int32_t n_inputs = 0, n_numbers = 0, n_slots = 0;  // tensors, then Python numbers, that a call brings
     int64_t arena_bytes = 0, static_bytes = 0;
     bool calls_aten = false;
     std::atomic<void *> arena{nullptr};  // the cached block, taken by one running call at a time
