@@ -14,6 +14,8 @@ from typing import Any
 import torch
 
 from ..ir.graph import Node
+from ..ir.symbols import decided, greatest, is_symbolic, least
+from .extents import estimate, surely
 from .loops import Index
 
 Map = tuple[Index, ...]
@@ -79,7 +81,8 @@ def is_view(node: Node) -> bool:
 
 def always_affine(node: Node) -> bool:
     """A view that `through_view` can follow from any map."""
-    return node.op == "call" and node.target in _VIEWS and node.target not in _RESHAPES
+    plain = node.target in _VIEWS and node.target not in _RESHAPES
+    return node.op == "call" and plain and not is_symbolic(node.args[1:])
 
 
 # --- the views ---
@@ -129,42 +132,44 @@ def _slice(node: Node, where: Map, axes: Sequence[int]) -> Map | None:
     arguments = (*node.args[1:], *(None,) * 4)
     dim = _dim(arguments[0] or 0, rank)
     size = node.args[0].meta.shape[dim]
-    start = arguments[1] or 0
-    start = min(max(start + size if start < 0 else start, 0), size)
+    start = _from_front(0 if arguments[1] is None else arguments[1], size)
+    if start is None:
+        return None
+    start = least(greatest(start, 0), size)
     step = 1 if arguments[3] is None else arguments[3]
     base = list(where)
     base[dim] = scaled(base[dim], step, start)
     return tuple(base)
 
 
+def _from_front(place: Any, size: Any) -> Any:
+    """A place that may be counted from the end; None where that is not sure."""
+    behind = decided("<", place, 0)
+    return None if behind is None else place + size if behind else place
+
+
 def _select(node: Node, where: Map, axes: Sequence[int]) -> Map | None:
     dim, index = node.args[1:3]
     shape = node.args[0].meta.shape
     dim = _dim(dim, len(shape))
-    index = index + shape[dim] if index < 0 else index
-    return (*where[:dim], Index((0,) * len(axes), index), *where[dim:])
+    index = _from_front(index, shape[dim])
+    return None if index is None else (*where[:dim], Index((0,) * len(axes), index), *where[dim:])
 
 
 def _reshape(node: Node, where: Map, axes: Sequence[int]) -> Map | None:
     """Dimensions in runs of equal products: merged by multiplication, split where the form allows."""
     old, new = node.args[0].meta.shape, node.meta.shape
-    if math.prod(new) == 0:
+    if 0 in new:
         return None
     base: list[Index] = []
     at = 0
     position = 0
     while position < len(old):
-        run, goal = [position], old[position]
-        taken, product = 0, 1
-        while product != goal or (at + taken < len(new) and taken == 0):
-            if product < goal:
-                product *= new[at + taken]
-                taken += 1
-            elif product > goal:
-                run.append(run[-1] + 1)
-                goal *= old[run[-1]]
-            else:
-                break
+        found = _run(old[position:], new[at:])
+        if found is None:
+            return None
+        length, taken = found
+        run = range(position, position + length)
         flat = added(
             [scaled(where[at + k], math.prod(new[at + k + 1 : at + taken])) for k in range(taken)],
             len(axes),
@@ -173,9 +178,26 @@ def _reshape(node: Node, where: Map, axes: Sequence[int]) -> Map | None:
         if parts is None:
             return None
         base.extend(parts)
-        position += len(run)
+        position += length
         at += taken
     return tuple(base)
+
+
+def _run(old: Sequence[Any], new: Sequence[Any]) -> tuple[int, int] | None:
+    """How many dimensions of the old and of the new shape, from the first on, have the same product."""
+    goal, product = old[0], 1
+    length, taken = 1, 0
+    while product != goal or (taken == 0 and new):
+        smaller = surely("<", product, goal) or estimate(product) <= estimate(goal)
+        if taken < len(new) and (smaller or length == len(old)):
+            product = product * new[taken]
+            taken += 1
+        elif length < len(old):
+            goal = goal * old[length]
+            length += 1
+        else:
+            return None
+    return length, taken
 
 
 def _split(form: Index, sizes: list[int], axes: Sequence[int]) -> list[Index] | None:
@@ -195,7 +217,7 @@ def _split(form: Index, sizes: list[int], axes: Sequence[int]) -> list[Index] | 
         )
         low = Index(tuple(0 if s % below == 0 else s for s in form.strides), form.offset % below)
         reach = low.offset + sum(s * (n - 1) for s, n in zip(low.strides, axes, strict=True))
-        if reach >= below or any(s < 0 for s in low.strides):
+        if not surely("<", reach, below) or not all(surely(">=", s, 0) for s in low.strides):
             return None
         found.append(high)
         form = low

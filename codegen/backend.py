@@ -123,10 +123,11 @@ def _fused(graph: Graph) -> Compiled:
     clock = _Clock(timings)
     better = optimize(graph, check=SESSION.options.check, show=_show())
     clock.lap("passes")
-    made, keep = _kernels(better, graph.name, clock)
+    numbers: dict[str, tuple[Any, ...]] = {}
+    made, keep = _kernels(better, graph.name, clock, numbers)
     addresses: dict[str, int] = {} if keep is None else keep.addresses
     records = tuple(_record(kernel, keep.cached) for kernel in made.kernels) if keep else ()
-    spec = schedule.spec(made, addresses, keep)
+    spec = schedule.spec(made, addresses, keep, numbers)
     program: Program = load(spec)
     clock.lap("load")
     library = sum(isinstance(step, Node) for step in made.steps)
@@ -135,8 +136,11 @@ def _fused(graph: Graph) -> Compiled:
     return Compiled(graph, program, "fused", spec, records, library, timings=timings)
 
 
-def _kernels(graph: Graph, name: str, clock: _Clock) -> tuple[schedule.Plan, Library | None]:
-    """The plan and the library of its kernels. Without a compiler: those that a bundle brought, or none."""
+def _kernels(
+    graph: Graph, name: str, clock: _Clock, numbers: dict[str, tuple[Any, ...]]
+) -> tuple[schedule.Plan, Library | None]:
+    """The plan and the library of its kernels; `numbers` gets the expressions that each one takes. Without a compiler:
+    those that a bundle brought, or none."""
     compiler = device.find_compiler()
     if compiler is not None or SESSION.store.bundled():
         made = schedule.plan(graph, fuse=True)
@@ -144,7 +148,7 @@ def _kernels(graph: Graph, name: str, clock: _Clock) -> tuple[schedule.Plan, Lib
         if not made.kernels:
             return made, None
         nests = [kernel.nest for kernel in made.kernels]
-        source = cpp.render(nests, build.vector_bytes())
+        source = cpp.render(nests, build.vector_bytes(), numbers)
         clock.lap("render")
         covers = tuple(line for nest in nests for line in nest.covers)
         try:

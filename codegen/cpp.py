@@ -1,6 +1,7 @@
 """The C++ renderer: loop nests -> one translation unit without any #include.
 
-A kernel is `extern "C" void name(void **buffers, int threads)`. Values are vectors of W lanes along one axis
+A kernel is `extern "C" void name(void **buffers, int threads)`, with `const i64_t *numbers` after them where sizes
+are expressions: each one that the text needs, also a product or a quotient of others, is such a number. Values are vectors of W lanes along one axis
 (see `cpp_plan.Plan`): the last inner axis as a rule, the last outer axis where that is the contiguous one or where rows
 are short. The loops over what remains, the passes over a row (one a phase), accumulators, tails and the
 OpenMP pragma are made here; expressions come from `expr` with the dialect of `cpp_dialect`.
@@ -9,9 +10,14 @@ OpenMP pragma are made here; expressions come from `expr` with the dialect of `c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
+from ..ir.symbols import Expr
 from . import expr, loops
-from .cpp_dialect import DIALECT, SCALAR, TYPES, library_text, register, section_of
+from .cpp_dialect import (
+    DIALECT, SCALAR, TYPES, argument, library_text, register, section_of,
+)  # fmt: skip
 from .cpp_pass import PassWriter
 from .cpp_plan import KEEP_COST, PARALLEL_WORK, ROW_BUFFER_BYTES, Pass, lane_count, make_plan
 from .loops import Index, LoopNest, Value
@@ -38,9 +44,11 @@ LIBM = "".join(
 )
 
 
-def render(nests: list[LoopNest], vector_bytes: int) -> str:
+def render(
+    nests: list[LoopNest], vector_bytes: int, numbers: dict[str, tuple[Any, ...]] | None = None
+) -> str:
     """The whole unit; each nest's name is its symbol. Nothing of the user's program but its computation is in
-    it: the same computation elsewhere is the same text."""
+    it: the same computation elsewhere is the same text. `numbers` gets the expressions that each kernel takes."""
     parts = [PREAMBLE]
     wanted: dict[int, set[str]] = {}
     for nest in nests:
@@ -53,7 +61,10 @@ def render(nests: list[LoopNest], vector_bytes: int) -> str:
     if any(_needs_libm(names) for names in wanted.values()):
         parts.append(LIBM)
     for lanes, names in wanted.items():
-        kernels = [Kernel(n, lanes).text() for n in nests if lane_count(n, vector_bytes) == lanes]
+        writers = [Kernel(n, lanes) for n in nests if lane_count(n, vector_bytes) == lanes]
+        kernels = [writer.text() for writer in writers]
+        if numbers is not None:
+            numbers.update({writer.nest.name: tuple(writer.numbers) for writer in writers})
         header = f"namespace w{lanes} {{\nconstexpr int W = {lanes};\n"
         parts.append(header + library_text(names) + FOLD + "\n" + "\n".join(kernels) + "}\n")
     return "\n".join(parts)
@@ -94,6 +105,13 @@ class Kernel:
         self.known: set[int] = set()  # row values already declared
         self.passes = self._passes()
         self.pointers: dict[tuple[int, Index], str] = {}
+        self.numbers: dict[Expr, str] = {}  # expressions, as the names of the kernel's numbers
+
+    def n(self, value: Any) -> str:
+        """The text of a plain number or an expression."""
+        if isinstance(value, Expr):
+            return self.numbers.setdefault(value, f"n{len(self.numbers)}")
+        return str(value)
 
     # --- what happens in which pass ---
 
@@ -123,7 +141,7 @@ class Kernel:
 
     def _worth_keeping(self, before: list[Pass], now: Pass, roots: list[int]) -> list[int]:
         """Values of earlier passes that this one needs again and that are dear to compute."""
-        if self.plan.split:
+        if self.plan.split or isinstance(self.nest.columns, Expr):
             return []
         earlier = {number for one_pass in before for number in one_pass.body}
         again = earlier.intersection(now.body)
@@ -152,7 +170,7 @@ class Kernel:
             return 1 if stride in (0, 1) else 10
         return expr.OPS[value.op].cost if value.op in expr.OPS else 1
 
-    def work(self) -> int:
+    def work(self) -> Any:
         cost = sum(self.cost_of(number) for number in range(len(self.nest.values)))
         return math.prod(self.sizes) * max(1, cost // 8)
 
@@ -163,25 +181,49 @@ class Kernel:
 
     def text(self) -> str:
         nest = self.nest
-        self.lines = [f'extern "C" void {nest.name}(void **buffers, int threads) {{']
         for number, buffer in enumerate(nest.buffers):
             qualifier = "" if buffer.written else "const "
             kind = f"{qualifier}{TYPES[buffer.dtype][1]} *"
             self.put(
                 f"{kind}__restrict b{number} = ({kind})buffers[{number}];  // {_buffer_text(buffer)}"
             )
-        if not self._parallel():
+        if self._parallel() is False:
             self.put("(void)threads;")
         self._rows()
-        self.lines.append("}")
-        return "\n".join(self.lines) + "\n"
+        more = ", const i64_t *numbers" if self.numbers else ""
+        head = [f'extern "C" void {nest.name}(void **buffers, int threads{more}) {{']
+        for place, (value, name) in enumerate(self.numbers.items()):
+            kind, source = ("double", "(const double *)") if value.kind == "float" else ("i64_t", "")
+            head.append(f"  const {kind} {name} = ({source}numbers)[{place}];")
+        return "\n".join([*head, *self.lines, "}"]) + "\n"
 
-    def _parallel(self) -> bool:
-        return self.work() >= PARALLEL_WORK
+    def _parallel(self) -> bool | None:
+        """Whether there is work for several threads; None: it depends on the sizes."""
+        work = self.work()
+        return None if isinstance(work, Expr) else work >= PARALLEL_WORK
 
-    def _pragma(self, items: int) -> None:
-        if self._parallel() and items > 1:
-            self.put("#pragma omp parallel for num_threads(threads) schedule(static)")
+    def each_item(self, name: str, items: Any, write: Callable[[], None]) -> None:
+        """The loop over items that threads may share, with the lines of `write` as its body."""
+        several = self._parallel()
+        pragma = "#pragma omp parallel for num_threads(threads) schedule(static)"
+        loop = f"for (i64_t {name} = 0; {name} < {self.n(items)}; ++{name})"
+        if several is not None:
+            if several:
+                self.put(pragma)
+            self.put(loop + " {")
+        else:
+            self.put(f"const auto each_{name} = [=](const i64_t {name}) __attribute__((noinline)) {{")
+        self.depth += 1
+        write()
+        self.depth -= 1
+        if several is not None:
+            self.put("}")
+            return
+        self.put("};")
+        self.put(f"if (threads > 1 && {self.n(self.work())} >= {PARALLEL_WORK}) {{")
+        self.put(pragma)
+        self.put(f"{loop} each_{name}({name});")
+        self.put(f"}} else {loop} each_{name}({name});")
 
     def _rows(self) -> None:
         """The loop over items (rows, or chunks of rows), and what one item does."""
@@ -190,40 +232,45 @@ class Kernel:
         length = 1 if plan.vector is None else self.sizes[plan.vector]
         chunks = -(-length // plan.chunk) if plan.chunk else 1
         items = rows * chunks
-        if items > 1:
-            if not plan.split:
-                self._pragma(items)
-            self.put(f"for (i64_t item = 0; item < {items}; ++item) {{")
+        if items == 1:
+            self._item(rows, chunks, length)
+        elif plan.split:  # threads share the columns, not the rows
+            self.put(f"for (i64_t item = 0; item < {self.n(items)}; ++item) {{")
             self.depth += 1
+            self._item(rows, chunks, length)
+            self.depth -= 1
+            self.put("}")
+        else:
+            self.each_item("item", items, lambda: self._item(rows, chunks, length))
+
+    def _item(self, rows: Any, chunks: Any, length: Any) -> None:
+        plan = self.plan
+        chunked = chunks != 1
+        if rows != 1 or chunked:
             row = "item"
-            if chunks > 1:
-                first = f"item / {rows}" if plan.chunk_major else f"item % {chunks}"
-                row = f"item % {rows}" if plan.chunk_major else f"item / {chunks}"
-                self.put(f"const i64_t from = ({first}) * {plan.chunk};")
-                self.put(
-                    f"const i64_t to = from + {plan.chunk} < {length} ? from + {plan.chunk} : {length};"
-                )
+            if chunked:
+                step, last = plan.chunk, self.n(length)
+                first, row = f"item / {self.n(rows)}", f"item % {self.n(rows)}"
+                if not plan.chunk_major:
+                    first, row = f"item % {self.n(chunks)}", f"item / {self.n(chunks)}"
+                self.put(f"const i64_t from = ({first}) * {step};")
+                self.put(f"const i64_t to = from + {step} < {last} ? from + {step} : {last};")
             self._coordinates(row)
         self._pointers()
         if plan.lanes_are_rows:
-            self._lanes_as_rows(chunks > 1, length)
+            self._lanes_as_rows(chunked, length)
         else:
-            self._one_row(
-                "from" if chunks > 1 else "0", "to" if chunks > 1 else str(length), length
-            )
-        if items > 1:
-            self.depth -= 1
-            self.put("}")
+            self._one_row("from" if chunked else "0", "to" if chunked else self.n(length), length)
 
     def _coordinates(self, row: str) -> None:
-        axes = [axis for axis in self.plan.rows if self.sizes[axis] > 1]
-        below = 1
+        axes = [axis for axis in self.plan.rows if self.sizes[axis] != 1]
+        below: Any = 1
         for position, axis in reversed(list(enumerate(axes))):
-            text = f"({row})" if below == 1 else f"({row}) / {below}"
+            text = f"({row})" if below == 1 else f"({row}) / {self.n(below)}"
             if position:
-                text = f"{text} % {self.sizes[axis]}"
+                text = f"{text} % {self.n(self.sizes[axis])}"
             self.put(f"const i64_t x{axis} = {text};")
-            below *= self.sizes[axis]
+            below = below * self.sizes[axis]
 
     def _pointers(self) -> None:
         """One pointer for each index that is met, moved to the row."""
@@ -240,18 +287,18 @@ class Kernel:
 
     def _offset(self, index: Index, axes: list[int], with_offset: bool = True) -> str:
         terms = [
-            f"x{axis}" if index.strides[axis] == 1 else f"x{axis} * {index.strides[axis]}"
+            f"x{axis}" if index.strides[axis] == 1 else f"x{axis} * {self.n(index.strides[axis])}"
             for axis in axes
-            if index.strides[axis] and self.sizes[axis] > 1
+            if index.strides[axis] and self.sizes[axis] != 1
         ]
         if with_offset and index.offset:
-            terms.append(str(index.offset))
+            terms.append(self.n(index.offset))
         return "".join(f" + {term}" for term in terms)
 
     # --- one row ---
 
-    def _lanes_as_rows(self, chunked: bool, length: int) -> None:
-        first, last = ("from", "to") if chunked else ("0", str(length))
+    def _lanes_as_rows(self, chunked: bool, length: Any) -> None:
+        first, last = ("from", "to") if chunked else ("0", self.n(length))
         self.put("auto rows = [&](const i64_t i, auto n) __attribute__((always_inline)) {")
         self.depth += 1
         self._one_row("0", "0", 0)
@@ -259,15 +306,16 @@ class Kernel:
         self.put("};")
         self._walk("rows", first, last, length, "", self.lanes)
 
-    def _walk(self, body: str, first: str, last: str, length: int, extra: str, step: int) -> None:
+    def _walk(self, body: str, first: str, last: str, length: Any, extra: str, step: int) -> None:
         """Call `body(i, n)` over first..last with whole vectors, then with the rest."""
         self.put(f"i64_t at = {first};")
         self.put(f"for (; at + {step} <= {last}; at += {step}) {body}(at, full{{}}{extra});")
-        if length % step:
-            rest = f"int({last} - at)" if first != "0" else str(length % step)
+        if isinstance(length, Expr) or length % step:
+            known = first == "0" and not isinstance(length, Expr)
+            rest = str(length % step) if known else f"int({last} - at)"
             self.put(f"if (at < {last}) {body}(at, {rest}{extra});")
 
-    def _one_row(self, first: str, last: str, length: int) -> None:
+    def _one_row(self, first: str, last: str, length: Any) -> None:
         for one_pass in self.passes:
             self._row_values(one_pass.phase)
             for number in one_pass.keeps:
@@ -297,11 +345,13 @@ class Kernel:
             return f"const {register(value.dtype)} {name} = {self._load(value, row)};"
         if value.op == "index":
             return f"const i64 {name} = {self._index(value.attr, row)};"
+        if value.op == "number":
+            return f"const {register(value.dtype)} {name} = {argument(self.n(value.attr), value.dtype)};"
         args = tuple(f"v{arg}" for arg in value.args)
         dtypes = tuple(self.nest.values[arg].dtype for arg in value.args)
         return "const " + expr.statement(DIALECT, name, value, args, dtypes)
 
-    def _where(self, index: Index, row: bool) -> tuple[str, int]:
+    def _where(self, index: Index, row: bool) -> tuple[str, Any]:
         """(text of the element offset from the row's pointer, stride along the lanes)."""
         plan = self.plan
         text = "" if row else self._offset(index, plan.folds, with_offset=False)
@@ -309,7 +359,7 @@ class Kernel:
         if row and not plan.lanes_are_rows:
             stride = 0
         if stride:
-            text += " + i" if stride == 1 else f" + i * {stride}"
+            text += " + i" if stride == 1 else f" + i * {self.n(stride)}"
         return text, stride
 
     def _load(self, value: Value, row: bool) -> str:
@@ -317,14 +367,15 @@ class Kernel:
         pointer = self.pointers[value.attr] + moved
         if stride == 0:
             return f"one({pointer})"
-        return f"ld({pointer}, n)" if stride == 1 else f"lds({pointer}, {stride}, n)"
+        return f"ld({pointer}, n)" if stride == 1 else f"lds({pointer}, {self.n(stride)}, n)"
 
     def _index(self, index: Index, row: bool) -> str:
         moved, stride = self._where(index, row)
-        base = f"{index.offset}{self._offset(index, self.plan.rows, with_offset=False)}{moved}"
+        base = f"{self.n(index.offset)}{self._offset(index, self.plan.rows, with_offset=False)}{moved}"
         if stride == 0:
             return f"splat<i64>({base})"
-        return f"splat<i64>({base}) + lanes<i64>(0) * {stride}ll"
+        step = self.n(stride) if isinstance(stride, Expr) else f"{stride}ll"
+        return f"splat<i64>({base}) + lanes<i64>(0) * {step}"
 
     def _store(self, store: loops.Store, row: bool = False) -> None:
         moved, stride = self._where(store.index, row)
@@ -332,12 +383,12 @@ class Kernel:
         value = f"v{store.value}"
         if stride == 0:
             size = 1 if self.plan.vector is None else self.sizes[self.plan.vector]
-            lane = "1" if row or size else "0"
+            lane = "1" if row or size != 0 else "0"
             self.put(f"st({pointer}, {value}, {lane});")
         elif stride == 1:
             self.put(f"st({pointer}, {value}, n);")
         else:
-            self.put(f"sts({pointer}, {stride}, {value}, n);")
+            self.put(f"sts({pointer}, {self.n(stride)}, {value}, n);")
 
     # --- one pass ---
 
@@ -349,14 +400,20 @@ class Kernel:
         plan = self.plan
         position = ""
         for axis in plan.folds:
-            position = f"({position}) * {self.sizes[axis]} + x{axis}" if position else f"x{axis}"
+            position = f"({position}) * {self.n(self.sizes[axis])} + x{axis}" if position else f"x{axis}"
         if plan.lanes_are_rows:
             return f"t{number} + ({position or 0}) * {self.lanes}"
         if position and plan.vector is not None:
-            position = f"({position}) * {self.sizes[plan.vector]} + "
+            position = f"({position}) * {self.n(self.sizes[plan.vector])} + "
         return f"t{number} + {position}i"
 
 
 def _buffer_text(buffer: loops.Buffer) -> str:
     kind = str(buffer.dtype).removeprefix("torch.")
-    return f"{kind}{list(buffer.shape)} stride {list(buffer.stride)}"
+    shape, stride = (_sizes_text(sizes) for sizes in (buffer.shape, buffer.stride))
+    return f"{kind}[{shape}] stride [{stride}]"
+
+
+def _sizes_text(sizes: tuple[Any, ...]) -> str:
+    """Expressions stay out of the text: another graph may have other names for the same."""
+    return ", ".join("?" if isinstance(size, Expr) else str(size) for size in sizes)

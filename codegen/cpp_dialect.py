@@ -66,6 +66,15 @@ def const(number: bool | int | float, dtype: torch.dtype) -> str:
     return f"splat<{kind}>({value})" if value != -(2**31) else "splat<i32>(-2147483647 - 1)"
 
 
+def argument(text: str, dtype: torch.dtype) -> str:
+    """A scalar of the kernel's (an i64_t or a double) in all lanes, converted as torch does a Python scalar."""
+    kind = register(dtype)
+    if kind == "mask":
+        return f"splat<mask>(-({text} != 0))"
+    rounding = {torch.bfloat16: "round_bf16({})", torch.float16: "round_f16({})"}.get(dtype, "{}")
+    return rounding.format(f"splat<{kind}>(({SCALAR[kind]}){text})")
+
+
 def float_text(number: float, dtype: torch.dtype) -> str:
     """A floating literal that reads back to the same bits."""
     suffix = "" if dtype == torch.float64 else "f"

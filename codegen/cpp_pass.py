@@ -6,13 +6,15 @@ In: a kernel being written (`cpp.Kernel`) and one of its passes. Out: lines, put
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..ir.symbols import greatest
 from . import loops
 from .cpp_dialect import const, register
-from .cpp_plan import CHUNK, SUM_BLOCK, Pass
+from .cpp_plan import CHUNK, SPLIT_PARTS, SUM_BLOCK, Pass
+from .extents import is_symbolic
 from .loops import Index
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class PassWriter:
             if self.nest.values[n].attr == "sum" and self.nest.values[n].dtype.is_floating_point
         ]  # fmt: skip
 
-    def write(self, first: str, last: str, length: int) -> None:
+    def write(self, first: str, last: str, length: Any) -> None:
         plan = self.plan
         if plan.split:
             self._write_split(length)
@@ -83,18 +85,18 @@ class PassWriter:
     def _is_bool(self, number: int) -> bool:
         return self.nest.values[number].dtype == torch.bool
 
-    def _loops(self, first: str, last: str, length: int) -> None:
+    def _loops(self, first: str, last: str, length: Any) -> None:
         """Loops over the fold axes, the innermost with several accumulators and in blocks for sums."""
         kernel, plan = self.kernel, self.plan
         axes = list(plan.folds)
         inner_axis = axes.pop() if plan.lanes_are_rows and axes else None
         for axis in axes:
-            self.put(f"for (i64_t x{axis} = 0; x{axis} < {kernel.sizes[axis]}; ++x{axis}) {{")
+            self.put(f"for (i64_t x{axis} = 0; x{axis} < {kernel.n(kernel.sizes[axis])}; ++x{axis}) {{")
             kernel.depth += 1
         if plan.lanes_are_rows:
             size = 1 if inner_axis is None else kernel.sizes[inner_axis]
             name = "x" if inner_axis is None else f"x{inner_axis}"
-            self._innermost(name, "0", str(size), size, 1, bool(axes))
+            self._innermost(name, "0", kernel.n(size), size, 1, bool(axes))
         else:
             self._innermost("i", first, last, length, kernel.lanes, bool(axes))
         for _axis in axes:
@@ -102,11 +104,11 @@ class PassWriter:
             self.put("}")
 
     def _innermost(
-        self, name: str, first: str, last: str, length: int, step: int, again: bool
+        self, name: str, first: str, last: str, length: Any, step: int, again: bool
     ) -> None:
         kernel = self.kernel
         block = SUM_BLOCK * step * self.unroll
-        blocked = bool(self.sums) and (length > block or again)
+        blocked = bool(self.sums) and (is_symbolic(length) or length > block or again)
         self.put("{")
         kernel.depth += 1
         if blocked:
@@ -181,35 +183,37 @@ class PassWriter:
             text = f"keep({text}, {self._accumulator(number)[1]}, n)"
         if value.attr in ("argmax", "argmin"):
             inner = range(len(self.nest.outer), len(self.kernel.sizes))
-            strides = [0] * len(self.kernel.sizes)
-            below = 1
+            strides: list[Any] = [0] * len(self.kernel.sizes)
+            below: Any = 1
             for axis in reversed(inner):
                 strides[axis] = below
-                below *= self.kernel.sizes[axis]
+                below = below * self.kernel.sizes[axis]
             position = self.kernel._index(Index(tuple(strides)), row=False)
             if not self.plan.lanes_are_rows:
                 position = f"keep({position}, splat<i64>(9223372036854775807ll), n)"
         self.put(self._combine(number, 0, text, position))
 
-    def _calls(self, first: str, last: str, length: int, step: int, blocked: bool) -> None:
+    def _calls(self, first: str, last: str, length: Any, step: int, blocked: bool) -> None:
         """Call the body: unrolled, one by one, and for the rest."""
         lanes = not self.plan.lanes_are_rows
         count = ", full{}" if lanes else ""
+        together = step * self.unroll
+        unknown = is_symbolic(length)
         self.put(f"i64_t at = {first};")
-        if self.unroll > 1 and length >= step * self.unroll:
-            together = step * self.unroll
+        if self.unroll > 1 and (unknown or length >= together):
             self.put(f"for (; at + {together} <= {last}; at += {together}) {{")
             for copy in range(self.unroll):
                 self.put(f"  body(at + {copy * step}{count}{self._names(copy, blocked)});")
             self.put("}")
-        if length >= step and (
-            self.unroll == 1 or length % (step * self.unroll) >= step or length < step * self.unroll
+        if unknown or (
+            length >= step and (self.unroll == 1 or length % together >= step or length < together)
         ):
             self.put(
                 f"for (; at + {step} <= {last}; at += {step}) body(at{count}{self._names(0, blocked)});"
             )
-        if lanes and length % step:
-            rest = str(length % step) if first == "0" else f"int({last} - at)"
+        if lanes and (unknown or length % step):
+            known = first == "0" and not unknown
+            rest = str(length % step) if known else f"int({last} - at)"
             self.put(f"if (at < {last}) body(at, {rest}{self._names(0, blocked)});")
 
     def finish(self, prefix: str) -> None:
@@ -236,22 +240,34 @@ class PassWriter:
                 )
             self.kernel.known.add(number)
 
-    def _write_split(self, length: int) -> None:
+    def _write_split(self, length: Any) -> None:
         """Threads share the columns: each chunk folds by itself, then the chunks in order."""
         kernel = self.kernel
-        chunk = max(2 * CHUNK, -(-length // 1024))
+        chunk = greatest(2 * CHUNK, -(-length // SPLIT_PARTS))
         chunk = -(-chunk // kernel.lanes) * kernel.lanes
         chunks = -(-length // chunk)
+        room = SPLIT_PARTS if is_symbolic(chunks) else chunks
         for number in self.one.folds:
             kind = self._accumulator(number)[0]
-            self.put(f"{kind} part{number}[{chunks}];")
+            self.put(f"{kind} part{number}_[{room}], *const part{number} = part{number}_;")
             if self.nest.values[number].attr in ("argmax", "argmin"):
-                self.put(f"i64 place{number}[{chunks}];")
-        kernel._pragma(chunks)
-        self.put(f"for (i64_t c = 0; c < {chunks}; ++c) {{")
-        kernel.depth += 1
-        self.put(f"const i64_t from = c * {chunk};")
-        self.put(f"const i64_t to = from + {chunk} < {length} ? from + {chunk} : {length};")
+                self.put(f"i64 place{number}_[{room}], *const place{number} = place{number}_;")
+        kernel.each_item("c", chunks, lambda: self._part(chunk, length))
+        if self.one.folds:
+            unroll, self.unroll = self.unroll, 1
+            self.declare("")
+            self.put(f"for (i64_t c = 0; c < {kernel.n(chunks)}; ++c) {{")
+            for number in self.one.folds:
+                self.put("  " + self._combine(number, 0, f"part{number}[c]", f"place{number}[c]"))
+            self.put("}")
+            self.finish("")
+            self.unroll = unroll
+
+    def _part(self, chunk: Any, length: Any) -> None:
+        kernel = self.kernel
+        step, last = kernel.n(chunk), kernel.n(length)
+        self.put(f"const i64_t from = c * {step};")
+        self.put(f"const i64_t to = from + {step} < {last} ? from + {step} : {last};")
         self.declare("")
         self._innermost("i", "from", "to", length, kernel.lanes, False)
         for number in self.one.folds:
@@ -260,17 +276,6 @@ class PassWriter:
             self.put(f"part{number}[c] = a{number}_0;")
             if self.nest.values[number].attr in ("argmax", "argmin"):
                 self.put(f"place{number}[c] = k{number}_0;")
-        kernel.depth -= 1
-        self.put("}")
-        if self.one.folds:
-            unroll, self.unroll = self.unroll, 1
-            self.declare("")
-            self.put(f"for (i64_t c = 0; c < {chunks}; ++c) {{")
-            for number in self.one.folds:
-                self.put("  " + self._combine(number, 0, f"part{number}[c]", f"place{number}[c]"))
-            self.put("}")
-            self.finish("")
-            self.unroll = unroll
 
 
 _COMBINED = {

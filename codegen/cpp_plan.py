@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 import torch
 
 from . import loops
+from .extents import estimate, is_symbolic, surely
 from .cpp_dialect import WIDTH, register
 from .loops import LoopNest, Value
 
 PARALLEL_WORK = 32768  # light element operations below which one thread is faster
 CHUNK = 8192  # elements a thread takes at a time along a long axis
 SPLIT_COLUMNS = 65536  # a row is shared by threads from here on, when there are too few rows
+SPLIT_PARTS = 1024  # at most
 SUM_BLOCK = 256  # additions after which a float accumulator is flushed into a second one
 ROW_BUFFER_BYTES = 65536  # stack for values that are kept from one pass over a row to the next
 KEEP_COST = 8  # recompute what is cheaper than this many flops
@@ -65,29 +67,30 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
         strided = any(index.strides[axes[-1]] not in (0, 1) for index in loops.indices(nest))
         if strided and len(axes) > 1:
             plan.chunk, plan.chunk_major = 512, True
-        elif sizes[axes[-1]] >= 2 * CHUNK:
+        elif is_symbolic(sizes[axes[-1]]) or sizes[axes[-1]] >= 2 * CHUNK:
             plan.chunk = CHUNK
         return plan
     if outer and _rows_in_lanes(nest, lanes):
         plan = Plan(outer[:-1], inner, outer[-1], lanes_are_rows=True)
-        plan.chunk = max(
-            lanes * 4, min(CHUNK, PARALLEL_WORK // max(nest.columns, 1) // lanes * lanes)
-        )
+        columns = max(estimate(nest.columns), 1)
+        plan.chunk = max(lanes * 4, min(CHUNK, PARALLEL_WORK // columns // lanes * lanes))
         return plan
     plan = Plan(outer, inner[:-1], inner[-1] if inner else None)
-    plan.split = len(inner) == 1 and nest.rows < 4 and nest.columns >= SPLIT_COLUMNS
+    long = is_symbolic(nest.columns) or nest.columns >= SPLIT_COLUMNS
+    plan.split = len(inner) == 1 and surely("<", nest.rows, 4) and long
     return plan
 
 
 def _rows_in_lanes(nest: LoopNest, lanes: int) -> bool:
     """Is the last outer axis the better one for the lanes?"""
     last_outer, last = len(nest.outer) - 1, len(nest.outer) + len(nest.inner) - 1
-    if nest.inner and nest.inner[-1] >= lanes:
+    rows = estimate(nest.outer[last_outer])
+    if nest.inner and estimate(nest.inner[-1]) >= lanes:
         moving = [i for i in loops.indices(nest) if nest.moves_inner(i)]
         across = sum(i.strides[last_outer] == 1 for i in moving)
         along = sum(i.strides[last] == 1 for i in moving)
-        return across > along and nest.outer[last_outer] >= lanes
-    return nest.outer[last_outer] >= 2 * lanes
+        return across > along and rows >= lanes
+    return rows >= 2 * lanes
 
 
 @dataclass(slots=True)

@@ -8,16 +8,15 @@ list of units (kernels and single ATen calls) with what each must follow; `sched
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import torch
 
 from ..ir.effects import reads, root
 from ..ir.graph import Meta, Node
-from ..ir.layout import is_dense
 from . import affine
 from .affine import Map
+from .extents import dense, estimated
 from .flow import Flow, is_plain_view
 from .lowering import Rule, rule_for
 
@@ -62,7 +61,8 @@ class Unit:
 
 
 def size_in_bytes(meta: Meta) -> int:
-    return math.prod(meta.shape) * meta.dtype.itemsize
+    """As far as costs go: what is not known counts as `extents` has it."""
+    return estimated(meta.shape) * meta.dtype.itemsize
 
 
 def fusable(node: Node) -> Rule | None:
@@ -72,7 +72,7 @@ def fusable(node: Node) -> Rule | None:
         return None
     metas = [node.meta] if isinstance(node.meta, Meta) else list(node.meta)
     for meta in metas:
-        if meta is None or 0 in meta.shape or not is_dense(meta.shape, meta.stride):
+        if meta is None or 0 in meta.shape or not dense(meta):
             return None if rule.kind != "pointwise" or meta is metas[0] else rule
     return rule
 
@@ -184,7 +184,7 @@ class Fusion:
             node = node.alias  # type: ignore[assignment]
         if node not in self.rules or not isinstance(node.meta, Meta) or self.unit_of(node) is unit:
             return False
-        small = 2 * math.prod(node.meta.shape) <= math.prod(unit.shape or ())
+        small = 2 * estimated(node.meta.shape) <= estimated(unit.shape or ())
         return small and self._light(node, 3)
 
     def _light(self, node: Node, allowance: int) -> bool:
@@ -357,7 +357,7 @@ class Fusion:
 
 
 def size_in_bytes_of(shape: tuple[int, ...], itemsize: int) -> int:
-    return math.prod(shape) * itemsize
+    return estimated(shape) * itemsize
 
 
 def identity(shape: tuple[int, ...]) -> Map:

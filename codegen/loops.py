@@ -47,6 +47,7 @@ class Value:
 
     load     attr = (buffer number, Index)
     const    attr = a Python bool, int or float (inf and nan too)
+    number   attr = an expression (`ir.symbols`), an argument of the kernel at run time, as `dtype`
     index    attr = an Index; the int64 value of that affine form itself (arange, positions)
     cast     args = (value,); to `dtype`, rounding as torch's `.to`
     reduce   args = (value,), attr = a key of `REDUCTIONS`; `dtype` is also the accumulator's type. The
@@ -100,7 +101,8 @@ class LoopNest:
 
     Pointwise kernels have no outer axes: all their axes are inner. A nest with reductions has its rows in
     `outer` (possibly none: one row) and the folded axes in `inner`. Sizes may be 0 only in `inner` of a nest
-    with reductions (an empty fold gives the identity).
+    with reductions (an empty fold gives the identity). Sizes, strides and offsets may be expressions; those
+    sizes may turn out to be 0 as well.
     """
 
     name: str

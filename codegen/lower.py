@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..ir.graph import Node
+from ..ir.symbols import kind_of
 from . import affine
 from . import lower_binary as two
 from . import lower_unary as one
@@ -67,7 +68,7 @@ def _number(value: int) -> Callable[[At], int]:
 def _arange(at: At) -> int:
     start, step = at.arg(0), at.arg(2, "step", 1)
     form = at.where[0]
-    if all(isinstance(number, int) for number in (start, step)):
+    if all(kind_of(number) == "int" for number in (start, step)):
         return at.builder.cast(at.builder.index(affine.scaled(form, step, start)), at.dtype)
     wide = torch.float64  # eager: start + step * i in double, rounded once
     position = at.builder.cast(at.builder.index(form), wide)
@@ -140,10 +141,14 @@ def _batch_norm_of_inference(node: Node) -> bool:
 
 
 def _register(
-    build: Callable[[At], Any], names: Any, when: Any = None, kind: str = "pointwise"
+    build: Callable[[At], Any],
+    names: Any,
+    when: Callable[[Node], bool] = lambda node: True,
+    kind: str = "pointwise",
+    symbolic: str = "",
 ) -> None:
     for op in names if isinstance(names, tuple) else (names,):
-        RULES[op] = Rule(build, kind, when=when) if when else Rule(build, kind)
+        RULES[op] = Rule(build, kind, when=when, symbolic=symbolic)
 
 
 for _name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "sin",
@@ -160,7 +165,9 @@ for _name in ("isnan", "isinf", "isfinite", "signbit"):
         _register(one.test(_name), _op.default)
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     _packet = getattr(aten, _name)
-    _register(two.compare(_name), (_packet.Tensor, _packet.Scalar), two.compare_when)
+    _register(
+        two.compare(_name), (_packet.Tensor, _packet.Scalar), two.compare_when, symbolic="numbers"
+    )
 for _name, _op in (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor")):
     _register(two.logical(_op), getattr(aten, _name).default)
 for _name, _op in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor")):
@@ -175,13 +182,14 @@ for _name in ("fmax", "fmin", "atan2", "hypot"):
     _register(two.binary(_name), getattr(aten, _name).default, when.float_result)
 
 _register(two.binary("copysign"), aten.copysign.Tensor, when.float_result)
-_register(two.sum_of("add"), (aten.add.Tensor, aten.add.Scalar), when.fits_integer)
-_register(two.sum_of("sub"), (aten.sub.Tensor, aten.sub.Scalar), when.fits_integer)
-_register(two.rsub, (aten.rsub.Tensor, aten.rsub.Scalar), when.fits_integer)
-_register(two.mul, (aten.mul.Tensor, aten.mul.Scalar), when.fits_integer)
+_register(two.sum_of("add"), (aten.add.Tensor, aten.add.Scalar), when.fits_integer, symbolic="numbers")
+_register(two.sum_of("sub"), (aten.sub.Tensor, aten.sub.Scalar), when.fits_integer, symbolic="numbers")
+_register(two.rsub, (aten.rsub.Tensor, aten.rsub.Scalar), when.fits_integer, symbolic="numbers")
+_register(two.mul, (aten.mul.Tensor, aten.mul.Scalar), when.fits_integer, symbolic="numbers")
 _register(
-    two.binary("div", exact_second=True), (aten.div.Tensor, aten.div.Scalar), when.float_result
-)
+    two.binary("div", exact_second=True), (aten.div.Tensor, aten.div.Scalar), when.float_result,
+    symbolic="numbers",
+)  # fmt: skip
 _register(two.div_mode, (aten.div.Tensor_mode, aten.div.Scalar_mode), two.div_when)
 _register(two.floor_divide, (aten.floor_divide.default, aten.floor_divide.Scalar), two.safe_divisor)
 _register(two.modulo("remainder"), (aten.remainder.Tensor, aten.remainder.Scalar), two.safe_divisor)
@@ -215,25 +223,27 @@ _register(
     one.copy, (aten.clone.default, aten._to_copy.default, aten.contiguous.default), _same_device
 )
 _register(one.copy_from, aten.copy.default)
-_register(_triangle("le"), aten.tril.default)
-_register(_triangle("ge"), aten.triu.default)
+_register(_triangle("le"), aten.tril.default, symbolic="sizes")
+_register(_triangle("ge"), aten.triu.default, symbolic="sizes")
 _register(_filled(1, "value"), (aten.fill.Scalar, aten.fill.Tensor))
-_register(_filled(1, "fill_value"), (aten.full.default, aten.full_like.default), _on_cpu, "create")
-_register(_filled(2, "fill_value"), aten.new_full.default, _on_cpu, "create")
-_register(_filled(0, "s"), aten.scalar_tensor.default, _on_cpu, "create")
+_register(_filled(1, "fill_value"), (aten.full.default, aten.full_like.default), _on_cpu, "create", "shape")
+_register(_filled(2, "fill_value"), aten.new_full.default, _on_cpu, "create", "shape")
+_register(_filled(0, "s"), aten.scalar_tensor.default, _on_cpu, "create", "shape")
 _register(
     _number(0),
     (aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default),
     _on_cpu,
     "create",
+    "shape",
 )
 _register(
     _number(1),
     (aten.ones.default, aten.ones_like.default, aten.new_ones.default),
     _on_cpu,
     "create",
+    "shape",
 )
-_register(_arange, aten.arange.start_step, _on_cpu)
+_register(_arange, aten.arange.start_step, _on_cpu, symbolic="sizes")
 _register(
     _batch_norm,
     (aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default),

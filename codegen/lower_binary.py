@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 
 from ..ir.graph import Node
+from ..ir.symbols import Expr
 from .lower_when import fits_integer, float_result
 from .lowering import At, opmath, result_type
 
@@ -154,7 +155,7 @@ def compare_bools(at: At, op: str, a: int, b: int) -> int:
 def compare_when(node: Node) -> bool:
     common = result_type(node.args[0], node.args[1])
     number = node.args[1]
-    if isinstance(number, Node) or common.is_floating_point or common == torch.bool:
+    if isinstance(number, (Node, Expr)) or common.is_floating_point or common == torch.bool:
         return not isinstance(number, complex)
     limits = torch.iinfo(common)
     return limits.min <= number <= limits.max

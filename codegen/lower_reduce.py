@@ -14,8 +14,10 @@ from typing import Any
 import torch
 
 from ..ir.graph import Node
+from ..ir.symbols import Expr, greatest
 from . import affine
 from .affine import Map
+from .extents import as_real, positive
 from .lowering import RULES, At, Rule, opmath
 
 aten = torch.ops.aten
@@ -80,7 +82,7 @@ def _operand_map(at: At) -> Map:
     return tuple(found)
 
 
-def _count(node: Node) -> int:
+def _count(node: Node) -> Any:
     operand, dims, _keep = RULES[node.target].folds(node)  # type: ignore[misc]
     return math.prod(operand.meta.shape[dim] for dim in dims)
 
@@ -111,7 +113,7 @@ def _truth(kind: str) -> Callable[[At], int]:
 
 def _mean(at: At) -> int:
     total = at.builder.reduce("sum", _folded(at, at.math))
-    return at.done(at.apply("div", total, at.const(float(_count(at.node)))))
+    return at.done(at.apply("div", total, at.const(as_real(_count(at.node)))))
 
 
 def _argument(kind: str) -> Callable[[At], int]:
@@ -133,10 +135,10 @@ def _with_place(kind: str) -> Callable[[At], tuple[int, int]]:
     return build
 
 
-def _moments(at: At, value: int, count: int) -> tuple[int, int]:
+def _moments(at: At, value: int, count: Any) -> tuple[int, int]:
     """(mean, sum of squared distances from it)."""
     mean = at.apply(
-        "div", at.builder.reduce("sum", value), at.const(float(count), at.builder.dtype(value))
+        "div", at.builder.reduce("sum", value), at.const(as_real(count), at.builder.dtype(value))
     )
     away = at.apply("sub", value, mean)
     return mean, at.builder.reduce("sum", at.apply("mul", away, away))
@@ -147,8 +149,8 @@ def _variance(root: bool, with_mean: bool = False) -> Callable[[At], Any]:
         correction = _arg(at.node, 2, "correction")
         count = _count(at.node)
         mean, squares = _moments(at, _folded(at, at.math), count)
-        divisor = max(count - (1 if correction is None else correction), 0)
-        found = at.apply("div", squares, at.const(float(divisor)))
+        divisor = greatest(count - (1 if correction is None else correction), 0)
+        found = at.apply("div", squares, at.const(as_real(divisor)))
         if root:
             found = at.apply("sqrt", found)
         return (at.done(found), at.done(mean)) if with_mean else at.done(found)
@@ -210,7 +212,7 @@ def _layer_norm(at: At) -> tuple[int, int, int]:
     kind = opmath(at.dtype)
     value = at.builder.cast(at.full(x, at.where), kind)
     mean, squares = _moments(at, value, math.prod(shape))
-    variance = at.apply("div", squares, at.const(float(math.prod(shape)), kind))
+    variance = at.apply("div", squares, at.const(as_real(math.prod(shape)), kind))
     spread = at.apply("rsqrt", at.apply("add", variance, at.const(eps, kind)))
     found = at.apply("mul", at.apply("sub", value, mean), spread)
     if weight is not None:
@@ -228,7 +230,7 @@ def _rms_norm(at: At) -> tuple[int, int]:
     eps = torch.finfo(at.dtype).eps if eps is None else eps
     value = at.builder.cast(at.full(x, at.where), kind)
     total = at.builder.reduce("sum", at.apply("mul", value, value))
-    mean = at.apply("div", total, at.const(float(math.prod(shape)), kind))
+    mean = at.apply("div", total, at.const(as_real(math.prod(shape)), kind))
     spread = at.apply("rsqrt", at.apply("add", mean, at.const(eps, kind)))
     found = at.apply("mul", value, spread)
     if weight is not None:
@@ -241,7 +243,7 @@ def _rms_norm(at: At) -> tuple[int, int]:
 
 def _elements(node: Node) -> bool:
     """Some element is there to fold (eager raises, or the result is not a plain identity, otherwise)."""
-    return 0 not in node.args[0].meta.shape
+    return positive(node.args[0].meta.shape)
 
 
 def _number_result(node: Node) -> bool:
@@ -256,6 +258,11 @@ def _float_operand(node: Node) -> bool:
         and meta.dtype.is_floating_point
         and node.args[0].meta.dtype.is_floating_point
     )
+
+
+def _variance_when(node: Node) -> bool:
+    whole = isinstance(_arg(node, 2, "correction"), (int, type(None)))
+    return _float_operand(node) and (whole or not isinstance(_count(node), Expr))
 
 
 def _float_sum(node: Node) -> bool:
@@ -306,17 +313,17 @@ RULES.update({
     aten.all.dims: _fold_rule(_truth("all"), _DIMS, _bool_or_number),
     aten.mean.default: _fold_rule(_mean, _ALL, _float_sum),
     aten.mean.dim: _fold_rule(_mean, _DIMS, _float_sum),
-    aten.var.correction: _fold_rule(_variance(False), _variance_dims, _float_operand),
-    aten.std.correction: _fold_rule(_variance(True), _variance_dims, _float_operand),
-    aten.var_mean.correction: Rule(_variance(False, True), "fold", _variance_dims, _float_operand, rows=(0, 1)),
-    aten.std_mean.correction: Rule(_variance(True, True), "fold", _variance_dims, _float_operand, rows=(0, 1)),
+    aten.var.correction: _fold_rule(_variance(False), _variance_dims, _variance_when),
+    aten.std.correction: _fold_rule(_variance(True), _variance_dims, _variance_when),
+    aten.var_mean.correction: Rule(_variance(False, True), "fold", _variance_dims, _variance_when, rows=(0, 1)),
+    aten.std_mean.correction: Rule(_variance(True, True), "fold", _variance_dims, _variance_when, rows=(0, 1)),
     aten.logsumexp.default: _fold_rule(_logsumexp, _DIMS, _float_operand),
     aten.linalg_vector_norm.default: _fold_rule(_vector_norm, _vector_norm_dims, _vector_norm_when),
     aten._softmax.default: Rule(_softmax(False), "normalize", _one_dim, _same_dtype),
     aten._log_softmax.default: Rule(_softmax(True), "normalize", _one_dim, _same_dtype),
-    aten.native_layer_norm.default: Rule(_layer_norm, "normalize", _norm_dims, _layer_norm_when, rows=(1, 2)),
+    aten.native_layer_norm.default: Rule(_layer_norm, "normalize", _norm_dims, _layer_norm_when, (1, 2), "sizes"),
 })  # fmt: skip
 if hasattr(aten, "_fused_rms_norm"):
     RULES[aten._fused_rms_norm.default] = Rule(
-        _rms_norm, "normalize", _norm_dims, _layer_norm_when, rows=(1,)
+        _rms_norm, "normalize", _norm_dims, _layer_norm_when, (1,), "sizes"
     )

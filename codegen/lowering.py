@@ -16,6 +16,7 @@ import torch
 
 from ..ir.effects import reads
 from ..ir.graph import Meta, Node
+from ..ir.symbols import Expr, hint_of, is_symbolic, kind_of
 from . import affine
 from .affine import Map
 from .loops import Index, Value
@@ -54,8 +55,10 @@ class Builder:
     def dtype(self, number: int) -> torch.dtype:
         return self.values[number].dtype
 
-    def const(self, number: bool | int | float, dtype: torch.dtype) -> int:
-        return self.add(Value("const", (), dtype, number))
+    def const(self, number: Any, dtype: torch.dtype) -> int:
+        """A number, or an expression of which the kernel is handed the number."""
+        op = "number" if isinstance(number, Expr) else "const"
+        return self.add(Value(op, (), dtype, number))
 
     def apply(self, op: str, *args: int) -> int:
         dtype = torch.bool if op in BOOLEAN else self.dtype(args[-1])
@@ -139,7 +142,7 @@ class At:
     def apply(self, op: str, *args: int) -> int:
         return self.builder.apply(op, *args)
 
-    def const(self, number: bool | int | float, dtype: torch.dtype | None = None) -> int:
+    def const(self, number: Any, dtype: torch.dtype | None = None) -> int:
         return self.builder.const(number, dtype or self.math)
 
     def done(self, number: int, dtype: torch.dtype | None = None) -> int:
@@ -163,6 +166,8 @@ class Rule:
     folds  for the last two kinds: (operand, folded dimensions, keepdim) of a node
     when   a further condition
     rows   results (by index) of a many-result operator that are one value a row
+    symbolic   which arguments may be expressions: "sizes" (all: the rule takes them as they are), "shape" (those in
+           lists), "numbers" (operands), or none
     """
 
     build: Callable[[At], Any]
@@ -170,6 +175,7 @@ class Rule:
     folds: Dims | None = None
     when: Callable[[Node], bool] = _always
     rows: tuple[int, ...] = ()
+    symbolic: str = ""
 
 
 RULES: dict[Any, Rule] = {}
@@ -197,7 +203,26 @@ def rule_for(node: Node) -> Rule | None:
         metas.append(operand.meta)
     if not all(_fits(meta, first) for meta in metas if meta is not None):
         return None
+    if is_symbolic((node.args, node.kwargs)) and not _takes_symbols(rule, node):
+        return None
     return rule if rule.when(node) else None
+
+
+def _takes_symbols(rule: Rule, node: Node) -> bool:
+    """Does the rule's arithmetic hold for the expressions among the node's arguments? Numbers are what eager makes
+    of them in a float or an int64; in narrower integers eager may refuse them."""
+    if rule.symbolic == "sizes":
+        return True
+    if rule.symbolic == "shape":
+        return not any(isinstance(value, Expr) for value in (*node.args, *node.kwargs.values()))
+    if rule.symbolic != "numbers" or is_symbolic((node.args[2:], node.kwargs)):
+        return False
+    numbers = [value for value in node.args if isinstance(value, Expr)]
+    operand = next(value for value in node.args if isinstance(value, Node))
+    computed = result_type(operand, numbers[0])
+    if any(kind_of(number) == "float" for number in numbers):
+        return computed.is_floating_point
+    return computed.is_floating_point or computed == torch.int64
 
 
 def _fits(meta: Meta, first: Meta) -> bool:
@@ -215,6 +240,7 @@ def _sample(dtype: torch.dtype, zero_dim: bool) -> torch.Tensor:
 def result_type(*values: Any) -> torch.dtype:
     """torch's promotion over operands (nodes and numbers)."""
     samples = [
-        _sample(v.meta.dtype, not v.meta.shape) if isinstance(v, Node) else v for v in values
+        _sample(v.meta.dtype, not v.meta.shape) if isinstance(v, Node) else hint_of(v)
+        for v in values
     ]
     return torch.result_type(*samples) if len(samples) == 2 else samples[0].dtype

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.graph import Meta, Node
+from ..ir.symbols import hint_of
 from . import affine, loops
 from .affine import Map
+from .extents import estimate
 from .flow import base_of, is_plain_view
 from .fuse import Fusion, Unit, identity
 from .loops import Index, LoopNest
@@ -28,12 +30,12 @@ class Kernel:
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory it moves, each tensor counted once."""
+        """Bytes of memory it moves, each tensor counted once; at the sizes of capture."""
         total = 0
         for buffer in self.nest.buffers:
             size = 1
             for extent in buffer.shape:
-                size *= extent
+                size *= hint_of(extent)
             total += size * buffer.dtype.itemsize
         return total
 
@@ -135,10 +137,10 @@ def _memory_stride(unit: Unit, dim: int) -> int:
     """The stride of a dimension in the memory of the unit's first full-size member."""
     for node in reversed(unit.nodes):
         if isinstance(node.meta, Meta) and node.meta.shape == unit.shape:
-            return node.meta.stride[dim]
+            return estimate(node.meta.stride[dim])
     size = 1
     for extent in unit.shape[dim + 1 :]:  # type: ignore[index]
-        size *= extent
+        size *= estimate(extent)
     return size
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..ir.effects import reads, root, writes
 from ..ir.graph import Graph, Meta, Node
+from ..ir.symbols import is_symbolic
 from ..runtime.program import Alloc, Aten, Free, Launch, ProgramSpec, Scratch, Slot, Step, View
 from . import nest
 from .flow import Flow, analyse, base_of, is_plain_view
@@ -22,6 +23,7 @@ from .lowering import RULES
 from .nest import Kernel
 
 ALIGNMENT = 64
+Numbers = Mapping[str, tuple[Any, ...]]
 
 
 @dataclass(slots=True)
@@ -131,8 +133,8 @@ def _in_order(flow: Flow, units: list[Unit]) -> list[Unit]:
 class _Writer:
     """Turns planned steps into program steps."""
 
-    def __init__(self, made: Plan, addresses: Mapping[str, int], keep: Any) -> None:
-        self.plan, self.addresses, self.keep = made, addresses, keep
+    def __init__(self, made: Plan, addresses: Mapping[str, int], keep: Any, numbers: Numbers) -> None:
+        self.plan, self.addresses, self.keep, self.numbers = made, addresses, keep, numbers
         self.graph = made.graph
         self.slots: dict[Node, int] = {node: i for i, node in enumerate(self.graph.inputs)}
         self.count = len(self.graph.inputs)
@@ -204,14 +206,14 @@ class _Writer:
         )
         return ProgramSpec(
             self.graph.name, len(self.graph.inputs), self.count, tuple(steps), outputs,
-            self.arena.size, self.constants,
+            self.arena.size, self.constants, dict(self.graph.symbols), len(self.graph.numbers),
         )  # fmt: skip
 
     def kernel(self, kernel: Kernel, position: int) -> None:
         for node in kernel.stores:
             self.slots[node] = number = self.new()
             meta = node.meta
-            if node in self.in_arena:
+            if node in self.in_arena and not is_symbolic(meta.shape):
                 size = size_in_bytes(meta)
                 self.on_stack.add(number)
                 self.steps.append(Scratch(number, self.arena.take(node, size), size))
@@ -219,7 +221,8 @@ class _Writer:
                 self.steps.append(Alloc(number, meta.shape, meta.stride, meta.dtype, meta.device))
         slots = tuple(self.slot(node) for node in (*kernel.reads, *kernel.stores))
         name = kernel.nest.name
-        self.steps.append(Launch(name, self.addresses[name], slots, self.keep))
+        numbers = self.numbers.get(name, ())
+        self.steps.append(Launch(name, self.addresses[name], slots, self.keep, (), numbers))
 
     def call(self, node: Node) -> None:
         args = self.value(node.args)
@@ -313,6 +316,9 @@ def _collect(value: Any, found: list[int]) -> None:
             _collect(item, found)
 
 
-def spec(made: Plan, addresses: Mapping[str, int], keep: Any = None) -> ProgramSpec:
-    """The program; `addresses`: kernel name -> address, `keep`: what keeps them loaded."""
-    return _Writer(made, addresses, keep).write()
+def spec(
+    made: Plan, addresses: Mapping[str, int], keep: Any = None, numbers: Numbers | None = None
+) -> ProgramSpec:
+    """The program; `addresses`: kernel name -> address, `keep`: what keeps them loaded, `numbers`: kernel name -> the
+    expressions that it takes."""
+    return _Writer(made, addresses, keep, numbers or {}).write()

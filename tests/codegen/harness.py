@@ -40,11 +40,12 @@ class Made:
         addresses: dict[str, int] = {}
         keep: Any = None
         self.source = ""
+        numbers: dict[str, tuple[Any, ...]] = {}
         if nests:
-            self.source = cpp.render(nests, build.vector_bytes())
+            self.source = cpp.render(nests, build.vector_bytes(), numbers)
             keep = build.load(self.source, [nest.name for nest in nests])
             addresses = keep.addresses
-        self.spec = schedule.spec(self.plan, addresses, keep)
+        self.spec = schedule.spec(self.plan, addresses, keep, numbers)
         self.run = load(self.spec)
 
     @property

@@ -1,0 +1,69 @@
+"""Sizes that may be expressions: what code generation decides about them without binding them.
+
+A decision about *meaning* is taken only where it holds for every value (`positive`, `surely`); one about *cost* goes by
+`estimate`, which does not look at the sizes of the first call: the same program gives the same kernels whatever
+sizes it met first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.graph import Meta
+from ..ir.layout import is_dense
+from ..ir.symbols import Expr, bounds_of, decided, is_symbolic, product, symbols_of
+
+NOMINAL = 128  # what an unknown size counts as
+
+
+def estimate(value: Any) -> int:
+    """A plain number to weigh costs with."""
+    if not isinstance(value, Expr):
+        return int(value)
+    values = {}
+    for symbol in symbols_of(value):
+        low, high = symbol.bounds()
+        values[symbol.name] = int(min(max(NOMINAL, low), high))
+    return int(value.evaluate(values))
+
+
+def estimated(values: Sequence[Any]) -> int:
+    """The estimate of a product."""
+    total = 1
+    for value in values:
+        total *= estimate(value)
+    return total
+
+
+def positive(shape: Sequence[Any]) -> bool:
+    """Is there an element, whatever the sizes?"""
+    return all(bounds_of(size)[0] > 0 for size in shape)
+
+
+def surely(op: str, left: Any, right: Any) -> bool:
+    """Does left <op> right hold for every value of the symbols?"""
+    return decided(op, left, right) is True
+
+
+def as_real(value: Any) -> Any:
+    """A count as a floating operand: a plain one as a float, an expression as it is."""
+    return value if isinstance(value, Expr) else float(value)
+
+
+def dense(meta: Meta) -> bool:
+    """Does a permutation of the dimensions lie side by side, whatever the sizes?"""
+    shape, stride = meta.shape, meta.stride
+    if not is_symbolic((shape, stride)):
+        return is_dense(shape, stride)
+    dims = [dim for dim in range(len(shape)) if shape[dim] != 1]
+    dims.sort(key=lambda dim: (estimate(stride[dim]), -dim))
+    expected: Any = 1
+    for dim in dims:
+        if stride[dim] != expected:
+            return False
+        expected = expected * shape[dim]
+    return True
+
+
+__all__ = ["as_real", "dense", "estimate", "estimated", "is_symbolic", "positive", "product", "surely"]
