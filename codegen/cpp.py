@@ -16,7 +16,13 @@ from typing import Any
 from ..ir.symbols import Expr
 from . import expr, loops
 from .cpp_dialect import (
-    DIALECT, SCALAR, TYPES, argument, library_text, register, section_of,
+    DIALECT,
+    SCALAR,
+    TYPES,
+    argument,
+    library_text,
+    register,
+    section_of,
 )  # fmt: skip
 from .cpp_pass import PassWriter
 from .cpp_plan import KEEP_COST, PARALLEL_WORK, ROW_BUFFER_BYTES, Pass, lane_count, make_plan
@@ -193,7 +199,9 @@ class Kernel:
         more = ", const i64_t *numbers" if self.numbers else ""
         head = [f'extern "C" void {nest.name}(void **buffers, int threads{more}) {{']
         for place, (value, name) in enumerate(self.numbers.items()):
-            kind, source = ("double", "(const double *)") if value.kind == "float" else ("i64_t", "")
+            kind, source = (
+                ("double", "(const double *)") if value.kind == "float" else ("i64_t", "")
+            )
             head.append(f"  const {kind} {name} = ({source}numbers)[{place}];")
         return "\n".join([*head, *self.lines, "}"]) + "\n"
 
@@ -212,7 +220,10 @@ class Kernel:
                 self.put(pragma)
             self.put(loop + " {")
         else:
-            self.put(f"const auto each_{name} = [=](const i64_t {name}) __attribute__((noinline)) {{")
+            self.put("{")
+            self.put(
+                f"const auto each_{name} = [=](const i64_t {name}) __attribute__((noinline)) {{"
+            )
         self.depth += 1
         write()
         self.depth -= 1
@@ -224,6 +235,7 @@ class Kernel:
         self.put(pragma)
         self.put(f"{loop} each_{name}({name});")
         self.put(f"}} else {loop} each_{name}({name});")
+        self.put("}")
 
     def _rows(self) -> None:
         """The loop over items (rows, or chunks of rows), and what one item does."""
@@ -371,7 +383,9 @@ class Kernel:
 
     def _index(self, index: Index, row: bool) -> str:
         moved, stride = self._where(index, row)
-        base = f"{self.n(index.offset)}{self._offset(index, self.plan.rows, with_offset=False)}{moved}"
+        base = (
+            f"{self.n(index.offset)}{self._offset(index, self.plan.rows, with_offset=False)}{moved}"
+        )
         if stride == 0:
             return f"splat<i64>({base})"
         step = self.n(stride) if isinstance(stride, Expr) else f"{stride}ll"
@@ -400,7 +414,9 @@ class Kernel:
         plan = self.plan
         position = ""
         for axis in plan.folds:
-            position = f"({position}) * {self.n(self.sizes[axis])} + x{axis}" if position else f"x{axis}"
+            position = (
+                f"({position}) * {self.n(self.sizes[axis])} + x{axis}" if position else f"x{axis}"
+            )
         if plan.lanes_are_rows:
             return f"t{number} + ({position or 0}) * {self.lanes}"
         if position and plan.vector is not None:

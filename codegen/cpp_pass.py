@@ -91,7 +91,9 @@ class PassWriter:
         axes = list(plan.folds)
         inner_axis = axes.pop() if plan.lanes_are_rows and axes else None
         for axis in axes:
-            self.put(f"for (i64_t x{axis} = 0; x{axis} < {kernel.n(kernel.sizes[axis])}; ++x{axis}) {{")
+            self.put(
+                f"for (i64_t x{axis} = 0; x{axis} < {kernel.n(kernel.sizes[axis])}; ++x{axis}) {{"
+            )
             kernel.depth += 1
         if plan.lanes_are_rows:
             size = 1 if inner_axis is None else kernel.sizes[inner_axis]

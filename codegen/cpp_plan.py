@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import torch
 
 from . import loops
-from .extents import estimate, is_symbolic, surely
 from .cpp_dialect import WIDTH, register
+from .extents import estimate, is_symbolic, surely
 from .loops import LoopNest, Value
 
 PARALLEL_WORK = 32768  # light element operations below which one thread is faster

@@ -66,4 +66,13 @@ def dense(meta: Meta) -> bool:
     return True
 
 
-__all__ = ["as_real", "dense", "estimate", "estimated", "is_symbolic", "positive", "product", "surely"]
+__all__ = [
+    "as_real",
+    "dense",
+    "estimate",
+    "estimated",
+    "is_symbolic",
+    "positive",
+    "product",
+    "surely",
+]

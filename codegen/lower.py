@@ -182,8 +182,12 @@ for _name in ("fmax", "fmin", "atan2", "hypot"):
     _register(two.binary(_name), getattr(aten, _name).default, when.float_result)
 
 _register(two.binary("copysign"), aten.copysign.Tensor, when.float_result)
-_register(two.sum_of("add"), (aten.add.Tensor, aten.add.Scalar), when.fits_integer, symbolic="numbers")
-_register(two.sum_of("sub"), (aten.sub.Tensor, aten.sub.Scalar), when.fits_integer, symbolic="numbers")
+_register(
+    two.sum_of("add"), (aten.add.Tensor, aten.add.Scalar), when.fits_integer, symbolic="numbers"
+)
+_register(
+    two.sum_of("sub"), (aten.sub.Tensor, aten.sub.Scalar), when.fits_integer, symbolic="numbers"
+)
 _register(two.rsub, (aten.rsub.Tensor, aten.rsub.Scalar), when.fits_integer, symbolic="numbers")
 _register(two.mul, (aten.mul.Tensor, aten.mul.Scalar), when.fits_integer, symbolic="numbers")
 _register(
@@ -226,7 +230,13 @@ _register(one.copy_from, aten.copy.default)
 _register(_triangle("le"), aten.tril.default, symbolic="sizes")
 _register(_triangle("ge"), aten.triu.default, symbolic="sizes")
 _register(_filled(1, "value"), (aten.fill.Scalar, aten.fill.Tensor))
-_register(_filled(1, "fill_value"), (aten.full.default, aten.full_like.default), _on_cpu, "create", "shape")
+_register(
+    _filled(1, "fill_value"),
+    (aten.full.default, aten.full_like.default),
+    _on_cpu,
+    "create",
+    "shape",
+)
 _register(_filled(2, "fill_value"), aten.new_full.default, _on_cpu, "create", "shape")
 _register(_filled(0, "s"), aten.scalar_tensor.default, _on_cpu, "create", "shape")
 _register(

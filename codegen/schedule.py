@@ -133,7 +133,9 @@ def _in_order(flow: Flow, units: list[Unit]) -> list[Unit]:
 class _Writer:
     """Turns planned steps into program steps."""
 
-    def __init__(self, made: Plan, addresses: Mapping[str, int], keep: Any, numbers: Numbers) -> None:
+    def __init__(
+        self, made: Plan, addresses: Mapping[str, int], keep: Any, numbers: Numbers
+    ) -> None:
         self.plan, self.addresses, self.keep, self.numbers = made, addresses, keep, numbers
         self.graph = made.graph
         self.slots: dict[Node, int] = {node: i for i, node in enumerate(self.graph.inputs)}

@@ -11,6 +11,7 @@ no rule turns back, so one walk in order is enough and ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -106,23 +107,7 @@ class Rewriter:
 
 def with_nodes(graph: Graph, nodes: list[Node], outputs: list[Node]) -> Graph:
     """The same graph with another ATen level."""
-    return Graph(
-        graph.name,
-        graph.inputs,
-        nodes,
-        outputs,
-        graph.calls,
-        graph.call_outputs,
-        graph.constants,
-        graph.needs_grad,
-        graph.mutates,
-        graph.random,
-        graph.sources,
-        graph.overlaps,
-        graph.written,
-        graph.slow_ops,
-        graph.grad_where,
-    )
+    return replace(graph, nodes=nodes, outputs=outputs)
 
 
 def apply_table(table: Table) -> Callable[[Graph], Graph]:

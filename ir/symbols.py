@@ -70,6 +70,10 @@ class _Active(threading.local):
 ACTIVE = _Active()
 
 
+class Undecided(TypeError):
+    """A question about symbolic numbers that nobody is there to answer, and that the ranges do not decide."""
+
+
 class Expr:
     """See the module's docstring. `key` is the canonical form as nested tuples."""
 
@@ -195,7 +199,7 @@ def _asked(op: str, left: Any, right: Any, otherwise: bool | None = None) -> boo
     found = decided(op, left, right)
     if found is None:
         if otherwise is None:
-            raise TypeError(f"{left} {op} {right} is asked outside of a trace")
+            raise Undecided(f"{left} {op} {right} is asked outside of a trace")
         return otherwise
     return found
 
@@ -205,7 +209,7 @@ def pinned(value: Any) -> Any:
     if not isinstance(value, Expr):
         return value
     if ACTIVE.facts is None:
-        raise TypeError(f"{value} is no plain number")
+        raise Undecided(f"{value} is no plain number")
     return ACTIVE.facts.pin(value)
 
 

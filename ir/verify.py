@@ -16,6 +16,7 @@ from .opdef import OPS
 from .printing import node_text, type_text
 from .record import meta_args
 from .schema import plan_of
+from .symbols import Undecided
 
 
 class BrokenGraph(AssertionError):
@@ -63,7 +64,7 @@ def _metas_follow_rules(graph: Graph) -> Iterator[str]:
         kwargs = {name: meta_args(value) for name, value in node.kwargs.items()}
         try:
             said = row.rule(node.target, *meta_args(node.args), **kwargs)
-        except NoRule:
+        except (NoRule, Undecided):
             continue
         if said != node.meta:
             yield f"{node.name} is {type_text(node.meta)}, its rule says {type_text(said)}"

@@ -76,7 +76,9 @@ def _as_results(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def call_form(step: Aten) -> tuple[Callable[..., tuple[Any, ...]], tuple[int, ...], tuple[Any, ...]]:
+def call_form(
+    step: Aten,
+) -> tuple[Callable[..., tuple[Any, ...]], tuple[int, ...], tuple[Any, ...]]:
     """A call of the operator as a function of tensors, the slots of those, and the expressions whose numbers it
     takes after them. The function is made of text, `lambda t3, t4: results(op(t3, [c0, t4], dim=c1))`, so that a
     call costs little more than the operator."""
@@ -324,7 +326,6 @@ def _plain(step: Any, values: dict[str, Any]) -> Any:
         if is_symbolic(before := getattr(step, one.name))
     }
     return replace(step, **changed) if changed else step
-
 
 
 def _mirror_alloc(step: Alloc) -> Mirror:
