@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._device import DeviceContext
 
+from .room import Change, Room, change_of
 from .runtime import _native, events
 from .runtime.errors import BreakError, CheckError, GraftError, InternalError
 from .runtime.options import JitConfig
@@ -33,7 +34,6 @@ from .runtime.state import State, snapshot
 if TYPE_CHECKING:
     from .capture.frame import BreakRecord, Capture
     from .ir.graph import Graph
-    from .runtime.guards import Row
     from .runtime.mirror import FrameView
 
 _LOCK = threading.RLock()
@@ -81,7 +81,7 @@ class Unit:
                 state = _native.CodeState(code, self._miss_of())
                 state.origin = origin and weakref.ref(first_state(origin))
                 state.resumes = {}
-                state.dropped = 0  # entries whose functions or classes are gone
+                state.room = Room(self.config.recompile_limit)
                 state.told = set()  # why calls ran in plain Python without an entry
                 self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
                 self._states.pop(id(code), None)
@@ -120,6 +120,7 @@ class Unit:
         """Forget all entries and events."""
         for state in self.states:
             state.clear()
+            state.room = Room(self.config.recompile_limit)
             state.told.clear()
             SESSION.log.clear(state)
 
@@ -156,11 +157,14 @@ class Unit:
         from .capture.frame import FrameInput, capture
 
         view = _view(code, values, scope, closure)
-        limit = self.config.recompile_limit
-        if state.entries:
-            self._tell_recompile(state, view, limit)
-        if len(state.entries) + state.dropped >= limit:
-            return self._give_up(state, "PL207", f"{limit} entries and still a new combination")
+        change = change_of(state.entries, view)
+        if not state.room.worth(change):
+            self._tell_plain(
+                state, "PL207", f"combinations that are met less than {state.room.times} times"
+            )
+            return None
+        if change is not None:
+            self._tell_recompile(state, change)
         frame = FrameInput(code, values, scope, closure)
         started, self._compiling = time.perf_counter(), 0.0
         try:
@@ -170,6 +174,7 @@ class Unit:
             )  # fmt: skip
             spent = time.perf_counter() - started
             stages = {"capture": spent - self._compiling, "compile": self._compiling}
+            self._make_room(state, change)
             return self._publish(state, code, made, view, stages)
         except GraftError as error:
             if isinstance(error, InternalError):
@@ -302,27 +307,26 @@ class Unit:
             )
         )
 
-    def _tell_recompile(self, state: Any, view: FrameView, limit: int) -> None:
-        """now X, before Y of the first guard that failed in the newest entry."""
-        from .runtime.mirror import explain_failure, failure_code, mirror
-
-        entry = state.entries[-1]
-        index = mirror(entry.rows, view)
-        if index < 0:
-            return
-        row: Row = entry.rows[index]
-        now, before = explain_failure(row, view)
+    def _tell_recompile(self, state: Any, change: Change) -> None:
+        """now X, before Y of the first guard that failed in the nearest entry."""
         SESSION.emit(
             events.Recompile(
-                code=failure_code(row, view), source=str(row.source or row.kind), now=now,
-                before=before, entries=len(state.entries), limit=limit, where=row.where,
+                code=change.code, source=change.source, now=change.now, before=change.before,
+                entries=len(state.entries), limit=state.room.limit, where=change.row.where,
             )
         )  # fmt: skip
 
-    def _give_up(self, state: Any, code: str, reason: str) -> Any:
-        SESSION.emit(events.RanPlain(code=code, reason=reason, where=_place(state.code)))
-        SESSION.warn_once("WN601", f"{self.name}: {reason}; it runs in plain Python from here on")
-        return _leave_plain(state)
+    def _make_room(self, state: Any, change: Change | None) -> None:
+        """At the limit the least useful entry goes. That is told, and with its cure the first time."""
+        room: Room = state.room
+        full = len(state.entries) >= room.limit
+        while len(state.entries) >= room.limit:
+            state.remove(room.least_useful(state.entries))
+            reason = f"{room.limit} entries: the least useful one makes room for a new one"
+            SESSION.emit(events.Fallback(code="RC410", reason=reason, where=_place(state.code)))
+        if (full or room.useless >= room.limit) and not room.warned:
+            room.warned = True
+            SESSION.warn_once("WN601", f"{self.name}: {_too_many(room, change)}")
 
     def _fault(self, state: Any, error: Exception) -> Any:
         if SESSION.options.check:
@@ -384,7 +388,20 @@ def _drop_dead(of: weakref.ref[Any], _reference: Any) -> None:
     for entry in state.entries:
         if any(reference() is None for reference in entry.data or ()):
             state.remove(entry)
-            state.dropped += 1
+            state.room.gone(entry)
+
+
+def _too_many(room: Room, change: Change | None) -> str:
+    """The warning at the limit, with what varies and the cure."""
+    what = ""
+    if change is not None:
+        where = change.row.where
+        place = "" if where is None else f"{where.file}:{where.line}: "
+        what = f" ({place}{change.source} is now {change.now}, before {change.before})"
+    return (
+        f"{room.limit} entries and still new combinations{what}; from here on the least useful one makes room. "
+        "Pass what varies as a tensor, or raise JitConfig(recompile_limit=...); the report lists all recompiles"
+    )
 
 
 def _leave_plain(state: Any) -> Any:

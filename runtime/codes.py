@@ -166,7 +166,8 @@ _TABLE: tuple[Code, ...] = (
          "please report it, with the event from GRAFTJIT_TRACE"),
     Code("PL206", "disabled", "GRAFTJIT_DISABLE is set", "unset it"),
     Code("PL207", "recompile limit reached",
-         "every call brought a new combination of guarded values",
+         "every call brought a new combination of guarded values, and what was compiled for them never answered a"
+         " second call: a combination is now compiled when it has been met more often",
          "see the recompiles in the report: pass what varies as a tensor"),
     Code("PL208", "being traced or debugged",
          "sys.settrace, sys.monitoring or a profiler wants to see each line", "remove the tracer"),
@@ -219,6 +220,9 @@ _TABLE: tuple[Code, ...] = (
     Code("RC408", "aliasing changed", "objects that were different are one now, or share memory, or the other way"
          " round", "pass distinct tensors"),
     Code("RC409", "value is gone", "the guarded path cannot be walked any more", "nothing"),
+    Code("RC410", "entry dropped for a new one", "the function has as many entries as recompile_limit allows; the one"
+         " that answered least of late went",
+         "pass what varies as a tensor, or raise JitConfig(recompile_limit=...)"),
     # Errors
     Code("ER500", "error", "see its text", "see its text"),
     Code("ER501", "not something to compile", "jit takes callables, compile takes modules",
@@ -235,8 +239,8 @@ _TABLE: tuple[Code, ...] = (
     Code("ER509", "native part missing", "the extension is not built, or for another Python",
          "pip install graftjit again; in a checkout: make"),
     # Warnings
-    Code("WN601", "many recompiles", "a function was compiled again and again",
-         "see the recompiles in its report"),
+    Code("WN601", "many recompiles", "a function has as many entries as recompile_limit allows and goes on making new"
+         " ones", "pass what varies as a tensor; see the recompiles in its report"),
     Code("WN602", "cache folder cannot be used", "kernels are kept for this process only",
          "set GRAFTJIT_CACHE_DIR to a folder of your own that can be written"),
     Code("WN603", "trace folder cannot be written", "GRAFTJIT_TRACE is ignored from here on",

@@ -168,7 +168,7 @@ class JitConfig(metaclass=_CheckedNames):
     jit_syntax_level  "STRICT": the first graph break raises; "LAX": Python runs what breaks
     dynamic           None: a size becomes symbolic when it has been seen to vary; True: at once; False: never
     background        True: compile in a thread, run plain Python until it is there
-    recompile_limit   entries a frame may have before further misses run in plain Python
+    recompile_limit   entries a frame may have; beyond them the least useful one makes room for a new one
     """
 
     jit_level: str = "O1"
@@ -176,7 +176,7 @@ class JitConfig(metaclass=_CheckedNames):
     jit_syntax_level: str = "LAX"
     dynamic: bool | None = None
     background: bool = False
-    recompile_limit: int = 64
+    recompile_limit: int = 32
 
     def __post_init__(self) -> None:
         for name, words in _WORDS.items():

@@ -611,13 +611,24 @@ def switched_off():
 
 @raises("PL207")
 def ever_new():
-    def f(x, n):  # PL207
-        return x * n
+    def f(x, name):  # PL207
+        return {name: x}
 
     def step(n):
-        return lambda: (t(), n)
+        return lambda: (t(), f"{n}")
 
-    return f, (t(), 0), [step(n) for n in range(1, JitConfig().recompile_limit + 2)]
+    return f, (t(), "first"), [step(n) for n in range(2 * JitConfig().recompile_limit + 1)]
+
+
+@raises("RC410")
+def more_than_there_is_room_for():
+    def f(x, name):  # RC410
+        return {name: x}
+
+    def step(n):
+        return lambda: (t(), f"{n}")
+
+    return f, (t(), "first"), [step(n) for n in range(JitConfig().recompile_limit)]
 
 
 @contextlib.contextmanager
