@@ -38,7 +38,7 @@ from .values import (
     Tensor,
     Value,
 )
-from .wrapping import decides_for_itself, freeze
+from .wrapping import IDENTITY_TYPES, decides_for_itself, freeze
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -143,6 +143,12 @@ def of_class(m: Machine, cls: type, name: str) -> Any:
         else:
             m.wrap(raw, Source("mro_attr", place, name))
     return raw
+
+
+def hold_class(m: Machine, value: Obj) -> None:
+    """An object held by "is" stays itself when its `__class__` is assigned to: here the class matters."""
+    if value.source is not None:
+        m.guard("type", value.source, type(value.value))
 
 
 def special(m: Machine, value: Value, name: str) -> Value | None:
@@ -287,11 +293,8 @@ def type_of(m: Machine, value: Value) -> Value:
 def has_protocol(m: Machine, raw: Any, *names: str) -> bool:
     """Whether a raw attribute's type has one of these descriptor methods; guarded where that can change."""
     kind = type(raw)
-    if kind.__flags__ & HEAP_TYPE:
-        for name in names:
-            if mro_lookup(kind, name) is MISSING:
-                m.guard("no_mro_attr", Source("const", None, kind), name)
-    return any(mro_lookup(kind, name) is not MISSING for name in names)
+    found = [of_class(m, kind, name) is not MISSING for name in names]
+    return any(found)
 
 
 def is_data(m: Machine, raw: Any) -> bool:
@@ -321,6 +324,8 @@ def object_attr(m: Machine, value: Any, name: str) -> Value:
     assert cls is not None
     if is_kind(real, torch.Tensor):
         raise Break("GB113", f"attribute {name!r} of tensor subclass {cls.__name__}")
+    if isinstance(value, Obj) and is_kind(real, IDENTITY_TYPES):
+        hold_class(m, value)
     own = class_attribute(m, value, "__getattribute__")
     if own not in _GENERIC_LOOKUPS:
         if is_kind(own, types.FunctionType):
@@ -331,11 +336,11 @@ def object_attr(m: Machine, value: Any, name: str) -> Value:
 
 def generic_attr(m: Machine, value: Any, name: str, cls: type, hook: bool = True) -> Value:
     """object.__getattribute__, then __getattr__ if `hook`."""
-    if name == "__class__":
+    raw = class_attribute(m, value, name)
+    if name == "__class__" and raw is vars(object)["__class__"]:
         return type_of(m, value)
     if name == "__dict__":
         return _dict_of(m, value)
-    raw = class_attribute(m, value, name)
     if raw is not MISSING and is_data(m, raw):
         return _bound_or_missing(m, value, name, raw, cls, hook)
     stored = m.overlay.get(value, {}).get(name, MISSING)

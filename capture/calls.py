@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..runtime import _native
+from ..runtime import _native, safe
 from ..runtime.sources import Source
 from . import (
     arrays,
@@ -508,6 +508,8 @@ def _named_defaults(m: Machine, cls: Any) -> tuple[Value, ...]:
 def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     """An instance of a user's class with Python's own `type.__call__`."""
     cls = fn.value
+    if cls.__flags__ & attributes.HEAP_TYPE:
+        attributes.hold_class(m, fn)
     if enums.is_enum(cls):
         return enums.member(m, fn, args, kwargs)
     if attributes.of_class(m, type(cls), "__call__") is not vars(type)["__call__"]:
@@ -520,11 +522,16 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         made = call(m, Obj(new.__func__), [fn, *args], kwargs)
         if not isinstance(made, Instance):
             raise Break("GB126", f"{cls.__name__}.__new__ gives another object")
+        cls = made.cls.value  # type: ignore[attr-defined]
+        if fn.value not in attributes.bases(m, cls):
+            return made  # an object of another class is not initialised here
     elif (
         new is object.__dict__["__new__"]
         and (cls.__flags__ & (1 << 9) or cls is object)
         and (cls.__itemsize__ == 0 and _object_layout(cls, layout))
     ):  # a heap type whose instances hold nothing but attributes
+        if (args or kwargs) and safe.new_slot(cls) != safe.new_slot(object):
+            raise Break("GB126", f"{cls.__name__} had a __new__ of its own, which leaves its mark")
         made = Instance(fn)
     elif hybrids.is_buildable(cls) and is_kind(new, types.BuiltinFunctionType):
         made = hybrids.make(m, fn)

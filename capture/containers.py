@@ -45,6 +45,16 @@ def missing_key(key: Value) -> Thrown:
     return Thrown(KeyError, None, "KeyError", held=(key,))
 
 
+def has_nan(value: Any) -> bool:
+    """Whether a constant is nan or a container of it: containers compare what they hold by identity first, and
+    guards hold constants by value."""
+    if is_kind(value, (tuple, list, set, frozenset)):
+        return any(has_nan(item) for item in value)
+    if is_kind(value, dict):
+        return has_nan(tuple(value.items()))
+    return is_kind(value, (float, complex, np.inexact)) and bool(value != value)
+
+
 _TEXTS = ("__str__", "__repr__", "__format__")
 
 

@@ -16,6 +16,7 @@ from . import rebuild
 from .assemble import Assembler
 from .breaks import Break
 from .builders import BUILDERS, write_back
+from .containers import has_nan
 from .encode import Cover
 from .machine import Effect, Filled, Frame, Machine, SetAttr, SetGlobal, Written
 from .resume import begin_handling
@@ -111,7 +112,7 @@ class Emitter:
             self.push(function)
             self.asm.load_attr("__dict__")
             return
-        if isinstance(value, Const):
+        if isinstance(value, Const) and (value.source is None or not has_nan(value.value)):
             self.asm.load_const(value.value)
             return
         if isinstance(value, Null):

@@ -44,7 +44,7 @@ def member(m: Machine, cls: Obj, args: list[Value], kwargs: dict[str, Value]) ->
         found = kind(value) if type(value) is int and 0 <= value <= kind._flag_mask_ else None
     if found is None:
         raise Break("GB126", f"{kind.__name__} of a value that no member has")
-    return _constant(m, found)
+    return _looked_up(m, cls, "_value2member_map_", value, found)
 
 
 def _missing_is_the_librarys(kind: Any) -> bool:
@@ -55,11 +55,17 @@ def named(m: Machine, cls: Obj, name: Value) -> Value:
     """`Color["RED"]`"""
     if not isinstance(name, Const) or name.value not in cls.value._member_map_:
         raise Break("GB112", f"{cls.value.__name__}[...] of a name that it lacks")
-    return _constant(m, cls.value._member_map_[name.value])
+    return _looked_up(m, cls, "_member_map_", name.value, cls.value._member_map_[name.value])
 
 
-def _constant(m: Machine, found: Any) -> Value:
-    return m.wrap(found, Source("const", None, found))
+def _looked_up(m: Machine, cls: Obj, table: str, key: Any, found: Any) -> Value:
+    """A member as the class's own table holds it, which somebody may write to."""
+    tables = Source("const", None, cls.value)
+    place = Source("item", Source("attr", tables, table), key)
+    if vars(cls.value)[table].get(key) is not found:
+        return m.wrap(found, Source("const", None, found))
+    m.guard("is", place, found)
+    return m.wrap(found, place)
 
 
 _PLAIN = (int, float, str)

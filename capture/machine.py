@@ -313,6 +313,7 @@ class Machine:
         return identical(self, left, right)
 
     def same_or_equal(self, left: Value, right: Value) -> bool:
+        from .containers import has_nan
         from .operators import compare
         from .protocols import identical
 
@@ -321,6 +322,8 @@ class Machine:
         constants = isinstance(left, Const) and isinstance(right, Const)
         if not constants and identical(self, left, right):
             return True
+        if constants and has_nan(left.value) and has_nan(right.value):  # type: ignore[attr-defined]
+            raise Break("GB121", "nan in a container is equal to itself alone")
         return self.truth(compare(self, "==", left, right))
 
     def release(self) -> None:

@@ -192,20 +192,42 @@ def _c_may_take(symbol: str, value: Value, other: type | None) -> bool:
     return issubclass(other, cls)
 
 
+def _of_subclass(m: Machine, left: type | None, right: type | None) -> bool:
+    """Whether the right operand is of a class that derives from the left one's, which then is asked first."""
+    if left is None or right is None or right is left:
+        return False
+    return left in attributes.bases(m, right)
+
+
+def _overloads(m: Machine, left: Any, right: Any, name: str) -> bool:
+    """Whether the derived class has a method of its own, and not the one that it inherits (`method_is_overloaded`
+    in CPython's Objects/typeobject.c)."""
+    return attributes.of_class(m, right, name) is not attributes.of_class(m, left, name)
+
+
+def _tensor_declines(m: Machine, symbol: str, other: Obj | Instance) -> None:
+    """A tensor leaves an operator to what it does not know: neither a number nor of its own protocol."""
+    cls = attributes.real_class(other)
+    assert cls is not None
+    bases = attributes.bases(m, cls)
+    knows = attributes.of_class(m, cls, "__torch_function__") is not attributes.MISSING
+    if knows or any(issubclass(base, (*_NUMBERS, np.generic)) for base in bases):
+        raise Break("GB112", f"operator {symbol} of a tensor and an object")
+
+
 def _dunder(m: Machine, symbol: str, left: Value, right: Value, name: str, reflected: str) -> Value:
     """The protocol of binary operators over users' classes."""
     left_cls, right_cls = attributes.real_class(left), attributes.real_class(right)
     if _c_may_take(symbol, left, right_cls) or _c_may_take(symbol, right, left_cls):
         raise Break("GB121", f"operator {symbol} of an object and a builtin that may know it")
     tries = [(left, name, right), (right, reflected, left)]
-    if (
-        left_cls is not None
-        and right_cls is not None
-        and right_cls is not left_cls
-        and issubclass(right_cls, left_cls)
-    ):
+    if left_cls is right_cls:
+        tries.pop()  # what the left one declines, another of its class is not asked
+    elif _of_subclass(m, left_cls, right_cls) and _overloads(m, left_cls, right_cls, reflected):
         tries.reverse()
     for owner, method_name, other in tries:
+        if isinstance(owner, Tensor) and isinstance(other, (Obj, Instance)):
+            _tensor_declines(m, symbol, other)
         if not isinstance(owner, (Obj, Instance)):
             continue
         method = attributes.special(m, owner, method_name)
@@ -245,6 +267,8 @@ def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
         a, b = as_constant(m, left), as_constant(m, right)
     except NotConstant:
         return _compare_items(m, symbol, left, right)
+    if not isinstance(left, Const) and containers.has_nan(a) and containers.has_nan(b):
+        raise Break("GB121", "nan in a container is equal to itself alone")
     return fold(lambda: fn(a, b))
 
 
@@ -276,7 +300,10 @@ def _compare_objects(
     plain = _plain_members(m, symbol, left, right)
     if plain is not None:
         return plain
-    for owner, method_name, other in ((left, name, right), (right, reflected, left)):
+    tries = [(left, name, right), (right, reflected, left)]
+    if _of_subclass(m, attributes.real_class(left), attributes.real_class(right)):
+        tries.reverse()
+    for owner, method_name, other in tries:
         if not isinstance(owner, (Obj, Instance)):
             continue
         cls = attributes.real_class(owner)

@@ -52,8 +52,10 @@ for _question in _STATE_QUESTIONS:
 
 def _compiling(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     """Whoever asks offers a path without questions to tensor data: that is the one to take. torch.func's own
-    transforms ask for a compiler of other ways, and make a function of another name for it."""
-    return Const(id(m.frames[-1].code) not in WALKED)
+    transforms ask for a compiler of other ways, and make a function of another name for it. A module's call asks to
+    leave out the hooks that are called when it fails."""
+    asking = m.frames[-1].code
+    return Const(id(asking) not in WALKED and asking is not torch.nn.Module._call_impl.__code__)
 
 
 BUILTINS[torch.compiler.is_compiling] = _compiling

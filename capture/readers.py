@@ -24,6 +24,7 @@ from .attributes import (
     bind_raw,
     class_attribute,
     has_protocol,
+    hold_class,
     is_data,
     is_property,
     known_property,
@@ -71,6 +72,7 @@ def _module(m: Machine, value: Obj, name: str) -> Value:
         or value.source is None
     ):
         raise Break("GB112", f"attribute {name!r} of a {type(value.value).__name__}")
+    hold_class(m, value)
     names = _MODULE_DICT(value.value)
     stored = m.globals.get((id(names), name), MISSING)
     if stored is None:
@@ -96,6 +98,8 @@ def _module(m: Machine, value: Obj, name: str) -> Value:
 def _class(m: Machine, value: Obj, name: str) -> Value:
     cls = value.value
     meta = type(cls)
+    if cls.__flags__ & HEAP_TYPE:
+        hold_class(m, value)
     if class_attribute(m, value, "__getattribute__") is not vars(type)["__getattribute__"]:
         raise Break("GB112", f"attribute {name!r} of a class, which looks up its own way")
     raw_meta = class_attribute(m, value, name)

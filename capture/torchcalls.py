@@ -99,6 +99,21 @@ _FACT_METHODS = frozenset(
         "get_device", "is_inference", "is_set_to",
     }
 )  # fmt: skip
+# Functions that give no tensor, and whose answer follows from their arguments. Any other may tell of a state of
+# torch's (threads, precision, anomaly mode, memory) that changes without a guard noticing.
+_ANSWERS = _FACT_METHODS | frozenset(
+    {
+        "is_tensor", "is_storage", "result_type", "promote_types", "can_cast", "broadcast_shapes", "is_same_size",
+        "typename", "is_coalesced", "dense_dim", "sparse_dim", "has_names", "is_distributed", "type", "_is_view",
+        "_is_zerotensor", "__len__", "size", "sym_int", "sym_max", "sym_min", "sym_sum", "sym_float", "sym_not", "sym_ite",
+    }
+)  # fmt: skip
+_PURE_MODULES = frozenset(
+    {
+        "torch.nn.functional", "torch.functional", "torch._jit_internal", "torch.nn._reduction",
+        "torch.overrides", "torch._lowrank", "torch._refs",
+    }
+)  # fmt: skip
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 
 
@@ -172,7 +187,22 @@ def record(m: Machine, fn: Any, fn_args: tuple[Any, ...], fn_kwargs: dict[str, A
     except TraceError as error:
         raise Break("GB108", f"{name}: {error}") from error
     _failing(m, name, start, written)
+    if result is not None and not _made_of_tensors(result) and not _is_answer(fn, name):
+        raise Break("GB118", f"{name}() tells of a state that no guard holds")
     return from_result(m, result)
+
+
+def _made_of_tensors(result: Any) -> bool:
+    parts = result.values() if is_kind(result, dict) else result
+    if is_kind(result, (tuple, list, dict)) and not is_kind(result, torch.Size):
+        return all(_made_of_tensors(part) for part in parts)
+    return is_kind(result, torch.Tensor)
+
+
+def _is_answer(fn: Any, name: str) -> bool:
+    """Whether what a call says follows from its arguments: facts of dtypes and shapes."""
+    module = getattr(fn, "__module__", None) or ""
+    return name in _ANSWERS or module in _PURE_MODULES
 
 
 def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

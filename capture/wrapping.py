@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from ..ir.trace import Unsupported
+from ..runtime import _native
 from ..runtime.guards import TensorSpec
 from ..runtime.safe import ARRAY_SCALARS, MISSING, in_classes
 from ..runtime.sources import Source
@@ -73,6 +74,7 @@ IDENTITY_TYPES = (
     type(torch.ops.aten.add.Tensor),
     np.ufunc,
     type(np.sum),
+    _native.Callable,  # what jit returns
     torch._C._NodeBase if hasattr(torch._C, "_NodeBase") else type(NotImplemented),
 )
 
@@ -290,6 +292,8 @@ def freeze(value: Value) -> Any:
     """
     if isinstance(value, Const):
         number = is_kind(value.value, np.generic)  # it has hash and equality of Python's number
+        if is_kind(value.value, float) and value.value != value.value:
+            raise Break("GB137", "a key that is nan, which is equal to itself alone")
         return ("const", value.value.item() if number else value.value)
     if isinstance(value, Sequence) and value.cls is tuple:
         return ("tuple", tuple(freeze(item) for item in value.items))

@@ -11,11 +11,13 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from . import _native
 from .guards import Row
 from .sources import Source
 from .weak import Weak
 
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time, so it may go
+_FUNCTIONS = (types.FunctionType, types.CodeType, _native.Callable)
 _BY_OBJECT = ("is", "type", "mro")
 _BY_SOURCE = ("same", "distinct", "apart")
 
@@ -33,8 +35,9 @@ class Holder:
         if type(value) is tuple:
             items = tuple(map(self.weak, value))
             return value if all(a is b for a, b in zip(items, value, strict=True)) else items
-        function = type(value) in (types.FunctionType, types.CodeType)
-        if not function and not (isinstance(value, type) and value.__flags__ & HEAP_TYPE):
+        if not issubclass(type(value), _FUNCTIONS) and not (
+            issubclass(type(value), type) and value.__flags__ & HEAP_TYPE
+        ):
             return value
         found = self._seen.get(id(value))
         if found is None:

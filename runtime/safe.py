@@ -28,6 +28,17 @@ _generic_dict.argtypes = [ctypes.py_object, ctypes.c_void_p]
 _generic_dict.restype = ctypes.py_object
 
 
+_type_slot = ctypes.pythonapi.PyType_GetSlot
+_type_slot.argtypes = [ctypes.py_object, ctypes.c_int]
+_type_slot.restype = ctypes.c_void_p
+_TP_NEW = 65  # Include/typeslots.h; the numbers of slots are part of the stable ABI
+
+
+def new_slot(cls: type) -> int | None:
+    """The C function that makes instances of a class."""
+    return _type_slot(ctypes.py_object(cls), _TP_NEW)
+
+
 def is_a(value: Any, base: type) -> bool:
     """isinstance by the type alone: no `__class__`, no `__instancecheck__`."""
     return any(cls is base for cls in mro_of(type(value)))

@@ -214,6 +214,8 @@ class Describer:
     def _tensor(self, value: torch.Tensor) -> Any:
         if value.layout is not torch.strided:
             return (str(value.layout), self.describe(value.to_dense()))
+        if value.is_meta:
+            return (str(value.dtype), tuple(value.shape), value.stride(), "no data")
         memory = value.untyped_storage()
         storage = memory.data_ptr() if memory.nbytes() else 0
         group = self.storages.setdefault(storage, len(self.storages)) if storage else None
@@ -264,6 +266,7 @@ _DESCRIBERS: tuple[tuple[Any, Callable[[Describer, Any], Any]], ...] = (
     ((set, frozenset), lambda d, v: sorted(map(repr, v))),
     (BaseException, lambda d, v: [d.describe(list(v.args))]),
     ((type({}.keys()), type({}.values()), type({}.items())), lambda d, v: d.describe(list(v))),
+    ((torch._ops.OpOverload, torch._ops.OpOverloadPacket), lambda d, v: str(v)),
     (types.CodeType, lambda d, v: v.co_qualname),
 )
 

@@ -1,0 +1,51 @@
+"""Whatever changes between two calls is seen by the next one, and what does not matter captures nothing.
+
+The table is tests/mutations: each world is played in plain Python and jitted, call by call the same must be seen.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from graftjit import JitConfig, jit
+from graftjit.runtime.events import Captured
+
+from ..mutations import KINDS, play
+from .harness import TOLERANCE, Describer, _call, difference
+
+LEVEL = os.environ.get("GRAFTJIT_TEST_LEVEL", "O0")
+
+
+def described(run, fn, args):
+    outcome, text, result = _call(run, fn, args, False)
+    return Describer().describe((outcome, text, result))
+
+
+def captures(run):
+    counted = getattr(run, "report", None)
+    return 0 if counted is None else sum(type(e) is Captured for e in counted().events)
+
+
+@pytest.mark.parametrize("name", KINDS, ids=lambda name: name.replace(" ", "_"))
+def test_mutation(name):
+    row = KINDS[name]
+    plain = play(row.world, lambda fn: fn, described, lambda run: 0)
+    run = []
+
+    def wrap(fn):
+        run.append(jit(fn, config=JitConfig(jit_level=LEVEL)))
+        return run[0]
+
+    found = play(row.world, wrap, described, captures)
+    report = run[0].report()
+    assert len(plain) == len(found) > 1
+    for number, (wanted, got) in enumerate(zip(plain, found, strict=True)):
+        for call, (one, other) in enumerate(zip(wanted.calls, got.calls, strict=True)):
+            where = difference(one, other, TOLERANCE[LEVEL])
+            assert where is None, f"step {number}, call {call}: plain {where}\n{report}"
+        before, first, second = got.captures
+        assert not (got.same and second > before), f"step {number} captured anew\n{report}"
+        assert not (row.settles and second > first), f"step {number}, call 1 captured\n{report}"
+    assert all(note.code != "PL205" for note in report.notes), f"an internal fault\n{report}"
