@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..ir.effects import reads, root, writes
@@ -17,8 +17,9 @@ from ..ir.graph import Graph, Meta, Node
 from ..ir.symbols import is_symbolic
 from ..runtime.program import Alloc, Aten, Free, Launch, ProgramSpec, Scratch, Slot, Step, View
 from . import nest
+from .extents import product, surely
 from .flow import Flow, analyse, base_of, is_plain_view
-from .fuse import Fusion, Unit, size_in_bytes
+from .fuse import Fusion, Unit
 from .lowering import RULES
 from .nest import Kernel
 
@@ -204,19 +205,23 @@ class _Writer:
             self.arena.free_after(position)
         outputs = tuple(self.slot(node) for node in self.graph.outputs)
         steps = with_frees(
-            self.steps, len(self.graph.inputs), outputs, self.constants, self.on_stack
+            self.arena.settled(self.steps),
+            len(self.graph.inputs),
+            outputs,
+            self.constants,
+            self.on_stack,
         )
         return ProgramSpec(
             self.graph.name, len(self.graph.inputs), self.count, tuple(steps), outputs,
-            self.arena.size, self.constants, dict(self.graph.symbols), len(self.graph.numbers),
+            self.arena.total, self.constants, dict(self.graph.symbols), len(self.graph.numbers),
         )  # fmt: skip
 
     def kernel(self, kernel: Kernel, position: int) -> None:
         for node in kernel.stores:
             self.slots[node] = number = self.new()
             meta = node.meta
-            if node in self.in_arena and not is_symbolic(meta.shape):
-                size = size_in_bytes(meta)
+            if node in self.in_arena:
+                size = product(meta.shape) * meta.dtype.itemsize
                 self.on_stack.add(number)
                 self.steps.append(Scratch(number, self.arena.take(node, size), size))
             else:
@@ -249,15 +254,33 @@ class _Writer:
         return number
 
 
+@dataclass(slots=True)
+class _Block:
+    """A piece of memory whose size is an expression, and who is in it. A Scratch names it until all are known."""
+
+    size: Any
+    holds: Node | None
+
+
 class _Arena:
-    """First fit over the gaps of what is alive; offsets are fixed when the program is made."""
+    """First fit over the gaps of what is alive; offsets are fixed when the program is made. What has a size that is
+    not known comes behind that, in blocks one after the other; a block that is free takes what surely fits."""
 
     def __init__(self, last: Mapping[Node, int]) -> None:
         self.last = last
         self.size = 0
         self.live: dict[Node, tuple[int, int]] = {}
+        self.blocks: list[_Block] = []
 
-    def take(self, node: Node, nbytes: int) -> int:
+    @property
+    def total(self) -> Any:
+        """Bytes of it all."""
+        return self.size + sum(block.size for block in self.blocks)
+
+    def take(self, node: Node, nbytes: Any) -> Any:
+        """Where a node's memory begins: an offset, or a block."""
+        if is_symbolic(nbytes):
+            return self._block(node, -(-nbytes // ALIGNMENT) * ALIGNMENT)
         nbytes = -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
         start = 0
         for begin, end in sorted(self.live.values()):
@@ -268,9 +291,34 @@ class _Arena:
         self.size = max(self.size, start + nbytes)
         return start
 
+    def _block(self, node: Node, nbytes: Any) -> _Block:
+        for block in self.blocks:
+            if block.holds is None and surely("<=", nbytes, block.size):
+                block.holds = node
+                return block
+        self.blocks.append(_Block(nbytes, node))
+        return self.blocks[-1]
+
     def free_after(self, position: int) -> None:
         for node in [node for node in self.live if self.last[node] <= position]:
             del self.live[node]
+        for block in self.blocks:
+            if block.holds is not None and self.last[block.holds] <= position:
+                block.holds = None
+
+    def settled(self, steps: list[Step]) -> list[Step]:
+        """The same steps with offsets for blocks."""
+        starts: dict[int, Any] = {}
+        start: Any = self.size
+        for block in self.blocks:
+            starts[id(block)] = start
+            start = start + block.size
+        return [
+            replace(step, offset=starts[id(step.offset)])
+            if isinstance(step, Scratch) and isinstance(step.offset, _Block)
+            else step
+            for step in steps
+        ]
 
 
 def with_frees(

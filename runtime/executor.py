@@ -134,11 +134,14 @@ class _Lowering:
 
 
 def lower(spec: ProgramSpec) -> tuple[Any, ...]:
-    """What `_native.Program` reads: (inputs, number inputs, slots, arena, steps, outputs, constants, numbers)."""
+    """What `_native.Program` reads: (inputs, number inputs, slots, arena, register of its size or -1, steps, outputs,
+    constants, numbers)."""
     to = _Lowering(plain_views(spec), Registers(spec.symbols))
     steps = tuple(_LOWER[type(step)](step, to) for step in spec.steps)
+    symbolic = is_symbolic(spec.arena)
+    arena, register = (0, to.numbers.of(spec.arena)) if symbolic else (spec.arena, -1)
     return (
-        spec.n_inputs, spec.n_numbers, spec.n_slots, spec.arena, steps, spec.outputs,
+        spec.n_inputs, spec.n_numbers, spec.n_slots, arena, register, steps, spec.outputs,
         dict(spec.constants), to.numbers.lowered(),
     )  # fmt: skip
 
@@ -208,7 +211,9 @@ def _lower_alloc(step: Alloc, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
 
 
 def _lower_scratch(step: Scratch, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
-    return "scratch", (step.slot, step.offset, step.nbytes)
+    if is_symbolic((step.offset, step.nbytes)):
+        return "scratch", (step.slot, to.numbers.of(step.offset), 0, True)
+    return "scratch", (step.slot, step.offset, step.nbytes, False)
 
 
 def _lower_launch(step: Launch, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
@@ -278,6 +283,13 @@ class PythonProgram:
         values = values_of(self.spec.symbols, inputs)
         return [_MIRROR[type(step)](_plain(step, values)) for step in self.spec.steps]
 
+    def _arena_of(self, inputs: Sequence[Any]) -> Any:
+        spec = self.spec
+        size = spec.arena
+        if is_symbolic(size):
+            size = evaluate(size, values_of(spec.symbols, inputs))
+        return ctypes.create_string_buffer(size + 64) if size else None
+
     @property
     def n_inputs(self) -> int:
         return self.spec.n_inputs + self.spec.n_numbers
@@ -298,7 +310,7 @@ class PythonProgram:
         slots: list[Any] = [*tensors, *[None] * (spec.n_slots - spec.n_inputs)]
         for slot, constant in spec.constants.items():
             slots[slot] = constant
-        arena = ctypes.create_string_buffer(spec.arena + 64) if spec.arena else None
+        arena = self._arena_of(inputs)
         with _ambient_off([*tensors, *spec.constants.values()]):
             for step in steps:
                 step(slots, arena)

@@ -499,7 +499,7 @@ def _agrees(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     if found is None:
         return False
     steps = (("aten", (found, op, (0,), results, ())),)
-    got = _native.run_lowered((1, 0, len(results) + 1, 0, steps, results, {}, None), a)
+    got = _native.run_lowered((1, 0, len(results) + 1, 0, -1, steps, results, {}, None), a)
     return all(torch.equal(x, y) and x.dtype == y.dtype for x, y in zip(got, expected, strict=True))
 
 

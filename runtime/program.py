@@ -39,8 +39,8 @@ class Scratch:
     Never an output, never an argument of an `Aten` or `View` step."""
 
     slot: int
-    offset: int
-    nbytes: int
+    offset: Any
+    nbytes: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class ProgramSpec:
     n_slots: int
     steps: tuple[Step, ...]
     outputs: tuple[int, ...]
-    arena: int = 0
+    arena: Any = 0
     constants: dict[int, Any] = field(default_factory=dict)
     symbols: dict[Any, Any] = field(default_factory=dict)
     n_numbers: int = 0

@@ -11,6 +11,13 @@ namespace {
 constexpr int64_t RELEASE_BYTES = 1 << 20;  // from here on other Python threads may run meanwhile
 constexpr int64_t ALIGNMENT = 64;
 constexpr int MAX_RANK = 64;
+constexpr int64_t KEPT_ARENA = 64 << 20;
+
+// What stands before an arena's memory.
+struct alignas(64) Block {
+    int64_t capacity;
+};
+static_assert(sizeof(Block) == ALIGNMENT);
 
 // Where a slot's tensor is during one run.
 struct Slot {
@@ -57,7 +64,7 @@ class Run {
     std::unique_ptr<Handle[]> many_handles_;
     int64_t small_numbers_[SMALL], *numbers_ = nullptr;
     std::unique_ptr<int64_t[]> many_numbers_;
-    void *arena_ = nullptr;
+    Block *arena_ = nullptr;
     PyThreadState *released_ = nullptr;
     bool releases_ = false;
 
@@ -171,19 +178,36 @@ class Run {
         return 0;
     }
 
-    int scratch(const Step &step) {
+    int take_arena() {
+        int64_t wanted = steps_.arena_register < 0 ? steps_.arena_bytes : numbers_[steps_.arena_register];
+        arena_ = (Block *)steps_.arena.exchange(nullptr);
+        if (arena_ != nullptr && arena_->capacity < wanted) {
+            std::free(arena_);
+            arena_ = nullptr;
+        }
         if (arena_ == nullptr) {
-            arena_ = steps_.arena.exchange(nullptr);
-            if (arena_ == nullptr)
-                arena_ = std::aligned_alloc(ALIGNMENT, (steps_.arena_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+            size_t bytes = ((size_t)wanted + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + sizeof(Block);
+            arena_ = wanted < 0 ? nullptr : (Block *)std::aligned_alloc(ALIGNMENT, bytes);
             if (arena_ == nullptr) {
                 hold_gil();
                 PyErr_NoMemory();
                 return -1;
             }
+            arena_->capacity = wanted;
         }
-        slots_[step.slot].memory = (char *)arena_ + step.offset;
         return 0;
+    }
+
+    int scratch(const Step &step) {
+        if (arena_ == nullptr && take_arena() != 0) return -1;
+        slots_[step.slot].memory = (char *)(arena_ + 1) + (step.symbolic ? numbers_[step.offset] : step.offset);
+        return 0;
+    }
+
+    // For the next call; what one call with large sizes took is not kept for ever.
+    void give_arena_back() {
+        bool keep = steps_.arena_register < 0 || arena_->capacity <= KEPT_ARENA;
+        std::free(keep ? steps_.arena.exchange(arena_) : arena_);
     }
 
     // After the kernel has run, as operators do it: what may not be written (a tensor of inference mode) says so then.
@@ -339,7 +363,7 @@ class Run {
         for (int32_t slot = 0; slot < steps_.n_slots; slot++)
             if (slots_[slot].owns_handle || slots_[slot].owns_object) clear(slot);
         ambient_.leave();
-        if (arena_ != nullptr) std::free(steps_.arena.exchange(arena_));
+        if (arena_ != nullptr) give_arena_back();
     }
 };
 
@@ -421,10 +445,14 @@ bool read_alloc(PyObject *args, Steps &steps, Step &step) {
 
 bool read_scratch(PyObject *args, Steps &steps, Step &step) {
     long long offset, nbytes;
+    int symbolic;
     step.kind = StepKind::scratch;
-    if (!PyArg_ParseTuple(args, "iLL", &step.slot, &offset, &nbytes)) return false;
+    if (!PyArg_ParseTuple(args, "iLLp", &step.slot, &offset, &nbytes, &symbolic)) return false;
     step.offset = offset;
-    if (offset < 0 || nbytes < 0 || offset + nbytes > steps.arena_bytes) {
+    step.symbolic = symbolic;
+    if (symbolic) return good_slot(steps, step.slot) && good_registers(steps, {step.offset});
+    bool beyond = steps.arena_register < 0 && offset + nbytes > steps.arena_bytes;
+    if (offset < 0 || nbytes < 0 || beyond) {
         PyErr_SetString(PyExc_ValueError, "graftjit: scratch memory beyond the arena");
         return false;
     }
@@ -532,11 +560,12 @@ Steps::~Steps() {
 bool steps_read(PyObject *lowered, Steps &out) {
     PyObject *steps, *outputs, *constants, *numbers;
     long long arena;
-    if (!PyArg_ParseTuple(lowered, "iiiLO!O!O!O", &out.n_inputs, &out.n_numbers, &out.n_slots, &arena, &PyTuple_Type,
-                          &steps, &PyTuple_Type, &outputs, &PyDict_Type, &constants, &numbers) ||
+    if (!PyArg_ParseTuple(lowered, "iiiLiO!O!O!O", &out.n_inputs, &out.n_numbers, &out.n_slots, &arena,
+                          &out.arena_register, &PyTuple_Type, &steps, &PyTuple_Type, &outputs, &PyDict_Type, &constants, &numbers) ||
         (numbers != Py_None && !numbers_read(numbers, out.n_inputs, out.n_numbers, out.numbers)))
         return false;
     out.arena_bytes = out.static_bytes = arena;
+    if (out.arena_register >= 0 && !good_registers(out, {out.arena_register})) return false;
     if (out.n_inputs > out.n_slots || !read_slots(outputs, out, out.outputs) || !read_constants(constants, out)) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "graftjit: a program with fewer slots than inputs");
         return false;

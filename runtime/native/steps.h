@@ -16,7 +16,7 @@ enum class StepKind : uint8_t { alloc, scratch, launch, view, aten, python, free
 struct Step {
     StepKind kind;
     bool absolute = false;               // view: offset counts from the storage's start
-    bool symbolic = false;               // alloc, view: sizes, strides and offset are registers
+    bool symbolic = false;               // alloc, scratch, view: sizes, strides and offset are registers
     int32_t slot = -1, base = -1;        // alloc, scratch, view: what is made; view: of what
     int32_t dtype = 0, device_type = 0, device_index = 0;
     int64_t offset = 0;                  // scratch: byte of the arena; view: elements
@@ -37,8 +37,9 @@ struct Steps {
     Numbers numbers;
     int32_t n_inputs = 0, n_numbers = 0, n_slots = 0;  // tensors, then Python numbers, that a call brings
     int64_t arena_bytes = 0, static_bytes = 0;
+    int32_t arena_register = -1;         // where the arena's size is, if it is not known before
     bool calls_aten = false;
-    std::atomic<void *> arena{nullptr};  // the cached block, taken by one running call at a time
+    std::atomic<void *> arena{nullptr};  // the cached block, taken by one running call at a time; see Block
 
     ~Steps();
 };
