@@ -23,6 +23,7 @@ from ..ir.trace import Tracer
 from ..runtime.guards import Row
 from ..runtime.sources import Source
 from ..runtime.state import snapshot
+from ..runtime.tensors import history
 from . import aliasing, arrays, lookers, quiet, rebuild
 from . import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
 from . import custom as _custom  # noqa: F401
@@ -327,6 +328,8 @@ class _Attempt:
             made.rerun = not made.graph.mutates
             if made.graph.mutates:
                 self._guard_aliases()
+                for source, tensor in self.tracer.followed():
+                    self.machine.guard("history", source, history(tensor))
             elif made.graph.random and self.tracer.may_raise_since(0):
                 made.program = rebuild.taking_back_random_numbers(made.program, made.graph)
         else:

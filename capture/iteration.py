@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.safe import MISSING
 from .breaks import Break, Thrown
 from .containers import (
     dict_get,
@@ -73,7 +74,7 @@ def iterate(m: Machine, value: Value) -> Iterator:
         return _item_iterator(m, value)
     if made is None:
         raise Break("GB120", "iteration over an object that is not modelled")
-    return iterate(m, made) if isinstance(made, Iterator) else _protocol_iterator(m, made)
+    return made if isinstance(made, Iterator) else _protocol_iterator(m, made)
 
 
 def _unbind(tensor: Any) -> Any:
@@ -82,6 +83,14 @@ def _unbind(tensor: Any) -> Any:
 
 def _protocol_iterator(m: Machine, value: Value) -> Iterator:
     """An iterator of a user's class: __next__ until StopIteration."""
+    from .attributes import class_attribute, real_class
+
+    cls = real_class(value)
+    if cls is None:
+        raise Break("GB120", "iteration over an object that is not modelled")
+    if class_attribute(m, value, "__next__") is MISSING:
+        text = f"iter() returned non-iterator of type {cls.__name__!r}"
+        raise Thrown(TypeError, (text,), f"TypeError: {text}")
     made = Iterator("object", [value], lambda: None)
 
     def step() -> Value | None:

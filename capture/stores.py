@@ -32,7 +32,7 @@ from .attributes import (
     real_class,
     special,
 )
-from .breaks import Break
+from .breaks import Break, Thrown
 from .exception_objects import is_exception
 from .exception_objects import store as store_in_exception
 from .kinds import is_kind
@@ -47,6 +47,24 @@ if TYPE_CHECKING:
 _GENERIC_STORES: tuple[Any, ...] = (
     object.__setattr__, object.__delattr__, BaseException.__setattr__, BaseException.__delattr__,
 )  # fmt: skip
+
+
+_DICT_OFFSET: Any = vars(type)["__dictoffset__"].__get__  # 0: objects of the class have no __dict__
+
+
+def _refusal(known: bool, deleted: bool) -> str:
+    """What this Python says to a write where no `__dict__` is, `known` if the class has the name."""
+    probe = type("{owner}", (), {"__slots__": (), **({"{name}": 0} if known else {})})()
+    try:
+        delattr(probe, "{name}") if deleted else setattr(probe, "{name}", 0)
+    except AttributeError as error:
+        return str(error)
+    raise AssertionError("objects without a __dict__ take no attributes")
+
+
+_REFUSALS = {
+    (known, gone): _refusal(known, gone) for known in (True, False) for gone in (True, False)
+}
 
 
 def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
@@ -110,11 +128,18 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
         if not is_kind(found, types.MemberDescriptorType):
             _by_descriptor(m, value, name, item, found)
             return
-    elif isinstance(value, Obj) and instance_dict(value.value) is None:
-        raise containers.raises(f"AttributeError: no attribute {name!r}")
+    elif not _DICT_OFFSET(real_class(value)):
+        raise _no_place(value, name, found is MISSING, deleted=item is None)
     if item is None:
         load_attr(m, value, name)  # deleting what is not there raises
     set_in_overlay(m, value, name, item, raw)
+
+
+def _no_place(value: Any, name: str, absent: bool, deleted: bool) -> Thrown:
+    cls = real_class(value)
+    assert cls is not None
+    text = _REFUSALS[not absent, deleted].format(owner=cls.__name__, name=name)
+    return Thrown(AttributeError, (text,), f"AttributeError: {text}")
 
 
 def _by_descriptor(m: Machine, value: Any, name: str, item: Value | None, found: Any) -> None:

@@ -183,7 +183,8 @@ def record(m: Machine, fn: Any, fn_args: tuple[Any, ...], fn_kwargs: dict[str, A
         code = "GB106" if error.shape else "GB104"
         raise Break(code, f"{name}: {error}") from error
     except Unsupported as error:
-        raise Break("GB124", f"{name}: {error}") from error
+        code = "GB114" if error.code == "history" else "GB124"
+        raise Break(code, f"{name}: {error}") from error
     except TraceError as error:
         raise Break("GB108", f"{name}: {error}") from error
     _failing(m, name, start, written)

@@ -56,6 +56,7 @@ class Recorder:
         self.mutates = False
         self.random = False
         self.written: set[int] = set()
+        self.followed: set[int] = set()  # those written while autograd followed
         self.slow_ops: list[str] = []
         self.zeros: set[Node] = set()  # made as tensors of zeros without memory
         self.echo: tuple[Node, Meta, Store] | None = None
@@ -69,11 +70,12 @@ class Recorder:
         """A point to return to."""
         self.where = where
         self._log.clear()
-        return len(self.nodes), self.mutates, self.random, set(self.written), len(self.slow_ops)
+        written = set(self.written), set(self.followed)
+        return len(self.nodes), self.mutates, self.random, written, len(self.slow_ops)
 
     def undo(self, mark: Any) -> None:
         """Back to a mark."""
-        length, self.mutates, self.random, self.written, slow = mark
+        length, self.mutates, self.random, (self.written, self.followed), slow = mark
         del self.nodes[length:]
         del self.slow_ops[slow:]
         for ghost, node, store in reversed(self._log):
@@ -292,6 +294,8 @@ class Recorder:
         if not ghost._store.fresh:
             self.mutates = True
             self.written.update(ghost._store.inputs)
+            if torch.is_grad_enabled():
+                self.followed.update(ghost._store.inputs)
 
     # -- in-place operators as values
 

@@ -116,6 +116,7 @@ class Tracer:
         self._input_refs: list[int] = []
         self._sources: list[Any] = []
         self._constants: dict[int, torch.Tensor] = {}
+        self._entered: dict[int, tuple[torch.Tensor, Ghost]] = {}  # by position
         self._known: dict[int, tuple[torch.Tensor, Ghost]] = {}
         self._stores: dict[int, Store] = {}
         self._refs = 0
@@ -138,6 +139,7 @@ class Tracer:
         self._inputs.append(node)
         self._input_refs.append(ghost._ref)
         self._sources.append(source)
+        self._entered[position] = tensor, ghost
         return ghost
 
     def given(self, meta: Meta, requires_grad: bool = False) -> Ghost:
@@ -243,6 +245,7 @@ class Tracer:
                 if untracked:
                     _exclude(VIEW_TRACKING, False)
             results = self._numbered(result)
+            self._check_views(mark[0][3][1])
         except CannotTrace:
             self._undo(mark)
             raise
@@ -264,6 +267,13 @@ class Tracer:
             )
         )
         return result
+
+    def _check_views(self, before: set[int]) -> None:
+        """A ghost is no view of its base: whether autograd takes a write to one is for torch itself to say."""
+        for position in self._recorder.followed - before:
+            tensor, ghost = self._entered.get(position, (None, None))
+            if tensor is not None and ghost.requires_grad and tensor._is_view():
+                raise Unsupported("history", "a write to a view that autograd follows")
 
     def attempt(
         self, fn: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any] | None = None
@@ -362,6 +372,14 @@ class Tracer:
     def mutates(self) -> bool:
         """Whether an input has been written to so far."""
         return self._recorder.mutates
+
+    def followed(self) -> list[tuple[Any, torch.Tensor]]:
+        """(source, tensor) of the inputs that were written to under autograd's eyes."""
+        entered = [
+            (at, *self._entered[at])
+            for at in sorted(self._recorder.followed & self._entered.keys())
+        ]
+        return [(self._sources[at], tensor) for at, tensor, ghost in entered if ghost.requires_grad]
 
     def may_raise_since(self, start: int) -> bool:
         """Whether an operator after the first `start` of `n_nodes` may raise because of its data."""

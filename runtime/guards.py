@@ -62,6 +62,7 @@ ROW_KINDS: dict[str, str] = {
     " them that are tensors overlap in memory",
     "apart": "value, an exact dict, is the instance dict of none of the objects at the sources in expected (a tuple);"
     " value, any other object, keeps its attributes in none of the dicts there",
+    "history": "value is a tensor and runtime.tensors.history(value), a str, is expected",
     "state": "the interpreter state read by `runtime.state.snapshot()` equals expected",
     "unbound_cell": "the cell at source is empty",
     "abc": "abc.get_cache_token() equals expected (source None)",

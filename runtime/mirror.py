@@ -267,6 +267,12 @@ def _state() -> Any:
     return state.snapshot()
 
 
+def _history(tensor: torch.Tensor) -> str:
+    from . import tensors  # beside the native part
+
+    return tensors.history(tensor)
+
+
 def _same_mro(mro: tuple[type, ...], expected: Any) -> bool:
     if type(expected) is not tuple or len(mro) != len(expected):
         return False
@@ -298,6 +304,9 @@ _CHECKS: dict[str, Check] = {
     "same": lambda value, expected, read: value is read(expected),
     "distinct": lambda _value, expected, read: _distinct(read, expected),
     "apart": _apart,
+    "history": lambda value, expected, _read: (
+        is_a(value, torch.Tensor) and _history(value) == expected
+    ),
     "state": lambda _value, expected, _read: _state() == expected,
     "unbound_cell": lambda value, _expected, _read: _empty_cell(value),
     "abc": lambda _value, expected, _read: abc.get_cache_token() == expected,
@@ -372,6 +381,7 @@ _FORMS: dict[str, str] = {
     "same": "{source} is {expected}",
     "distinct": "{expected} are different and share no memory",
     "apart": "{source} shares no attributes with {expected}",
+    "history": "{source} is to autograd a {expected}",
     "state": "interpreter state is unchanged",
     "unbound_cell": "{source} is empty",
     "abc": "no class was registered with an ABC since",
@@ -382,7 +392,7 @@ RECOMPILE_CODES: dict[str, str] = {
     "type": "RC401", "tensor": "RC402", "equals": "RC403", "is": "RC404", "len": "RC405", "keys": "RC405",
     "set": "RC405", "no_attr": "RC406", "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406",
     "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408",
-    "unbound_cell": "RC406",
+    "history": "RC402", "unbound_cell": "RC406",
 }  # fmt: skip
 
 
@@ -489,6 +499,9 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     "same": lambda _value, _row, _read: "another object",
     "distinct": _distinct_now,
     "apart": lambda _value, _row, _read: "the __dict__ of one of them",
+    "history": lambda value, _row, _read: (
+        show(_history(value)) if is_a(value, torch.Tensor) else show(value)
+    ),
     "state": lambda _value, row, _read: _state_change(row.expected, _state()),
     "unbound_cell": lambda value, _row, _read: show(_contents(value, None)),
     "abc": lambda _value, _row, _read: "registered",

@@ -18,6 +18,7 @@ import torch
 from . import _native, state
 from .session import SESSION
 
+_IS_LEAF: Any = vars(torch._C.TensorBase)["is_leaf"].__get__
 _SUFFIX = {"Darwin": ".dylib"}.get(os.uname().sysname, ".so")
 
 # Without complex32 and the quantized ones: making a tensor of those warns, and nothing here lowers them.
@@ -81,6 +82,14 @@ def byte_range(tensor: torch.Tensor) -> tuple[int, int] | None:
     span = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     begin = tensor.data_ptr()
     return (begin, begin + (span + 1) * tensor.element_size())
+
+
+def history(tensor: torch.Tensor) -> str:
+    """What autograd's law for writes in place goes by: "view", "leaf", or "result" of an operator."""
+    with torch._C.DisableTorchFunction():
+        if torch._C.TensorBase._is_view(tensor):  # not a subclass's own
+            return "view"
+        return "leaf" if _IS_LEAF(tensor) else "result"
 
 
 def _library(name: str) -> str:

@@ -310,6 +310,7 @@ bool holds(Run &run, const Instruction &at) {
         case SAME: return value == run.registers[at.other];
         case DISTINCT: return all_distinct(run.registers, *at.registers);
         case APART: return are_apart(value, run.registers, *at.registers);
+        case HISTORY: return tensor_is_tensor(value) && tensor_history_is(value, at.key);
         case STATE: return state_record_matches((const StateRecord *)at.record);
         case UNBOUND_CELL: return PyCell_Check(value) && PyCell_GET(value) == nullptr;
         case ABC: return token_holds(at.key);

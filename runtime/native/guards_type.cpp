@@ -55,6 +55,7 @@ const OpLaw LAWS[] = {
     {"check same", SAME, Needs::reg, false},
     {"check distinct", DISTINCT, Needs::regs, false},
     {"check apart", APART, Needs::regs, false},
+    {"check history", HISTORY, Needs::name, false},
     {"check state", STATE, Needs::state, false},
     {"check unbound_cell", UNBOUND_CELL, Needs::nothing, false},
     {"check abc", ABC, Needs::object, false},

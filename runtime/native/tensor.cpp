@@ -430,6 +430,16 @@ bool tensor_is_tensor(PyObject *value) {
     return tensor_type != nullptr && PyType_IsSubtype(type, (PyTypeObject *)tensor_type);
 }
 
+bool tensor_history_is(PyObject *tensor, PyObject *expected) {
+    PyObject *history = dotted("graftjit.runtime.tensors", {"history"});
+    PyObject *found = history == nullptr ? nullptr : PyObject_CallOneArg(history, tensor);
+    bool same = found != nullptr && PyUnicode_Compare(found, expected) == 0;
+    Py_XDECREF(history);
+    Py_XDECREF(found);
+    PyErr_Clear();
+    return same;
+}
+
 // The bytes [begin, end) that a strided tensor covers: 1; it has none: 0; unknown: -1.
 static int byte_range(PyObject *tensor, uint64_t *begin, uint64_t *end) {
     PyObject *both = dotted("graftjit.runtime.tensors", {"byte_range"});

@@ -21,6 +21,8 @@ bool tensor_is_tensor(PyObject *value);                 // an instance of torch.
 bool tensor_overlap(PyObject *first, PyObject *second); // conservative: true if it cannot be ruled out
 // The addresses that a tensor can touch, end exclusive: 1 if known, 0 if it has no memory, -1 if it cannot be told.
 int tensor_range(PyObject *tensor, uint64_t *begin, uint64_t *end);
+// Whether `runtime.tensors.history` says this word of a tensor. Never raises, never runs user code.
+bool tensor_history_is(PyObject *tensor, PyObject *expected);
 
 // A `runtime.state.State` prepared for comparing with what is in force on this thread now.
 StateRecord *state_record_new(PyObject *snapshot);

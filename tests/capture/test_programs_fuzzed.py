@@ -3,6 +3,8 @@
 import collections
 import enum
 import itertools
+import random
+import traceback
 
 import torch
 
@@ -215,3 +217,122 @@ def test_empty_cells_are_those_of_locals():
         return x + 1, told, y
 
     return f, (torch.ones(2), 0), [lambda: (torch.ones(2), 1), lambda: (torch.ones(2), 2)]
+
+
+class Slotted:
+    __slots__ = ("w",)
+    kind = 3
+
+    @property
+    def read(self):
+        return self.w
+
+    def call(self):
+        return self.w
+
+
+@agrees()
+def test_objects_without_a_dict_refuse_what_is_no_slot():
+    """A new object took any attribute: its class was never asked whether there is a place for it."""
+    old = Slotted()
+
+    def f(x, *names):
+        new, told = Slotted(), []
+        for o in (new, old):
+            for name in names:
+                try:
+                    setattr(o, name, x + 1)
+                    told.append(o.w)
+                except AttributeError as error:
+                    told.append((str(error), error.name, error.obj is o))
+                try:
+                    delattr(o, name)
+                except AttributeError as error:
+                    told.append(str(error))
+        return told
+
+    return f, (torch.ones(2), "w", "kind", "read", "call", "none")
+
+
+@agrees()
+def test_writes_that_autograd_refuses_are_refused_at_their_place():
+    """A ghost is no view: the graph raised where Python had already done what stands before the write."""
+    log = []
+    leaf = torch.ones(2, 3, requires_grad=True)
+
+    def f(x, w):
+        log.append(1)
+        try:
+            x.mul_(w)
+            log.append(2)
+            x[0].add_(1)
+        except RuntimeError as error:
+            log.append(str(error))
+        return x * 2
+
+    def fresh():
+        return (leaf * 1).view(3, 2)
+
+    with torch.no_grad():
+        quiet = torch.ones(3, 2).view(3, 2)
+    return f, (leaf.t() * 1, 2), [
+        lambda: (leaf.view(3, 2), 2),
+        lambda: (fresh(), 2),
+        lambda: (torch.ones(3, 2, requires_grad=True), 2),
+        lambda: ((leaf * 1).view(1, 3, 2).unbind()[0], 2),
+        lambda: (torch.ones(3, 2), fresh()),
+        lambda: (quiet, fresh()),
+        lambda: (leaf.detach().view(3, 2), 2),
+    ]  # fmt: skip
+
+
+@agrees()
+def test_a_break_in_the_operands_of_a_refused_write():
+    def f(x):
+        view = x.t()
+        view.mul_(random.random() * 0 + 2)
+        return view
+
+    def g(x):
+        try:
+            return f(x)
+        except RuntimeError as error:
+            return str(error), [entry.name for entry in traceback.extract_tb(error.__traceback__)]
+
+    return g, (torch.ones(2, 3, requires_grad=True),)
+
+
+class Gives:
+    def __init__(self, what):
+        self.what = what
+
+    def __iter__(self):
+        return self if self.what == "self" else self.what
+
+
+class NoneNext:
+    __next__ = None
+
+
+@agrees()
+def test_what_iter_gives_is_an_iterator():
+    """The first step of the loop raised it, in other words."""
+
+    def f(x, *gives):
+        told = []
+        for what in gives:
+            try:
+                for each in Gives(what):
+                    told.append(each)
+            except TypeError as error:
+                told.append(str(error))
+            try:
+                made = iter(Gives(what))
+                told.append("made")
+                told.append(next(made))
+            except TypeError as error:
+                told.append(str(error))
+        return x + 1, told
+
+    things = "self", 3, None, [1], iter([1, 2]), torch.ones(2), {1: 2}, NoneNext()
+    return f, (torch.ones(2), *things)

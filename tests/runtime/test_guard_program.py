@@ -522,6 +522,20 @@ def test_apart() -> None:
     assert holds(row, own, Plain)
 
 
+def test_history() -> None:
+    class Liar(torch.Tensor):
+        is_leaf = _is_view = None
+
+    leaf = torch.ones(2, requires_grad=True)
+    result = leaf * 2
+    for value, word in [
+        (leaf, "leaf"), (torch.ones(2), "leaf"), (result, "result"), (result[:1], "view"), (leaf.t(), "view"),
+        (leaf.detach(), "leaf"), (torch.ones(2).as_subclass(Liar), "view"), (3, ""), (torch.Tensor, ""),
+    ]:  # fmt: skip
+        for expected in ("leaf", "result", "view"):
+            assert holds(Row("history", local(), expected), value) == (word == expected)
+
+
 def test_distinct_memory() -> None:
     whole = torch.zeros(40)
     row = Row("distinct", None, (local(), local("y")))
