@@ -148,14 +148,21 @@ class _Leaf:
     requires_grad: bool
 
 
-class _Reached(Exception):
-    """Thrown out of the transform when it calls its function."""
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the transform called its function with."""
 
-    def __init__(self, args: Any, kwargs: Any) -> None:
+    args: Any
+    kwargs: Any
+    grad: bool
+
+
+class _Reached(Exception):
+    """Thrown out of the transform when it calls its function. Not to be kept: its traceback holds all frames."""
+
+    def __init__(self, seen: _Seen) -> None:
         super().__init__("reached")
-        self.args_seen = args
-        self.kwargs_seen = kwargs
-        self.grad = torch.is_grad_enabled()
+        self.seen = seen
 
 
 def _leaf(value: Any) -> Any:
@@ -167,14 +174,13 @@ def _leaf(value: Any) -> Any:
 
 def _handed_over(
     m: Machine, transform: Transform, options: dict[str, Any], args: list[Any], kwargs: Any
-) -> _Reached:
+) -> _Seen:
     """Run the transform up to the call of its function."""
 
     def probe(*found: Any, **named: Any) -> Any:
-        raise _Reached(
-            pytree.tree_map_only(torch.Tensor, _leaf, found),
-            pytree.tree_map_only(torch.Tensor, _leaf, named),
-        )
+        args_seen = pytree.tree_map_only(torch.Tensor, _leaf, found)
+        kwargs_seen = pytree.tree_map_only(torch.Tensor, _leaf, named)
+        raise _Reached(_Seen(args_seen, kwargs_seen, torch.is_grad_enabled()))
 
     def attempt(found: Any, named: Any) -> Any:
         return transform.apply(probe, options, found, named)
@@ -183,14 +189,14 @@ def _handed_over(
         m.tracer.attempt(attempt, (tuple(args), kwargs))
     except TraceError as error:
         if isinstance(error.__cause__, _Reached):
-            return error.__cause__
+            return error.__cause__.seen
         raise Break("GB108", f"{transform.api.__name__}: {error}") from error
     raise Break(_CODE, f"{transform.api.__name__} that does not call its function")
 
 
 # -- walking the function ----------------------------------------------------------------------------------
 def _walked(
-    m: Machine, transform: Transform, func: Value, taken: Any, sent: Any, seen: _Reached
+    m: Machine, transform: Transform, func: Value, taken: Any, sent: Any, seen: _Seen
 ) -> tuple[Body, list[Ghost]]:
     """The function as a trace of its own, and the ghosts around it that it reads."""
     inner = Inner(Tracer(transform.api.__name__), transform.api is torch.func.vmap)
@@ -202,10 +208,10 @@ def _walked(
     try:
         places = [
             _argument(m, inner, value, was, now)
-            for value, was, now in zip(taken[0], sent[0], seen.args_seen, strict=True)
+            for value, was, now in zip(taken[0], sent[0], seen.args, strict=True)
         ]
         named = {
-            name: _argument(m, inner, value, sent[1][name], seen.kwargs_seen[name])
+            name: _argument(m, inner, value, sent[1][name], seen.kwargs[name])
             for name, value in taken[1].items()
         }
         result = m.call(func, places, named)
@@ -218,7 +224,7 @@ def _walked(
         torch._C._set_grad_enabled(grad)
         m.inner.pop()
         m.tracer = outer
-    leaves = pytree.tree_leaves((seen.args_seen, seen.kwargs_seen))
+    leaves = pytree.tree_leaves((seen.args, seen.kwargs))
     formal = tuple(isinstance(leaf, _Leaf) for leaf in leaves)
     return Body(graph, formal, shape), [around for _, around, _ in inner.lifted.values()]
 

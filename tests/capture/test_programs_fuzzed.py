@@ -2,6 +2,7 @@
 
 import collections
 import enum
+import gc
 import itertools
 import random
 import traceback
@@ -336,3 +337,34 @@ def test_what_iter_gives_is_an_iterator():
 
     things = "self", 3, None, [1], iter([1, 2]), torch.ones(2), {1: 2}, NoneNext()
     return f, (torch.ones(2), *things)
+
+
+class Mortal:
+    def __init__(self, log):
+        self.log = log
+
+    def __del__(self):
+        self.log.append("gone")
+
+
+@agrees()
+def test_a_transform_that_is_probed_keeps_no_frames():
+    """What the transform handed to its function travelled on the exception that stopped it: all frames with it."""
+    log = []
+    torch.func.grad(torch.sum)(torch.ones(1))  # imports what it needs
+
+    def f(x):
+        mortal = Mortal(log)
+        print("a break")
+        return torch.func.grad(lambda t: (t * 2).sum())(x), mortal.log is log
+
+    def g(x):
+        before = gc.isenabled()
+        gc.disable()
+        try:
+            return f(x)[0], list(log)
+        finally:
+            if before:
+                gc.enable()
+
+    return g, (torch.ones(2),)
