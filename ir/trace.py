@@ -271,8 +271,10 @@ class Tracer:
     def _check_views(self, before: set[int]) -> None:
         """A ghost is no view of its base: whether autograd takes a write to one is for torch itself to say."""
         for position in self._recorder.followed - before:
-            tensor, ghost = self._entered.get(position, (None, None))
-            if tensor is not None and ghost.requires_grad and tensor._is_view():
+            if position not in self._entered:  # one that stands for no tensor
+                continue
+            tensor, ghost = self._entered[position]
+            if ghost.requires_grad and tensor._is_view():
                 raise Unsupported("history", "a write to a view that autograd follows")
 
     def attempt(
