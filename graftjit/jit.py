@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +41,10 @@ class JitFunction(_native.Callable):
         self._unit.reset()
 
     def __reduce__(self) -> Any:
-        return jit, (self.__wrapped__,)
+        """By name where it stands in its function's place, as functions are; else by its function and options."""
+        if _found_by_name(self.__wrapped__) is self:
+            return self.__wrapped__.__qualname__
+        return _jit, (self.__wrapped__, self._unit.config)
 
     def __copy__(self) -> Any:
         return self
@@ -50,6 +54,14 @@ class JitFunction(_native.Callable):
 
     def __repr__(self) -> str:
         return f"<graftjit {self.__wrapped__!r}>"
+
+
+def _found_by_name(function: types.FunctionType) -> Any:
+    """What a pickle finds under the name of this function."""
+    found: Any = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        found = inspect.getattr_static(found, name, None)
+    return found
 
 
 def jit(

@@ -77,10 +77,10 @@ class _Use:
 class Room:
     """Kept by a state; used by one thread at a time."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, warned: bool = False) -> None:
         self.limit = limit
         self.useless = 0  # entries that went without having been of use; fewer for each that was
-        self.warned = False
+        self.warned = warned
         self._waited = 0
         self._uses: list[_Use] = []
         self._met: OrderedDict[tuple[str, str], tuple[int, Any]] = OrderedDict()

@@ -10,14 +10,11 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import functools
-import gc
-import threading
+import os
 import time
 import traceback
 import types
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +26,8 @@ from .runtime.errors import BreakError, CheckError, GraftError, InternalError
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
 from .runtime.state import State, snapshot
+from .runtime.weak import Living
+from .turns import TURNS, other_threads
 
 # Capture, codegen and the mirror are imported at the first miss: `import graftjit` stays quick.
 if TYPE_CHECKING:
@@ -36,22 +35,7 @@ if TYPE_CHECKING:
     from .ir.graph import Graph
     from .runtime.mirror import FrameView
 
-_LOCK = threading.RLock()
-_MAKING = threading.RLock()
-_BUSY = threading.local()
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Capture makes many small objects that die by themselves; a full collection of torch's heap among them costs
-    50 ms and finds nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+ATTEMPTS = 3  # captures of one frame that other threads change meanwhile
 
 
 class Unit:
@@ -74,7 +58,7 @@ class Unit:
         """The state of a code object in this unit, made at first need. `origin`: the state of the frame that
         this code resumes; that of the frame's beginning keeps those of all its resume functions. The caller
         keeps the state; events are recorded under it."""
-        with _MAKING:
+        with TURNS.making:
             found = self._states.get(id(code))
             state = None if found is None else found()
             if state is None or state.code is not code:  # an id may be used again
@@ -120,7 +104,7 @@ class Unit:
         """Forget all entries and events."""
         for state in self.states:
             state.clear()
-            state.room = Room(self.config.recompile_limit)
+            state.room = Room(state.room.limit, state.room.warned)
             state.told.clear()
             SESSION.log.clear(state)
 
@@ -128,19 +112,20 @@ class Unit:
     def miss(self, state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
         """Capture this frame, publish the entry and return it; None runs plain Python this time."""
         code = state.code
-        if getattr(_BUSY, "capturing", False):
+        if TURNS.mine:
             return None
         refused = _refused()
         if refused is not None:
             self._tell_plain(state, *refused)
             return None
-        with _LOCK, SESSION.working_for(state, code.co_qualname):
-            _BUSY.capturing = True
-            try:
-                with _no_collection():
-                    return self._guarded_miss(state, code, values, scope, closure)
-            finally:
-                _BUSY.capturing = False
+        before = state.entries
+        with TURNS.turn() as got, SESSION.working_for(state, code.co_qualname):
+            if not got:
+                self._tell_plain(state, "PL212", "another thread has been compiling for minutes")
+                return None
+            view = _view(code, values, scope, closure)
+            found = _made_meanwhile(state, before, view)
+            return found or self._guarded_miss(state, code, view)
 
     def _tell_plain(self, state: Any, code: str, reason: str) -> None:
         """Once a reason: calls come here each time, for no entry is made."""
@@ -151,60 +136,72 @@ class Unit:
             with SESSION.working_for(state, state.code.co_qualname):
                 SESSION.emit(event)
 
-    def _guarded_miss(
-        self, state: Any, code: types.CodeType, values: tuple, scope: dict, closure: tuple | None
+    def _guarded_miss(self, state: Any, code: types.CodeType, view: FrameView) -> Any:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                change = change_of(state.entries, view)
+                if not state.room.worth(change):
+                    times = f"combinations that have been met less than {state.room.times} times"
+                    self._tell_plain(state, "PL207", times)
+                    return None
+                return self._made(state, code, view, change)
+            except Changing as error:
+                self._tell_plain(state, "PL213", str(error))
+                if attempt == ATTEMPTS:
+                    return None
+            except GraftError as error:
+                if not isinstance(error, InternalError):
+                    raise
+                if attempt == ATTEMPTS or not other_threads():
+                    return self._fault(state, error)
+            except (
+                Exception
+            ) as error:  # a fault of ours: the frame runs in plain Python, and that is told
+                if attempt == ATTEMPTS or not other_threads():
+                    return self._fault(state, error)
+        return None
+
+    def _made(
+        self, state: Any, code: types.CodeType, view: FrameView, change: Change | None
     ) -> Any:
+        """Capture, make room, publish."""
         from .capture.frame import FrameInput, capture
 
-        view = _view(code, values, scope, closure)
-        change = change_of(state.entries, view)
-        if not state.room.worth(change):
-            self._tell_plain(
-                state, "PL207", f"combinations that are met less than {state.room.times} times"
-            )
-            return None
+        frame = FrameInput(code, tuple(view.locals_vector), view.globals, view.closure)
+        started, self._compiling = time.perf_counter(), 0.0
+        made = capture(
+            frame, self._backend, self._resumer(state, view.globals), _native.call_in_extent,
+            self._strict,
+        )  # fmt: skip
+        spent = time.perf_counter() - started
+        stages = {"capture": spent - self._compiling, "compile": self._compiling}
+        self._check_own_frame(made, view)
         if change is not None:
             self._tell_recompile(state, change)
-        frame = FrameInput(code, values, scope, closure)
-        started, self._compiling = time.perf_counter(), 0.0
-        try:
-            made = capture(
-                frame, self._backend, self._resumer(state, scope), _native.call_in_extent,
-                self._strict,
-            )  # fmt: skip
-            spent = time.perf_counter() - started
-            stages = {"capture": spent - self._compiling, "compile": self._compiling}
-            self._make_room(state, change)
-            return self._publish(state, code, made, view, stages)
-        except GraftError as error:
-            if isinstance(error, InternalError):
-                return self._fault(state, error)
-            raise
-        except (
-            Exception
-        ) as error:  # a fault of ours: the frame runs in plain Python, and that is told
-            return self._fault(state, error)
+        self._make_room(state, change)
+        return self._publish(state, code, made, stages)
 
-    def _publish(
-        self,
-        state: Any,
-        code: types.CodeType,
-        made: Capture,
-        view: FrameView,
-        stages: dict[str, float],
-    ) -> Any:
-        from .runtime.guard_program import compile_rows
-        from .runtime.held import hold_weakly
+    def _check_own_frame(self, made: Capture, view: FrameView) -> None:
+        """The guards hold for the frame that they were made from, unless another thread has changed what they read."""
         from .runtime.mirror import explain_failure, mirror
 
         index = mirror(made.rows, view)
-        if index >= 0:
-            row = made.rows[index]
-            now, before = explain_failure(row, view)
-            return self._fault(
-                state, CheckError(f"a guard does not hold on its own frame: {row.source} is {now}, "
-                                  f"guarded as {before}")
-            )  # fmt: skip
+        if index < 0:
+            return
+        row = made.rows[index]
+        now, before = explain_failure(row, view)
+        if other_threads():
+            raise Changing(f"{row.source or row.kind} was changed by another thread meanwhile")
+        raise CheckError(
+            f"a guard does not hold on its own frame: {row.source} is {now}, guarded as {before}"
+        )
+
+    def _publish(
+        self, state: Any, code: types.CodeType, made: Capture, stages: dict[str, float]
+    ) -> Any:
+        from .runtime.guard_program import compile_rows
+        from .runtime.held import hold_weakly
+
         started = time.perf_counter()
         lost = functools.partial(_drop_dead, weakref.ref(state))
         rows, inputs, held = hold_weakly(made.rows, made.inputs, lost)
@@ -372,7 +369,26 @@ def watched(state: Any) -> list[events.Event]:
     ]
 
 
-UNITS: weakref.WeakSet[Unit] = weakref.WeakSet()
+def _after_fork() -> None:
+    """In the child no other thread is left to let go of what it holds."""
+    TURNS.after_fork()
+    SESSION.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+UNITS: Living[Unit] = Living()
+
+
+class Changing(Exception):
+    """What a frame depends on is being changed by another thread while it is captured."""
+
+
+def _made_meanwhile(state: Any, before: tuple[Any, ...], view: FrameView) -> Any:
+    """The entry that another thread has made while this one waited for its turn, if it answers this call too."""
+    from .runtime.mirror import mirror
+
+    fresh = [entry for entry in state.entries if entry not in before]
+    return next((entry for entry in fresh if mirror(entry.rows, view) < 0), None)
 
 
 def first_state(state: Any) -> Any:
@@ -454,7 +470,15 @@ def check(
     """GRAFTJIT_CHECK: the mirror and the native guard program agree."""
     from .runtime.mirror import check_verdict
 
-    check_verdict(entry.rows, _view(state.code, values, scope, closure), verdict)
+    view = _view(state.code, values, scope, closure)
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return check_verdict(entry.rows, view, verdict)
+        except CheckError:
+            # Between the two, another thread may have changed what they read.
+            if attempt == ATTEMPTS or not other_threads():
+                raise
+            verdict = guards.check(values, scope, closure)
 
 
 def on_rerun(state: Any, entry: Any, error: BaseException) -> None:

@@ -174,6 +174,11 @@ _TABLE: tuple[Code, ...] = (
     Code("PL209", "a mode is active that graftjit does not model",
          "a torch function or dispatch mode, functorch transform or forward AD level is in force",
          "call the compiled function outside of the mode"),
+    Code("PL212", "waited too long for another thread",
+         "one thread compiles at a time, and it has been at it for minutes", "nothing, if it happens once"),
+    Code("PL213", "changed by another thread",
+         "what the frame depends on was changed while it was being compiled; that call runs as it would without graftjit",
+         "nothing; the next calls try again"),
     # Fallbacks
     Code("FB301", "gradient needed: operators by ATen, one by one",
          "an input or parameter requires a gradient, so autograd runs as in eager mode",

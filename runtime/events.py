@@ -180,7 +180,12 @@ class EventLog:
         self._shelves: dict[int, _Shelf] = {0: _Shelf(None)}
         self._kept: list[_Shelf] | None = None  # of keys that are gone, while `keeping`
         self._serial = itertools.count()
-        self._lock = threading.Lock()
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """A lock that another thread held when this process was forked is nobody's here. (One that may be taken
+        twice: a finalizer may run, and emit, at any place.)"""
+        self._lock = threading.RLock()
 
     def append(self, event: Event, key: Any = None) -> None:
         """Add an event under a key (anything that can be referred to weakly); None: the process as a whole."""
@@ -231,8 +236,7 @@ class EventLog:
         """Forget one key, or everything."""
         with self._lock:
             if key is None:
-                self._shelves.clear()
-                self._shelves[0] = _Shelf(None)
+                self._shelves = {0: _Shelf(None)}  # at once: others may be appending
                 self._kept = None if self._kept is None else []
             else:
                 self._shelves.pop(id(key), None)

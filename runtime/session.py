@@ -53,6 +53,14 @@ class Session:
         self._lock = threading.RLock()
         self._owner = threading.local()
 
+    def after_fork(self) -> None:
+        """Locks that another thread held when this process was forked are nobody's here."""
+        self._lock = threading.RLock()
+        self._owner = threading.local()
+        self.log.after_fork()
+        if self._store is not None:
+            self._store.after_fork()
+
     @property
     def options(self) -> Options:
         options = self._options

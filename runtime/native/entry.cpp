@@ -311,8 +311,10 @@ PyObject *code_function(Entry *entry, const View &view, FunctionCache *cache) {
         return Py_NewRef(cache->function);
     PyObject *function = make_function(entry->target, view.globals, closure);
     if (function != nullptr && cache != nullptr) {
-        Py_XSETREF(cache->entry, Py_NewRef((PyObject *)entry));
-        Py_XSETREF(cache->function, Py_NewRef(function));
+        // Both at once: what the old ones let go may call this function again.
+        Ref old_entry(cache->entry), old_function(cache->function);
+        cache->entry = Py_NewRef((PyObject *)entry);
+        cache->function = Py_NewRef(function);
     }
     return function;
 }

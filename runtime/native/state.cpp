@@ -224,16 +224,17 @@ PyObject *state_add(CodeState *self, PyObject *entry) {
         PyErr_SetString(PyExc_TypeError, "CodeState.add: an Entry expected");
         return nullptr;
     }
-    Ref one(PyTuple_Pack(1, entry));
-    if (!one || !replace_entries(self, PySequence_Concat(self->entries, one.get()))) return nullptr;
+    // A collection on the way may take entries out.
+    Ref one(PyTuple_Pack(1, entry)), before(Py_NewRef(self->entries));
+    if (!one || !replace_entries(self, PySequence_Concat(before.get(), one.get()))) return nullptr;
     self->hint = PyTuple_GET_SIZE(self->entries) - 1;
     Py_RETURN_NONE;
 }
 
 PyObject *state_remove(CodeState *self, PyObject *entry) {
-    Ref kept(PyList_New(0));
-    for (Py_ssize_t i = 0; kept && i < PyTuple_GET_SIZE(self->entries); i++) {
-        PyObject *item = PyTuple_GET_ITEM(self->entries, i);
+    Ref kept(PyList_New(0)), before(Py_NewRef(self->entries));
+    for (Py_ssize_t i = 0; kept && i < PyTuple_GET_SIZE(before.get()); i++) {
+        PyObject *item = PyTuple_GET_ITEM(before.get(), i);
         if (item != entry && PyList_Append(kept.get(), item) < 0) return nullptr;
     }
     if (!kept || !replace_entries(self, PyList_AsTuple(kept.get()))) return nullptr;

@@ -840,6 +840,8 @@ def gone():
 # -- the table ------------------------------------------------------------------------------------------------
 # Codes that another test raises, where what they need is at hand, and where.
 ELSEWHERE: dict[str, str] = {
+    "PL212": "tests/runtime/test_threads.py",
+    "PL213": "tests/runtime/test_threads.py",
     "FB307": "tests/runtime/test_kernel_store.py",
     "FB308": "tests/runtime/test_kernel_store.py",
     "FB313": "tests/runtime/test_kernel_store.py",
