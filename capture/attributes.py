@@ -22,6 +22,7 @@ from ..runtime.sources import Source
 from . import containers, refusals
 from .breaks import Break, Thrown
 from .kinds import is_kind
+from .numbers import Held
 from .values import (
     Array,
     Cell,
@@ -94,7 +95,7 @@ def real_class(value: Value) -> type | None:
         case Tensor():
             return value.cls
         case Const():
-            return type(value.value)
+            return type(value.real if isinstance(value, Held) else value.value)
         case Sequence() | Dict() | Set():
             return value.cls
         case Function():

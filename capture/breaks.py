@@ -93,5 +93,9 @@ class GeneratorLeaves(Exception):
     """A generator made inside the frame is alive where the frame ends: it must be a real one."""
 
 
+class NeedsPlainSizes(Exception):
+    """Something that torch does with symbolic sizes and numbers fails: capture begins again with plain ones."""
+
+
 class Restart(Exception):
     """Capture begins again, now knowing one more instruction of the root frame that breaks."""

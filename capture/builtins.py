@@ -25,6 +25,7 @@ from . import (
     containers,
     iteration,
     methods,
+    numbers,
     polyfills,
     sets,
     stores,
@@ -234,6 +235,8 @@ def _load_cell(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 # -- containers ------------------------------------------------------------------------------------------
 @models(len)
 def _len(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], Tensor) and args[0].ghost.dim():
+        return torchcalls.fact(m, lambda: args[0].ghost.size(0))  # type: ignore[attr-defined]
     found = containers.length(m, args[0])
     if found is not None:
         return Const(found)
@@ -456,6 +459,9 @@ def _constant_model(fn: Any) -> Model:
             if fn in (abs, pow, divmod) or fn is round:
                 return _tensor_number(m, fn, args)
             raise Break("GB104", f"{fn.__name__}() of a tensor")
+        counted = None if kwargs else numbers.called(m, fn, args)
+        if counted is not None:
+            return counted
         if fn in _TEXT:
             arrays.refuse_text(args)
         if arrays.concerns(*args):

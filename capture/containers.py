@@ -64,7 +64,7 @@ def as_constant(m: Machine, value: Value) -> Any:
         return value.value
     if isinstance(value, Sequence):
         items = [as_constant(m, item) for item in sequence_items(m, value)]
-        if value.cls in (list, tuple):
+        if value.cls in (list, tuple, torch.Size):
             return value.cls(items)
         if hasattr(value.cls, "_make") and not any(own_text(value.cls, n) for n in _TEXTS):
             return value.cls._make(items)
@@ -294,9 +294,9 @@ def real_index(value: Value) -> Any:
 
 def get_item(m: Machine, value: Value, index: Value) -> Value | None:
     """value[index] for modelled containers; None if value is not one."""
-    if isinstance(value, Sequence) and getattr(value.cls, "__getitem__", None) in (
-        list.__getitem__,
-        tuple.__getitem__,
+    if isinstance(value, Sequence) and (
+        value.cls is torch.Size
+        or getattr(value.cls, "__getitem__", None) in (list.__getitem__, tuple.__getitem__)
     ):
         try:
             at = real_index(index)
@@ -305,7 +305,8 @@ def get_item(m: Machine, value: Value, index: Value) -> Value | None:
         if isinstance(at, slice):
             picked = range(len(value.items))[at]
             return Sequence(
-                [sequence_item(m, value, i) for i in picked], list if value.cls is list else tuple
+                [sequence_item(m, value, i) for i in picked],
+                value.cls if value.cls in (list, torch.Size) else tuple,
             )
         if not isinstance(at, int):
             raise raises("TypeError: indices must be integers or slices")

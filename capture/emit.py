@@ -12,13 +12,14 @@ from collections.abc import Callable, Container
 from functools import partial
 from typing import Any
 
-from . import rebuild
+from . import numbers, rebuild
 from .assemble import Assembler
 from .breaks import Break
 from .builders import BUILDERS, write_back
 from .containers import has_nan
 from .encode import Cover
 from .machine import Effect, Filled, Frame, Machine, SetAttr, SetGlobal, Written
+from .numbers import Held
 from .resume import begin_handling
 from .tables import NONE
 from .values import (
@@ -112,7 +113,11 @@ class Emitter:
             self.push(function)
             self.asm.load_attr("__dict__")
             return
-        if isinstance(value, Const) and (value.source is None or not has_nan(value.value)):
+        if isinstance(value, Held) and not value.looked:
+            if value.source is None:
+                self._compute(value)
+                return
+        elif isinstance(value, Const) and (value.source is None or not has_nan(value.value)):
             self.asm.load_const(value.value)
             return
         if isinstance(value, Null):
@@ -134,6 +139,14 @@ class Emitter:
         self.building.discard(value)
         if value not in self.temps:
             self._remember(value)
+
+    def _compute(self, value: Held) -> None:
+        """A number that was computed from some of outside, before anything is changed."""
+        if value not in self.loaded:
+            self.loaded.append(value)
+        made, sources = numbers.function_of(self.m, value.expr)
+        self.asm.call_const(made, *[partial(self.asm.load_source, source) for source in sources])
+        self._remember(value)
 
     def _remember(self, value: Value) -> None:
         temp = self.temps[value] = self.asm.fresh("v")

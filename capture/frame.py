@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,8 @@ from ..runtime.guards import Row
 from ..runtime.sources import Source
 from ..runtime.state import snapshot
 from ..runtime.tensors import history
-from . import aliasing, arrays, lookers, quiet, rebuild
+from ..runtime.variation import Variation
+from . import aliasing, arrays, lookers, numbers, quiet, rebuild
 from . import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
 from . import custom as _custom  # noqa: F401
 from . import exceptions as _exceptions  # noqa: F401
@@ -43,6 +44,7 @@ from .breaks import (
     ExceptionLeaves,
     GeneratorLeaves,
     LooksAtFrame,
+    NeedsPlainSizes,
     PlainFrame,
     Restart,
     Thrown,
@@ -56,6 +58,7 @@ from .left import bound_after, kind_of, made_here, may_be_missed, shape_after, w
 from .liveness import live_locals
 from .machine import Frame, Machine, Scope, make_frame
 from .nesting import lift
+from .numbers import Held
 from .resume import (
     SPARE,
     CannotResume,
@@ -91,6 +94,7 @@ class FrameInput:
     locals: tuple[Any, ...]
     globals: dict[str, Any]
     closure: tuple[Any, ...] | None
+    varied: Variation | None = None  # what is known to vary between calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,7 @@ class Capture:
     breaks: list[BreakRecord] = field(default_factory=list)
     plain: BreakRecord | None = None
     rerun: bool = False
+    symbolic: list[tuple[str, str]] = field(default_factory=list)  # what varies, and why
 
 
 def capture(
@@ -153,6 +158,8 @@ def capture(
             stop.inlined = leaves.inlined
         except GeneratorLeaves:
             walks_generators = False
+        except NeedsPlainSizes:
+            frame = replace(frame, varied=Variation(dynamic=False, plain=True))
         except (PlainFrame, Break) as stop:  # a Break here: something alive cannot be rebuilt
             record = BreakRecord(stop.code, stop.reason, stop.where or attempt.machine.where)
             strict(record)
@@ -188,10 +195,11 @@ class _Attempt:
         names = builtins.__dict__ if isinstance(builtins, types.ModuleType) else builtins
         scope = Scope(frame.globals, names)
         self.tracer = Tracer(frame.code.co_qualname)
-        self.machine = Machine(self.tracer, scope)
+        self.machine = Machine(self.tracer, scope, frame.varied)
         self.machine.handled_outside = sys.exception() is not None
         self.root = self._root(scope)
         self.grad_before = torch.is_grad_enabled()
+        self.graph: Graph | None = None
 
     def _root(self, scope: Scope) -> Frame:
         code, m = self.input.code, self.machine
@@ -211,7 +219,7 @@ class _Attempt:
         return frame
 
     def rows(self) -> list[Row]:
-        return list(self.machine.rows.values())
+        return numbers.rows(self.machine)
 
     def release(self) -> None:
         """Let go of the user's objects, which exceptions and closures of ours would hold in cycles."""
@@ -325,6 +333,7 @@ class _Attempt:
     def _compile(self, made: Capture) -> None:
         if made.graph is not None:
             made.program = self.backend(made.graph)
+            made.symbolic = numbers.told(self.machine, made.graph)
             made.rerun = not made.graph.mutates
             if made.graph.mutates:
                 self._guard_aliases()
@@ -336,12 +345,23 @@ class _Attempt:
             made.program = rebuild.nothing
         aliasing.guard(self.machine)
         made.rows = self.rows()
+        self.machine.numbers.sealed = True
 
     def _input_sources(self) -> list[Source]:
+        """What the program takes: tensors, then numbers."""
+        return self._tensor_sources() + [value.source for value in self._numbers() if value.source]
+
+    def _tensor_sources(self) -> list[Source]:
         return [value.source for value in self.machine.inputs if value.source is not None]
 
+    def _numbers(self) -> list[Value]:
+        """The Python numbers that the graph takes."""
+        graph, held = self.graph, self.machine.numbers.held
+        symbols = graph.numbers if graph is not None else []
+        return [held[self.tracer.facts.symbols[symbol][1]] for symbol in symbols]
+
     def _guard_aliases(self) -> None:
-        sources = tuple(self._input_sources())
+        sources = tuple(self._tensor_sources())
         if len(sources) > 1:
             self.machine.guard("distinct", None, sources)
 
@@ -349,6 +369,7 @@ class _Attempt:
         graph = self.tracer.finish([lift(self.machine, value.ghost) for value in outputs])
         if not (outputs or graph.mutates or graph.random):
             return None  # nothing that anybody can see is computed
+        self.graph = graph
         if graph.mutates and graph.overlaps:
             raise PlainFrame(
                 "FB310", "tensors that share memory are written to", self.machine.where
@@ -439,7 +460,8 @@ class _Attempt:
         asm = Assembler(code)
         real = Emitter(asm, m, self.root)
         if graph is not None:
-            real.call_program(made.program, list(m.inputs), outputs, not graph.mutates)
+            given = [*m.inputs, *self._numbers()]
+            real.call_program(made.program, given, outputs, not graph.mutates)
         real.preload(dry.loaded)
         self._body(real, values, mode, contexts)
         tail(real)
@@ -504,7 +526,10 @@ class _Trees:
         self.seen: set[Value] = set()
 
     def of(self, value: Value) -> Any:
-        if isinstance(value, Const):
+        if isinstance(value, Held) and not value.looked:
+            if value.source is None:
+                raise NotConstant
+        elif isinstance(value, Const):
             return ("const", value.value)
         if value.source is not None:
             if getattr(value, "changed", False):
@@ -548,6 +573,8 @@ def _types_only(rows: list[Row]) -> list[Row]:
         if row.source is not None and row.source.kind == "local":
             if row.kind == "equals":
                 kept.append(Row("type", row.source, type(row.expected), row.where))
+            elif row.kind == "number":
+                kept.append(Row("type", row.source, row.expected[0], row.where))
             elif row.kind == "type":
                 kept.append(row)
     return kept

@@ -17,8 +17,10 @@ import torch
 from ..ir.location import Location
 from ..ir.trace import Tracer
 from ..runtime.guards import Row
+from ..runtime.relations import can_hold
 from ..runtime.sources import Source
-from . import lookers, wrapping
+from ..runtime.variation import Variation
+from . import lookers, numbers, wrapping
 from .breaks import Break, PlainFrame, Thrown
 from .bytecodes import Decoded, Instr, decode
 from .kinds import is_kind
@@ -143,8 +145,12 @@ Effect = SetAttr | SetGlobal | Written | Filled
 class Machine:
     """One capture of one root frame. Thrown away after; a restart makes a new one."""
 
-    def __init__(self, tracer: Tracer, root_scope: Scope) -> None:
+    def __init__(self, tracer: Tracer, root_scope: Scope, varied: Variation | None = None) -> None:
         self.root_tracer = tracer
+        self.facts = tracer.facts
+        self.facts.can_hold = can_hold
+        self.numbers = numbers._Numbers()
+        self.varied = varied or Variation(dynamic=False)
         self.tracer = tracer  # of what is walked now: the root's, or the innermost of `inner`
         self.inner: list[Inner] = []
         self.modes: list[Entered] = []  # torch function modes that are active, innermost last
@@ -322,7 +328,8 @@ class Machine:
         constants = isinstance(left, Const) and isinstance(right, Const)
         if not constants and identical(self, left, right):
             return True
-        if constants and has_nan(left.value) and has_nan(right.value):  # type: ignore[attr-defined]
+        whole = any(numbers.is_whole(value) for value in (left, right))
+        if constants and not whole and has_nan(left.value) and has_nan(right.value):  # type: ignore[attr-defined]
             raise Break("GB121", "nan in a container is equal to itself alone")
         return self.truth(compare(self, "==", left, right))
 

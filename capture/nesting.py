@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..ir.ghost import Ghost, meta_of
+from ..ir.probe import pinned_all
 from ..ir.trace import Tracer
 from .breaks import Break
 
@@ -40,6 +41,8 @@ def lift(m: Machine, ghost: Ghost, depth: int | None = None) -> Ghost:
     known = inner.lifted.get(id(ghost))
     if known is None:
         around = lift(m, ghost, depth - 1)
-        made = inner.tracer.given(meta_of(ghost), ghost.requires_grad)
+        with m.facts.active():  # an inner trace has plain sizes
+            meta = pinned_all(meta_of(ghost))
+        made = inner.tracer.given(meta, ghost.requires_grad)
         known = inner.lifted[id(ghost)] = (ghost, around, made)
     return known[2]

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import arrays, attributes, containers, enums, iteration, methods, sets, torchcalls
+from . import (
+    arrays,
+    attributes,
+    containers,
+    enums,
+    iteration,
+    methods,
+    numbers,
+    sets,
+    torchcalls,
+)
 from .breaks import Break
 from .containers import NotConstant, as_constant, fold, raises
 from .kinds import is_kind
@@ -81,6 +91,9 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
             return torchcalls.call_operator(m, fn, [left, right])
         done = _inplace(m, symbol, name, left, right)
         return done if done is not None else binary(m, symbol[:-1], left, right)
+    counted = numbers.computed(m, symbol, left, right)
+    if counted is not None:
+        return counted
     fn, name, reflected = _BINARY[symbol]
     left, right = _as_numbers(left, right, name, reflected)
     objects = any(isinstance(v, (Obj, Instance)) for v in (left, right))
@@ -118,13 +131,20 @@ def _huge(symbol: str, a: Any, b: Any) -> bool:
 
 
 def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
+    if symbol == "+" and (joined := numbers.joined_sizes(m, left, right)) is not None:
+        return joined
     if isinstance(left, Sequence) and left.cls in (list, tuple):
         if symbol == "+" and isinstance(right, Sequence) and right.cls in (list, tuple):
             if right.cls is not left.cls:
                 raise raises("TypeError: can only concatenate sequences of one type")
             both = containers.sequence_items(m, left) + containers.sequence_items(m, right)
             return Sequence(both, left.cls)
-        if symbol == "+" and isinstance(right, Const) and type(right.value) is left.cls:
+        if (
+            symbol == "+"
+            and not numbers.is_number(right)
+            and isinstance(right, Const)
+            and type(right.value) is left.cls
+        ):
             return Sequence(
                 containers.sequence_items(m, left) + iteration.drain(m, right), left.cls
             )
@@ -259,6 +279,11 @@ def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
         raise Break("GB121", f"a tensor {symbol} this value")
     if isinstance(left, (Obj, Instance)) or isinstance(right, (Obj, Instance)):
         return _compare_objects(m, symbol, left, right, name, reflected)
+    counted = numbers.compared(m, symbol, left, right)
+    if counted is not None:
+        return counted
+    if numbers.has_numbers(left) or numbers.has_numbers(right):
+        return _compare_items(m, symbol, numbers.as_sequence(left), numbers.as_sequence(right))
     if isinstance(left, (Method, Function, Cell)) and symbol in ("==", "!="):
         if isinstance(left, Method):
             raise Break("GB137", "comparison of bound methods")
@@ -275,7 +300,9 @@ def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
 def _compare_items(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     if symbol in ("==", "!=") and isinstance(left, Sequence) and isinstance(right, Sequence):
         same = (
-            left.cls is right.cls
+            any(
+                issubclass(left.cls, kind) and issubclass(right.cls, kind) for kind in (list, tuple)
+            )
             and len(left.items) == len(right.items)
             and all(
                 m.same_or_equal(a, b)
@@ -366,6 +393,9 @@ def unary(m: Machine, symbol: str, value: Value) -> Value:
         return arrays.operate(m, fn, [value])
     if isinstance(value, Tensor):
         return torchcalls.call_operator(m, fn, [value])
+    counted = numbers.negated(m, value) if symbol == "-" else None
+    if counted is not None:
+        return counted
     if isinstance(value, (Obj, Instance)):
         result = attributes.call_special(m, value, name, [])
         if result is None:

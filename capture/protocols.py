@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from . import arrays, attributes, containers
+from . import arrays, attributes, containers, numbers
 from .breaks import Break
 from .containers import raises
 from .kinds import is_kind
@@ -26,7 +26,7 @@ _SINGLETONS = (type(None), bool, type(Ellipsis), type(NotImplemented), torch.dty
 def truth(m: Machine, value: Value) -> bool:
     """bool(value)"""
     if isinstance(value, Const):
-        return bool(value.value)
+        return numbers.truth(m, value)
     if isinstance(value, Tensor):
         raise Break("GB105", "the truth of a tensor decides")
     if isinstance(value, (Sequence, Dict, Set, DictView)):

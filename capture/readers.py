@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from ..runtime import _native
 from ..runtime.safe import MISSING
@@ -200,6 +201,8 @@ def _container(m: Machine, value: Any, name: str) -> Value:
 def _record(m: Machine, value: Sequence, name: str) -> Value:
     """Fields, properties and methods of a named tuple (or torch.return_types)."""
     cls = value.cls
+    if cls is torch.Size and name not in methods.TUPLE_METHODS:
+        return _const(m, Const(containers.as_constant(m, value)), name)
     raw = of_class(m, cls, name)
     if raw is MISSING:
         raise NoAttribute(name, cls.__name__)

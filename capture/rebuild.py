@@ -192,6 +192,18 @@ def taking_back_random_numbers(program: Callable[..., Any], graph: Graph) -> Cal
     return run
 
 
+def size_of(tensor: torch.Tensor, dim: int) -> int:
+    """tensor.shape[dim], whatever mode is active."""
+    with torch._C.DisableTorchFunction():
+        return tensor.shape[dim]
+
+
+def stride_of(tensor: torch.Tensor, dim: int) -> int:
+    """tensor.stride(dim), whatever mode is active."""
+    with torch._C.DisableTorchFunction():
+        return tensor.stride(dim)
+
+
 def nothing(*_: Any) -> tuple[Any, ...]:
     """The program of a frame that computes no tensor."""
     return ()

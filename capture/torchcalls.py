@@ -18,11 +18,12 @@ import torch.nn.functional
 from ..ir.registered import in_python
 from ..ir.trace import DataDependent, TraceError, Unsupported
 from ..runtime.sources import Source
-from . import containers
-from .breaks import Break
+from . import containers, numbers
+from .breaks import Break, NeedsPlainSizes
 from .containers import NotConstant, as_constant, from_constant
 from .kinds import is_kind
 from .nesting import lift
+from .numbers import Held
 from .values import (
     Array,
     BuiltinMethod,
@@ -182,11 +183,13 @@ def record(m: Machine, fn: Any, fn_args: tuple[Any, ...], fn_kwargs: dict[str, A
     except DataDependent as error:
         code = "GB106" if error.shape else "GB104"
         raise Break(code, f"{name}: {error}") from error
-    except Unsupported as error:
-        code = "GB114" if error.code == "history" else "GB124"
+    except (Unsupported, TraceError) as error:
+        if m.facts.symbols and not m.varied.plain:  # it may fail because of symbolic numbers alone
+            raise NeedsPlainSizes from None
+        code = "GB108"
+        if isinstance(error, Unsupported):
+            code = "GB114" if error.code == "history" else "GB124"
         raise Break(code, f"{name}: {error}") from error
-    except TraceError as error:
-        raise Break("GB108", f"{name}: {error}") from error
     _failing(m, name, start, written)
     if result is not None and not _made_of_tensors(result) and not _is_answer(fn, name):
         raise Break("GB118", f"{name}() tells of a state that no guard holds")
@@ -273,6 +276,8 @@ def to_argument(m: Machine, value: Value) -> Any:
         if is_kind(value.value, torch.Generator):
             raise Break("GB124", "a generator object in a torch call")
         return value.value
+    if isinstance(value, Held):
+        return numbers.argument(m, value)
     try:
         return as_constant(m, value)
     except NotConstant:
@@ -289,6 +294,9 @@ def from_result(m: Machine, result: Any) -> Value:
             m.keep.append(result)
         return known
     kind = type(result)
+    counted = numbers.from_torch_number(m, result)
+    if counted is not None:
+        return counted
     if kind in CONST_TYPES:
         return Const(result)
     if kind in (tuple, list) or (
@@ -305,6 +313,14 @@ def from_result(m: Machine, result: Any) -> Value:
     return from_constant(result)
 
 
+def fact(m: Machine, ask: Callable[[], Any]) -> Value:
+    """The Value of what a ghost says of itself."""
+    with m.facts.active():
+        found = containers.compute(ask)
+        counted = numbers.from_torch_number(m, found)
+    return containers.from_constant(found) if counted is None else counted
+
+
 # -- tensor attributes and methods -----------------------------------------------------------------------
 def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
     """tensor.name"""
@@ -317,7 +333,10 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
             raise Break("GB114" if name == "is_leaf" else "GB112", f"Tensor.{name}")
         if name == "requires_grad" and value.source is None and not value.ghost.requires_grad:
             _refuse_tied(value)
-        return from_constant(getattr(value.ghost, name))
+        ghost = value.ghost
+        if name == "nbytes":  # torch's own does not know symbolic sizes
+            return fact(m, lambda: ghost.numel() * ghost.element_size())
+        return fact(m, lambda: getattr(ghost, name))
     if name in _VIEWS:
         return call_torch(m, _GETTERS[name], [value], {})
     if name == "__class__":
@@ -408,7 +427,7 @@ def call_tensor_method(
             return taken
         real = [as_constant(m, a) for a in args]
         named = {k: as_constant(m, a) for k, a in kwargs.items()}
-        return containers.fold(lambda: getattr(value.ghost, name)(*real, **named))
+        return fact(m, lambda: getattr(value.ghost, name)(*real, **named))
     return call_torch(m, method, [value, *args], kwargs)
 
 

@@ -23,9 +23,10 @@ from ..runtime import _native
 from ..runtime.guards import TensorSpec
 from ..runtime.safe import ARRAY_SCALARS, MISSING, in_classes
 from ..runtime.sources import Source
-from . import tables
+from . import sizes, tables
 from .breaks import Break
 from .kinds import is_kind
+from .numbers import hold
 from .values import (
     UNREAD,
     BuiltinMethod,
@@ -89,6 +90,8 @@ def wrap(m: Machine, value: Any, source: Source) -> Value:
     meta = kind if issubclass(kind, type) else type(kind)
     if meta is not type and decides_for_itself(meta):
         raise Break("GB112", f"a class whose metaclass {meta.__name__} has ways of its own")
+    if kind is int or kind is float:
+        return hold(m, value, source)
     if kind in CONST_TYPES:
         m.guard("equals", source, value)
         return Const(value, source=source)
@@ -167,9 +170,10 @@ def _tensor(m: Machine, value: Any, source: Source) -> Value:
     if type(value) not in PLAIN_TENSORS:
         m.guard("type", source, type(value))
         return Obj(value, source=source)
-    m.guard("tensor", source, tensor_spec(value))
+    spec, meta = sizes.open_sizes(m, tensor_spec(value), value, source)
+    m.guard("tensor", source, spec)
     try:
-        ghost = m.root_tracer.input(value, source)
+        ghost = m.root_tracer.input(value, source, meta)
     except Unsupported as error:
         raise Break("FB304", str(error)) from error
     made = Tensor(ghost, type(value), value, source=source)

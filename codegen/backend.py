@@ -73,6 +73,8 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
         compiled = _replayed(
             graph, "FB301", "a value requires a gradient from here on", graph.grad_where
         )
+    elif graph.symbols:
+        compiled = _replayed(graph, "FB315", "sizes or numbers of it vary from call to call")
     elif level == "O0":
         compiled = _replayed(graph, "FB311", "level O0")
     else:

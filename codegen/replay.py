@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..ir.graph import Call, Graph, Ref
+from ..ir.symbols import OPS, SIGNS, Expr, fold, symbols_of
 
 _LITERALS = (bool, int, str, type(None), type(...))
 
@@ -54,6 +55,8 @@ class _Writer:
         kind = type(value)
         if kind in _LITERALS:
             return repr(value)
+        if isinstance(value, Expr):
+            return self.number(value)
         if kind is tuple:
             return "(" + "".join(f"{self.text(item)}, " for item in value) + ")"
         if kind is list:
@@ -69,6 +72,21 @@ class _Writer:
         if kind is torch.dtype:
             return self.named(value, str(value).removeprefix("torch."))
         return self.named(value, "given")
+
+    def read_sizes(self) -> None:
+        """The sizes and strides that the calls mention."""
+        used = symbols_of([(call.args, call.kwargs) for call in self.graph.calls])
+        for symbol, (what, position, *dim) in self.graph.symbols.items():
+            if what != "number" and symbol in used:
+                method = self.named(getattr(torch.Tensor, what), f"read_{what}")
+                self.lines.append(f"    {symbol.name} = {method}(v{position}, {dim[0]})")
+
+    def number(self, value: Expr) -> str:
+        """A symbolic number: computed from the sizes and numbers that came in."""
+        made = fold(value, repr, lambda s: s.name, _call)
+        for op in OPS:
+            self.names.setdefault(f"number_{op}", OPS[op])
+        return str(made)
 
     def variable(self, ref: int) -> str:
         constant = self.graph.constants.get(ref)
@@ -116,6 +134,11 @@ class _Writer:
             self.lines.append("    del " + ", ".join(f"v{ref}" for ref in dead))
 
 
+def _call(op: str, _kind: str, *parts: str) -> str:
+    sign = SIGNS.get(op)
+    return f"({f' {sign} '.join(parts)})" if sign else f"number_{op}({', '.join(parts)})"
+
+
 def _refs(value: Any) -> list[int]:
     """The numbers of all Refs in a nested value."""
     if isinstance(value, Ref):
@@ -132,8 +155,8 @@ def _refs(value: Any) -> list[int]:
 def source(graph: Graph) -> tuple[str, dict[str, Any]]:
     """(the text of the function, the objects it names)."""
     writer = _Writer(graph)
-    inputs = ", ".join(f"v{i}" for i in range(len(graph.inputs)))
-    head = f"def replay({inputs}):"
+    inputs = [f"v{i}" for i in range(len(graph.inputs))]
+    head = f"def replay({', '.join(inputs + [symbol.name for symbol in graph.numbers])}):"
     restores = any(_changes_state(call) for call in graph.calls)
     if restores:
         writer.names.update(
@@ -141,6 +164,7 @@ def source(graph: Graph) -> tuple[str, dict[str, Any]]:
         )  # taken: locals of its own
         writer.names["grad_is_enabled"] = torch.is_grad_enabled
         writer.names["set_grad"] = torch._C._set_grad_enabled
+    writer.read_sizes()
     for position in range(len(graph.calls)):
         writer.call(position)
     outputs = "".join(f"{writer.variable(ref.index)}, " for ref in graph.call_outputs)

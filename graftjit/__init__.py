@@ -9,6 +9,7 @@ from .compiled import compile
 from .context import GRAPH_MODE, PYNATIVE_MODE, get_context, set_context
 from .jit import explain, jit, report, reset
 from .legacy import jit_class, ms_function, mutable
+from .marks import mark_dynamic
 from .runtime.capturing import graft_break
 from .runtime.options import JitConfig
 from .runtime.report import Report
@@ -24,6 +25,7 @@ __all__ = [
     "report",
     "reset",
     "graft_break",
+    "mark_dynamic",
     "Report",
     "JitConfig",
     "set_context",

@@ -1,7 +1,7 @@
 """Old names of the static-graph documents: `ms_function`, `jit_class`, `mutable`.
 
-In: programs that import them. Out: `jit` under its old name, and two marks that need to do nothing, because
-classes and changing values are handled without being announced.
+In: programs that import them. Out: `jit` under its old name, and two marks, of which that of classes
+needs to do nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from .jit import jit
+from .marks import mark_all
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
 
@@ -35,7 +36,11 @@ def ms_function(
 
 
 def mutable(value: _Any, dynamic_len: bool = False) -> _Any:
-    """The value itself: whatever changes between two calls is seen here, without being announced."""
+    """The value itself, its tensors marked as of varying sizes (see `mark_dynamic`).
+
+    A number needs no mark: it becomes an input of what is compiled once it has been seen to vary.
+    """
+    mark_all(value)
     return value
 
 

@@ -66,6 +66,7 @@ class Unit:
                 state.origin = origin and weakref.ref(first_state(origin))
                 state.resumes = {}
                 state.room = Room(self.config.recompile_limit)
+                state.varied = None  # evidence of what varies between calls, from the first miss on
                 state.told = set()  # why calls ran in plain Python without an entry
                 self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
                 self._states.pop(id(code), None)
@@ -105,6 +106,7 @@ class Unit:
         for state in self.states:
             state.clear()
             state.room = Room(state.room.limit, state.room.warned)
+            state.varied = None
             state.told.clear()
             SESSION.log.clear(state)
 
@@ -167,7 +169,8 @@ class Unit:
         """Capture, make room, publish."""
         from .capture.frame import FrameInput, capture
 
-        frame = FrameInput(code, tuple(view.locals_vector), view.globals, view.closure)
+        values, varied = tuple(view.locals_vector), self._varied(state, view)
+        frame = FrameInput(code, values, view.globals, view.closure, varied)
         started, self._compiling = time.perf_counter(), 0.0
         made = capture(
             frame, self._backend, self._resumer(state, view.globals), _native.call_in_extent,
@@ -195,6 +198,16 @@ class Unit:
         raise CheckError(
             f"a guard does not hold on its own frame: {row.source} is {now}, guarded as {before}"
         )
+
+    def _varied(self, state: Any, view: FrameView) -> Any:
+        """What is known to vary between the calls of this code, after this miss."""
+        from .runtime.mirror import Reader
+        from .runtime.variation import Variation
+
+        if state.varied is None:
+            state.varied = Variation(self.config.dynamic)
+        state.varied.observe([entry.rows for entry in state.entries], Reader(view))
+        return state.varied
 
     def _publish(
         self, state: Any, code: types.CodeType, made: Capture, stages: dict[str, float]
@@ -291,6 +304,8 @@ class Unit:
                 )
             )
         graph = made.graph
+        for source, why in made.symbolic:
+            SESSION.emit(events.Symbolic(source=source, why=why, where=_place(code)))
         SESSION.emit(
             events.Captured(
                 kind=made.kind,

@@ -13,7 +13,18 @@ from typing import Any
 
 import torch
 
+from .facts import Facts
 from .graph import Meta, Node
+from .symnode import SYMBOLIC, from_torch, to_torch
+
+
+class Owner:
+    """The mark of a trace on its ghosts, with what the trace knows of its symbolic numbers. No cycle keeps it alive."""
+
+    __slots__ = ("facts",)
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
 
 
 class Store:
@@ -40,7 +51,7 @@ class Ghost(torch.Tensor):
     _node: Node
     _store: Store
     _ref: int
-    _owner: object
+    _owner: Owner
 
     # Ghosts are plain tensors to `__torch_function__`; only the dispatcher sees them.
     __torch_function__ = torch._C._disabled_torch_function_impl
@@ -60,13 +71,18 @@ _STRIDED = torch.strided
 _wrap = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
 
 
-def make_ghost(owner: object, node: Node, meta: Meta, store: Store, grad: bool = False) -> Ghost:
+def make_ghost(owner: Owner, node: Node, meta: Meta, store: Store, grad: bool = False) -> Ghost:
     """A ghost of `meta` for `node`, registered with the memory it lives in."""
+    facts = owner.facts
+    shape, stride = meta.shape, meta.stride
+    if facts.symbols:
+        shape = tuple([to_torch(size, facts) for size in shape])
+        stride = tuple([to_torch(step, facts) for step in stride])
     ghost: Ghost = _wrap(
         Ghost,
-        meta.shape,
-        meta.stride,
-        meta.offset,
+        shape,
+        stride,
+        to_torch(meta.offset, facts),
         None,  # memory format
         meta.dtype,
         _STRIDED,
@@ -83,11 +99,15 @@ def make_ghost(owner: object, node: Node, meta: Meta, store: Store, grad: bool =
 
 
 def meta_of(tensor: torch.Tensor) -> Meta:
-    """The Meta of a real (strided) tensor."""
+    """The Meta of a real (strided) tensor or a ghost."""
     return Meta(
-        tuple(tensor.shape),
-        tensor.stride(),
+        tuple([_size(size) for size in tensor.shape]),
+        tuple([_size(step) for step in tensor.stride()]),
         tensor.dtype,
         tensor.device,
-        tensor.storage_offset(),
+        _size(tensor.storage_offset()),
     )
+
+
+def _size(value: Any) -> Any:
+    return from_torch(value) if type(value) in SYMBOLIC else value

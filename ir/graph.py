@@ -31,6 +31,11 @@ class Meta:
     device: torch.device
     offset: Size = 0
 
+    def with_sizes(self, change: Callable[[Any], Any]) -> Meta:
+        """The same with `change` done to sizes, strides and offset."""
+        shape, stride, offset = change(self.shape), change(self.stride), change(self.offset)
+        return Meta(shape, stride, self.dtype, self.device, offset)
+
     def __str__(self) -> str:
         return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
 
@@ -102,6 +107,7 @@ class Graph:
     symbols        where each symbol of the graph comes from: ("size", input position, dim),
                    ("stride", input position, dim) or ("number", argument position)
     numbers        symbols of the Python numbers that follow the tensors among the program's arguments
+    facts          what the trace knew of its symbols (an `ir.facts.Facts`), None without any
     """
 
     name: str
@@ -121,6 +127,7 @@ class Graph:
     grad_where: Location | None = None
     symbols: dict[Symbol, tuple[Any, ...]] = field(default_factory=dict)
     numbers: list[Symbol] = field(default_factory=list)
+    facts: Any = None
 
     def text(self) -> str:
         """The ATen level as typed Python."""

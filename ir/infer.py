@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .errors import DataDependent, NoRule, Unsupported
-from .probe import can_sample, run_meta, run_sample
+from .probe import can_sample, pinned_all, run_meta, run_sample
 from .schema import Plan
 
 
@@ -25,6 +25,7 @@ def infer(
             pass
     if slow_ops is not None and plan.name not in slow_ops:
         slow_ops.append(plan.name)
+    args, kwargs = pinned_all(args), pinned_all(kwargs)  # torch is asked with plain sizes
     if not plan.random and can_sample(plan.op, args, kwargs):
         try:
             return run_sample(plan.op, args, kwargs, plan.kind == "pure")

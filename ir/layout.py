@@ -6,17 +6,35 @@ tensor gets from the tensors it is made from. Used by the result rules; all in e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
+from typing import Any, TypeVar
 
 import torch
 
 from .graph import Meta
+from .symbols import ACTIVE, is_symbolic
 
 Sizes = tuple[int, ...]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@cache
+def remembered(function: Function) -> Function:
+    """functools.cache for plain sizes. Symbolic ones are worked out each time: the questions on the way are about
+    the trace that asks."""
+    known = cache(function)
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        facts = ACTIVE.facts
+        if facts is None or not facts.symbols:
+            return known(*args)
+        return function(*args) if is_symbolic(args) else known(*args)
+
+    return call  # type: ignore[return-value]
+
+
+@remembered
 def contiguous_strides(shape: Sizes) -> Sizes:
     """Row-major strides; a size of 0 counts as 1."""
     strides = []
@@ -44,7 +62,7 @@ def numel(shape: Sequence[int]) -> int:
     return count
 
 
-@cache
+@remembered
 def is_contiguous(shape: Sizes, stride: Sizes) -> bool:
     expected = 1
     for size, step in zip(reversed(shape), reversed(stride), strict=True):
@@ -57,7 +75,7 @@ def is_contiguous(shape: Sizes, stride: Sizes) -> bool:
     return True
 
 
-@cache
+@remembered
 def is_channels_last(shape: Sizes, stride: Sizes) -> bool:
     """torch's is_contiguous(memory_format=channels_last): four sizes, NHWC in memory."""
     if len(shape) not in (4, 5):
@@ -71,7 +89,7 @@ def is_channels_last(shape: Sizes, stride: Sizes) -> bool:
     return True
 
 
-@cache
+@remembered
 def is_dense(shape: Sizes, stride: Sizes) -> bool:
     """Non-overlapping and dense: some permutation of the dimensions is contiguous."""
     if is_contiguous(shape, stride):
@@ -113,6 +131,8 @@ def are_apart(one: Meta, other: Meta) -> bool:
     it is looked for by interval arithmetic, largest stride first, and given up after a few hundred tries.
     """
     if one.dtype.itemsize != other.dtype.itemsize:
+        return False
+    if is_symbolic([m.shape + m.stride + (m.offset,) for m in (one, other)]):
         return False
     terms = [(st, si - 1, 0) for si, st in zip(one.shape, one.stride, strict=True)]
     terms += [(st, 0, si - 1) for si, st in zip(other.shape, other.stride, strict=True)]
@@ -204,7 +224,7 @@ def _spread(shape: Sizes, operand: Sizes, stride: Sizes) -> Sizes:
     )
 
 
-@cache
+@remembered
 def pointwise_strides(shape: Sizes, operands: tuple[tuple[Sizes, Sizes], ...]) -> Sizes:
     """Strides of a new result of TensorIterator over operands given as (shape, stride)."""
     if all(operand == shape for operand, _ in operands):
@@ -223,7 +243,7 @@ def pointwise_strides(shape: Sizes, operands: tuple[tuple[Sizes, Sizes], ...]) -
     return _strides_in_order(shape, perm, clamp=False)
 
 
-@cache
+@remembered
 def like_strides(shape: Sizes, stride: Sizes) -> Sizes:
     """Strides of `empty_like(x)` and `x.clone()` with torch.preserve_format."""
     if is_dense(shape, stride):

@@ -15,6 +15,7 @@ import torch
 
 from .ghost import meta_of
 from .graph import Meta
+from .symbols import Expr, hints, mapped, pinned
 
 SAMPLE_BYTES = 64 << 20
 
@@ -37,6 +38,8 @@ def _signature(value: Any) -> Any:
         return (value.dtype, not value.shape)
     if kind is tuple:
         return tuple([_signature(item) for item in value])
+    if isinstance(value, Expr):
+        return ("symbolic", value.kind)
     return (type(value), value)
 
 
@@ -56,11 +59,16 @@ def result_dtype(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torc
     if found is None:
         with torch._C._AutoDispatchBelowAutograd():
             result = op(
-                *(map_metas(arg, _one) for arg in args),
-                **{name: map_metas(value, _one) for name, value in kwargs.items()},
+                *(hints(map_metas(arg, _one)) for arg in args),
+                **{name: hints(map_metas(value, _one)) for name, value in kwargs.items()},
             )
         found = _dtypes[key] = result.dtype
     return found
+
+
+def pinned_all(value: Any) -> Any:
+    """The same arguments with plain numbers, to which the trace is bound from now on."""
+    return mapped(value, pinned)
 
 
 def _extent(meta: Meta) -> int:

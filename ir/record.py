@@ -17,13 +17,14 @@ import torch
 
 from .effects import root
 from .errors import DataDependent, Unsupported
-from .ghost import Ghost, Store, make_ghost
+from .ghost import Ghost, Owner, Store, make_ghost
 from .graph import Meta, Node
 from .infer import infer
 from .layout import has_overlap, is_dense, numel, overlap
 from .location import Location
 from .registered import overridden
 from .schema import Plan, plan_of
+from .symnode import SYMBOLIC, from_torch
 
 if TYPE_CHECKING:
     from .trace import Tracer
@@ -49,7 +50,7 @@ class Recorder:
     """Nodes and memory books of one trace."""
 
     def __init__(self, tracer: Tracer) -> None:
-        self.owner = object()  # marks the ghosts of this trace; no cycle keeps them alive
+        self.owner = Owner(tracer.facts)  # marks the ghosts of this trace
         self._tracer = weakref.ref(tracer)
         self.nodes: list[Node] = []
         self.where: Location | None = None
@@ -132,8 +133,13 @@ class Recorder:
             return value
         if kind is list or kind is tuple or kind is torch.Size:
             return tuple([self.operand(item) for item in value])
+        if kind in SYMBOLIC:
+            return from_torch(value)
         if isinstance(value, torch.Tensor):
-            return self._baked(value)
+            number = getattr(
+                value, "_wrapped_number", None
+            )  # a symbolic number as torch hands it on
+            return self._baked(value) if number is None else self.operand(number)
         if isinstance(value, torch.Generator):
             raise Unsupported("generator", "an explicit random generator")
         return value

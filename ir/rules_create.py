@@ -20,6 +20,7 @@ from .layout import (
     wrap_dim,
 )
 from .opdef import rule
+from .symbols import Expr, is_int, is_symbolic
 
 CPU = torch.device("cpu")
 CPU_STRIDED = (None, torch.strided)
@@ -42,9 +43,9 @@ def scalar_dtype(value: Any) -> torch.dtype:
     """The dtype of `torch.full(size, value)`."""
     if isinstance(value, bool):
         return torch.bool
-    if isinstance(value, int):
+    if is_int(value):
         return torch.int64
-    if isinstance(value, float):
+    if isinstance(value, (float, Expr)):
         return torch.get_default_dtype()
     raise NoRule
 
@@ -92,7 +93,11 @@ def _scalar_tensor(op: Any, s: Any, *, dtype: Any = None, **options: Any) -> Met
     return _sized(op, (), dtype=dtype, **options)
 
 
-def _count(start: float, end: float, step: float) -> int:
+def _count(start: Any, end: Any, step: Any) -> int:
+    if all(is_int(v) for v in (start, end, step)) and is_symbolic((start, end)) and step > 0:
+        if end < start:
+            raise RuntimeError("arange: bounds and step point in different directions")
+        return (end - start + step - 1) // step  # type: ignore[no-any-return]
     if step == 0 or not all(map(math.isfinite, (start, end, step))):
         raise RuntimeError("arange: bad bounds or step")
     if (end - start) * (1 if step > 0 else -1) < 0:
@@ -101,11 +106,11 @@ def _count(start: float, end: float, step: float) -> int:
 
 
 def _arange_meta(start: Any, end: Any, step: Any, dtype: Any, options: dict[str, Any]) -> Meta:
-    if dtype is None and all(isinstance(v, int) for v in (start, end, step)):
+    if dtype is None and all(is_int(v) for v in (start, end, step)):
         dtype = torch.int64
     dtype = dtype or torch.get_default_dtype()
     if not dtype.is_floating_point:
-        start, end, step = int(start), int(end), int(step)
+        start, end, step = (v if is_int(v) else int(v) for v in (start, end, step))
     return _sized(None, (_count(start, end, step),), dtype=dtype, **options)
 
 

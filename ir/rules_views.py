@@ -166,7 +166,8 @@ def select_meta(self: Meta, dim: int, index: int) -> Meta:
     size = self.shape[dim]
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of range for dimension {dim} of size {size}")
-    offset = self.offset + (index % size) * self.stride[dim]
+    at = index + size if index < 0 else index
+    offset = self.offset + at * self.stride[dim]
     return _as(
         self,
         self.shape[:dim] + self.shape[dim + 1 :],

@@ -338,6 +338,11 @@ def kind_of(value: Any) -> str:
     return value.kind if isinstance(value, Expr) else "float" if isinstance(value, float) else "int"
 
 
+def is_int(value: Any) -> bool:
+    """Whether this is a whole number, symbolic or plain (no truth value)."""
+    return type(value) is int or (isinstance(value, Expr) and value.kind == "int")
+
+
 def bounds_of(value: Any) -> Bounds:
     """A range that the number is sure to be in."""
     return value.bounds() if isinstance(value, Expr) else (value, value)
@@ -374,7 +379,8 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
         return {key: mapped(item, change) for key, item in value.items()}
     if kind is slice:
         return slice(*(mapped(v, change) for v in (value.start, value.stop, value.step)))
-    return change(value)
+    sized = getattr(kind, "with_sizes", None)  # a Meta
+    return change(value) if sized is None else sized(value, lambda part: mapped(part, change))
 
 
 def symbols_of(value: Any) -> set[Symbol]:

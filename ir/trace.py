@@ -16,11 +16,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import ops as _ops  # noqa: F401  (fills the op table)
 from .errors import CannotTrace, DataDependent, TraceError, Unsupported
+from .facts import Facts
 from .failing import may_raise
 from .ghost import Ghost, Store, make_ghost, meta_of
 from .graph import Call, Graph, Meta, Node, Ref
 from .location import Location
 from .record import ATOMS, Recorder
+from .symbols import ACTIVE, Expr, symbols_of
+from .symnode import SYMBOLIC, from_torch, to_torch
 
 aten = torch.ops.aten
 
@@ -107,8 +110,9 @@ def why_not(tensor: torch.Tensor) -> tuple[str, str] | None:
 class Tracer:
     """Records one graph. Not thread-safe; one trace runs at a time in a thread."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, facts: Facts | None = None) -> None:
         self.name = name
+        self.facts = facts or Facts()  # of symbolic numbers; a trace inside of another shares its
         self._recorder = Recorder(self)
         self._mode = _Mode(self._recorder)
         self._calls: list[Call] = []
@@ -125,15 +129,16 @@ class Tracer:
 
     # -- what comes in
 
-    def input(self, tensor: torch.Tensor, source: Any = None) -> Ghost:
-        """A new graph input with the metadata of a real tensor; the same tensor again is the same ghost.
+    def input(self, tensor: torch.Tensor, source: Any = None, meta: Meta | None = None) -> Ghost:
+        """A new graph input with the metadata of a real tensor; the same tensor again is the same ghost. `meta` is
+        given where sizes or strides are symbolic.
 
         Raises Unsupported for anything but a plain strided tensor or parameter.
         """
         if id(tensor) in self._known:
             return self._known[id(tensor)][1]
         position = len(self._inputs)
-        node = Node("input", position, meta=None, name=f"x{position}")
+        node = Node("input", position, meta=meta, name=f"x{position}")
         ghost = self._enter(tensor, node)
         ghost._store.inputs.append(position)
         self._inputs.append(node)
@@ -175,7 +180,9 @@ class Tracer:
         reason = why_not(tensor)
         if reason is not None:
             raise Unsupported(*reason)
-        meta = node.meta = meta_of(tensor)
+        if node.meta is None:
+            node.meta = meta_of(tensor)
+        meta = node.meta
         key = tensor.untyped_storage()._cdata
         store = self._stores.setdefault(key, Store(fresh=False))
         ghost = make_ghost(
@@ -237,9 +244,13 @@ class Tracer:
                 _exclude(VIEW_TRACKING, True)
             held = _hold_saving_hooks(True)
             torch._C._push_on_torch_dispatch_stack(self._mode)
+            symbolic, before = self.facts, ACTIVE.facts
+            symbolic.where = where
+            ACTIVE.facts = symbolic
             try:
                 result = fn(*args, **kwargs)
             finally:
+                ACTIVE.facts = before
                 torch._C._pop_torch_dispatch_stack(None)
                 _hold_saving_hooks(held)
                 if untracked:
@@ -327,6 +338,10 @@ class Tracer:
             return kind(self._ghosts(item) for item in value)
         if kind is dict:
             return {key: self._ghosts(item) for key, item in value.items()}
+        if isinstance(value, Expr):
+            return to_torch(self.facts.form(value), self.facts)
+        if kind is slice:
+            return slice(*(self._ghosts(v) for v in (value.start, value.stop, value.step)))
         if isinstance(value, torch.Generator):
             raise Unsupported("generator", "an explicit random generator")
         return value
@@ -344,7 +359,7 @@ class Tracer:
             return {key: self._references(item) for key, item in value.items()}
         if kind is slice:
             return slice(*(self._references(v) for v in (value.start, value.stop, value.step)))
-        return value
+        return from_torch(value) if kind in SYMBOLIC else value
 
     def _numbered(self, value: Any) -> Any:
         """Refs for the ghosts of a result; new ones get a number."""
@@ -358,6 +373,8 @@ class Tracer:
             return Ref(value._ref)
         if isinstance(value, PLAIN):
             return value
+        if type(value) in SYMBOLIC:
+            return from_torch(value)
         if isinstance(value, tuple):  # named tuples and torch.return_types as well
             return tuple(self._numbered(item) for item in value)
         if type(value) is list:
@@ -436,7 +453,31 @@ class Tracer:
             slow_ops=list(recorder.slow_ops),
             grad_where=self._grad_where if self._needs_grad else None,
         )
+        if self.facts.symbols:
+            self._settle(graph)
         return graph
+
+    def _settle(self, graph: Graph) -> None:
+        """Symbols known to be equal are written alike, and the graph tells where those it has come from."""
+        facts, seen = self.facts, []
+        for node in [*graph.inputs, *graph.nodes]:
+            node.meta = facts.form(node.meta)
+            node.args, node.kwargs = facts.form(node.args), facts.form(node.kwargs)
+            seen += [node.meta, node.args, node.kwargs]
+        for call in graph.calls:
+            call.args, call.kwargs = facts.form(call.args), facts.form(call.kwargs)
+            call.results = facts.form(call.results)
+            seen += [call.args, call.kwargs]
+        used = symbols_of(seen)
+        for symbol, (what, source, *dim) in facts.symbols.items():
+            if symbol not in used:
+                continue
+            if what == "number":
+                graph.numbers.append(symbol)
+                graph.symbols[symbol] = (what, len(graph.inputs) + len(graph.numbers) - 1)
+            else:
+                graph.symbols[symbol] = (what, self._sources.index(source), *dim)
+        graph.facts = facts
 
 
 def _renumber(call: Call, order: dict[int, int]) -> Call:

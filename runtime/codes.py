@@ -205,6 +205,8 @@ _TABLE: tuple[Code, ...] = (
          "what lies there could be anybody's code: it is neither read nor written, kernels live in the memory of this"
          " process",
          "set GRAFTJIT_CACHE_DIR to a folder of your own, or take the others' right to write away"),
+    Code("FB315", "symbolic sizes run call by call", "a graph whose sizes or numbers vary from call to call runs"
+         " its torch calls one by one", "jit(dynamic=False), where few sizes occur"),
     Code("FB311", "level O0", "jit_level='O0' runs the operators one by one, bit-equal to eager",
          "use O1 for fusion"),
     # Recompiles
@@ -228,6 +230,8 @@ _TABLE: tuple[Code, ...] = (
     Code("RC410", "entry dropped for a new one", "the function has as many entries as recompile_limit allows; the one"
          " that answered least of late went",
          "pass what varies as a tensor, or raise JitConfig(recompile_limit=...)"),
+    Code("RC411", "a relation of numbers changed", "sizes or numbers that vary from call to call went the other way"
+         " in a comparison, or are no longer equal", "nothing, where both ways occur: each is compiled once"),
     # Errors
     Code("ER500", "error", "see its text", "see its text"),
     Code("ER501", "not something to compile", "jit takes callables, compile takes modules",

@@ -130,6 +130,14 @@ class Recompile(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Symbolic(Event):
+    """A size or number became an input of a graph: `source` as the program would write it, and why."""
+
+    source: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fallback(Event):
     """Compiled, but in a slower way (gradient, no compiler, operator by ATen)."""
 

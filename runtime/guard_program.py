@@ -83,6 +83,10 @@ class _Compiler:
     def _expected(self, index: int, row: Row) -> Any:
         if row.kind == "same":
             return self.register(index, row.expected)
+        if row.kind == "relation":
+            of = [self.register(index, source) for source in row.expected.sources]
+            reads = tuple((of[at], what, dim) for at, what, dim in row.expected.reads)
+            return (reads, row.expected.code, row.expected.op, row.expected.holds)
         if row.kind in ("distinct", "apart"):
             return tuple(self.register(index, source) for source in row.expected)
         return row.expected

@@ -20,13 +20,14 @@ from .sources import Source
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
     """What a "tensor" row holds a tensor to. `type` is compared exactly (torch.Tensor or Parameter);
-    `keys` is torch._C._dispatch_keys(t).raw_repr()."""
+    `keys` is torch._C._dispatch_keys(t).raw_repr(). An open size (None) is any from 2 on; an open stride is a
+    matter of "relation" rows."""
 
     type: type
     dtype: torch.dtype
     device: torch.device
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
+    shape: tuple[int | None, ...]
+    stride: tuple[int | None, ...]
     requires_grad: bool
     keys: int
 
@@ -66,5 +67,8 @@ ROW_KINDS: dict[str, str] = {
     "state": "the interpreter state read by `runtime.state.snapshot()` equals expected",
     "unbound_cell": "the cell at source is empty",
     "abc": "abc.get_cache_token() equals expected (source None)",
+    "number": "value is of the exact type, int or float, in expected (type, low, high); an int has 64 bits and is"
+    " within low..high (None: no end)",
+    "relation": "expected, a `relations.Relation`, holds for what is at its sources (source None)",
     "unhandled": "no exception is being handled where the frame is called (source None)",
 }

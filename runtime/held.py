@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from . import _native
@@ -65,6 +66,10 @@ class Holder:
                 if type(expected) is tuple
                 else self.source(expected)
             )
+        elif row.kind == "relation":
+            sources = tuple(map(self.source, expected.sources))
+            if any(a is not b for a, b in zip(sources, expected.sources, strict=True)):
+                expected = replace(expected, sources=sources)
         source = self.source(row.source)
         if expected is row.expected and source is row.source:
             return row

@@ -15,7 +15,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ import torch
 from .errors import CheckError
 from .events import GuardLine
 from .guards import Row, TensorSpec
+from .relations import Relation, holds_for, read_number, row_name
 from .safe import (
     MISSING,
     canonical,
@@ -215,7 +216,33 @@ def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
 
 
 def _meets(value: Any, expected: TensorSpec) -> bool:
-    return type(value) is expected.type and tensor_spec(value) == expected
+    if type(value) is not expected.type:
+        return False
+    found = tensor_spec(value)
+    if None not in expected.shape and None not in expected.stride:
+        return found == expected
+    sizes = zip(found.shape, expected.shape, strict=False)
+    steps = zip(found.stride, expected.stride, strict=False)
+    return (
+        len(found.shape) == len(expected.shape)
+        and len(found.stride) == len(expected.stride)
+        and all(now >= 2 if size is None else now == size for now, size in sizes)  # type: ignore[operator]
+        and all(step is None or now == step for now, step in steps)
+        and replace(found, shape=expected.shape, stride=expected.stride) == expected
+    )
+
+
+def _number(value: Any, expected: tuple[type, int | None, int | None]) -> bool:
+    cls, low, high = expected
+    if type(value) is not cls or not isinstance(value, int):
+        return type(value) is cls
+    low = -(1 << 63) if low is None else low
+    return low <= value <= ((1 << 63) - 1 if high is None else high)
+
+
+def _related(expected: Relation, read: Reader) -> bool:
+    values = [read(source) for source in expected.sources]
+    return not any(value is MISSING for value in values) and holds_for(expected, values)
 
 
 _Extent = tuple[torch.device, int, int]
@@ -310,6 +337,8 @@ _CHECKS: dict[str, Check] = {
     "state": lambda _value, expected, _read: _state() == expected,
     "unbound_cell": lambda value, _expected, _read: _empty_cell(value),
     "abc": lambda _value, expected, _read: abc.get_cache_token() == expected,
+    "number": lambda value, expected, _read: _number(value, expected),
+    "relation": lambda _value, expected, read: _related(expected, read),
     "unhandled": lambda _value, _expected, _read: sys.exception() is None,
 }
 
@@ -386,13 +415,15 @@ _FORMS: dict[str, str] = {
     "unbound_cell": "{source} is empty",
     "abc": "no class was registered with an ABC since",
     "unhandled": "no exception is being handled",
+    "number": "{source} is {expected}",
+    "relation": "{expected}",
 }
 
 RECOMPILE_CODES: dict[str, str] = {
     "type": "RC401", "tensor": "RC402", "equals": "RC403", "is": "RC404", "len": "RC405", "keys": "RC405",
     "set": "RC405", "no_attr": "RC406", "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406",
     "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408",
-    "history": "RC402", "unbound_cell": "RC406",
+    "history": "RC402", "unbound_cell": "RC406", "number": "RC403", "relation": "RC411",
 }  # fmt: skip
 
 
@@ -403,6 +434,11 @@ def _show_spec(spec: TensorSpec) -> str:
 
 def _show_keys(keys: Any) -> str:
     return "[" + ", ".join(show(key, 24) for key in itertools.islice(keys, 8)) + "]"
+
+
+def _show_number(cls: type, low: int | None, high: int | None) -> str:
+    ends = [f"at least {low}"] * (low is not None) + [f"at most {high}"] * (high is not None)
+    return " ".join([f"{'an' if cls is int else 'a'} {cls.__name__}", " and ".join(ends)]).rstrip()
 
 
 def expected_text(row: Row) -> str:
@@ -416,6 +452,10 @@ def expected_text(row: Row) -> str:
         return str(expected)
     if row.kind == "keys":
         return _show_keys(expected)
+    if row.kind == "relation":
+        return str(expected)
+    if row.kind == "number":
+        return _show_number(*expected)
     return show(expected).removeprefix("class ") if row.kind == "type" else show(expected)
 
 
@@ -474,6 +514,17 @@ def _tensor_now(value: Any, row: Row, _read: Reader) -> str:
     return text
 
 
+def _numbers_now(relation: Relation, read: Reader) -> str:
+    values = [read(source) for source in relation.sources]
+    if any(value is MISSING for value in values):
+        return "missing"
+    found = [
+        f"{row_name(relation.sources[at], what, dim)} = {read_number(values[at], what, dim)}"
+        for at, what, dim in relation.reads
+    ]
+    return ", ".join(found)
+
+
 def _distinct_now(_value: Any, row: Row, read: Reader) -> str:
     for left, right in itertools.combinations(row.expected, 2):
         if not _distinct(read, (left, right)):
@@ -505,6 +556,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     "state": lambda _value, row, _read: _state_change(row.expected, _state()),
     "unbound_cell": lambda value, _row, _read: show(_contents(value, None)),
     "abc": lambda _value, _row, _read: "registered",
+    "relation": lambda _value, row, read: _numbers_now(row.expected, read),
     "unhandled": lambda _value, _row, _read: f"handling a {type(sys.exception()).__name__}",
     "mro": lambda _value, _row, _read: "other bases",
 }

@@ -62,6 +62,15 @@ class RecompileRecord(Place):
 
 
 @dataclass(frozen=True, slots=True)
+class SymbolicRecord(Place):
+    """A size or number that graphs take as an input, because it varies from call to call."""
+
+    source: str = ""
+    why: str = ""
+    frame: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GuardRecord(Place):
     """A condition under which an entry is valid."""
 
@@ -174,6 +183,17 @@ class Report:
             )
             for e in self._of(events.Recompile)
         ]
+
+    @cached_property
+    def symbolic(self) -> list[SymbolicRecord]:
+        """Sizes and numbers that became inputs of graphs, each once a frame."""
+        found = {
+            (e.frame, e.source): SymbolicRecord(
+                **_place(e.where), source=e.source, why=e.why, frame=e.frame
+            )
+            for e in self._of(events.Symbolic)
+        }
+        return list(found.values())
 
     @cached_property
     def guards(self) -> list[GuardRecord]:

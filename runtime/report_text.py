@@ -17,7 +17,7 @@ from .errors import format_location
 from .events import Counted
 
 if TYPE_CHECKING:
-    from .report import FrameRecord, NoteRecord, Place, Report
+    from .report import FrameRecord, NoteRecord, Place, Report, SymbolicRecord
 
 MOST_SHOWN = 8
 
@@ -67,6 +67,7 @@ def render_text(report: Report, width: int = 100) -> str:
         ("frames", report.frames, _frame_lines, 12),
         ("graph breaks", report.breaks, _break_lines, MOST_SHOWN),
         ("recompiles", report.recompiles, _recompile_lines, MOST_SHOWN),
+        ("sizes and numbers that vary", report.symbolic, _symbolic_lines, MOST_SHOWN),
         ("left to plain Python", [n for n in report.notes if n.plain], _note_lines, MOST_SHOWN),
         ("fallbacks", [n for n in report.notes if not n.plain], _note_lines, MOST_SHOWN),
     )
@@ -123,6 +124,12 @@ def _work(frames: Sequence[FrameRecord]) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value * 1e3:.1f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def _symbolic_lines(record: SymbolicRecord, _number: int, width: int) -> Iterator[str]:
+    yield "  " + textwrap.shorten(
+        f"{record.source} in {record.frame}: {record.why}", width - 2, placeholder="..."
+    )
 
 
 def _frame_lines(frame: FrameRecord, _number: int, width: int) -> Iterator[str]:
@@ -192,6 +199,7 @@ _TABLES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
                                 ("cost", "cost"), ("cure", "cure"))),
     ("Recompiles", "recompiles", (("code", "code"), ("what", "title"), ("source", "source"), ("now", "now"),
                                   ("before", "before"), ("where", "place"), ("cure", "cure"))),
+    ("Sizes and numbers that vary", "symbolic", (("frame", "frame"), ("what", "source"), ("why", "why"))),
     ("Fallbacks and plain frames", "notes", (("code", "code"), ("what", "title"), ("frame", "frame"),
                                              ("reason", "reason"), ("where", "place"), ("cure", "cure"))),
     ("Kernels", "kernels", (("kernel", "name"), ("bytes", "bytes"), ("seconds", "seconds"),

@@ -217,8 +217,12 @@ def short_dtype(dtype: torch.dtype) -> str:
 
 
 def show_tensor(dtype: Any, device: Any, shape: Any, stride: Any, requires_grad: bool) -> str:
-    """`cpu f32[3, 4]`, with strides where they are not contiguous ones."""
-    text = f"{device} {short_dtype(dtype)}[{', '.join(map(str, shape))}]"
+    """`cpu f32[3, 4]`, with strides where they are not contiguous ones; an open size is `?`."""
+    sizes = ("?" if size is None else str(size) for size in shape)
+    text = f"{device} {short_dtype(dtype)}[{', '.join(sizes)}]"
+    if None in shape or None in stride:
+        steps = ", ".join("?" if step is None else str(step) for step in stride)
+        return f"{text} strides ({steps})" + (" requires_grad" if requires_grad else "")
     if tuple(stride) != contiguous_strides(shape):
         text += f" strides ({', '.join(map(str, stride))})"
     return text + (" requires_grad" if requires_grad else "")

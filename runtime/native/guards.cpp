@@ -1,6 +1,7 @@
 #include "guards.h"
 
 #include "instructions.h"
+#include "relation.h"
 #include "tensor.h"
 
 #include <algorithm>
@@ -314,6 +315,8 @@ bool holds(Run &run, const Instruction &at) {
         case STATE: return state_record_matches((const StateRecord *)at.record);
         case UNBOUND_CELL: return PyCell_Check(value) && PyCell_GET(value) == nullptr;
         case ABC: return token_holds(at.key);
+        case NUMBER: return number_in_range(value, at.key);
+        case RELATION: return relation_record_holds((const RelationRecord *)at.record, run.registers);
         case UNHANDLED: return !Ref(PyErr_GetHandledException());
         default: return false;
     }

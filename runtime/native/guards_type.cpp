@@ -2,6 +2,7 @@
 #include "guards.h"
 
 #include "instructions.h"
+#include "relation.h"
 #include "tensor.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ PyTypeObject *guard_program_type;
 namespace {
 
 // What the constant of an operation is prepared into.
-enum class Needs { nothing, number, name, key, object, type, elements, tensor, state, reg, regs };
+enum class Needs { nothing, number, name, key, object, type, elements, tensor, state, reg, regs, range, relation };
 
 struct OpLaw {
     const char *name;
@@ -60,6 +61,8 @@ const OpLaw LAWS[] = {
     {"check unbound_cell", UNBOUND_CELL, Needs::nothing, false},
     {"check abc", ABC, Needs::object, false},
     {"check unhandled", UNHANDLED, Needs::nothing, false},
+    {"check number", NUMBER, Needs::range, false},
+    {"check relation", RELATION, Needs::relation, false},
 };
 
 const OpLaw *find_law(const char *name) {
@@ -135,6 +138,11 @@ bool prepare(Instruction &at, const OpLaw &law, PyObject *key, int n_registers) 
         case Needs::regs:
             at.registers = new std::vector<int>();
             return read_registers(key, *at.registers, n_registers);
+        case Needs::range:
+            return expect_kind(PyTuple_Check(key) && PyTuple_GET_SIZE(key) == 3, law.name, "(type, low, high)");
+        case Needs::relation:
+            at.record = relation_record_new(key, n_registers);
+            return at.record != nullptr;
         default:
             if (law.op == KEYS) return expect_kind(PyTuple_Check(key), law.name, "a tuple");
             return true;
@@ -159,7 +167,7 @@ bool add_instruction(GuardProgram *self, PyObject *item) {
         return false;
     }
     bool rootless = law->op <= CONST || law->op == NO_GLOBAL || law->op == DISTINCT || law->op == STATE ||
-                    law->op == ABC || law->op == UNHANDLED;
+                    law->op == ABC || law->op == UNHANDLED || law->op == RELATION;
     if (!rootless && at.source < 0) {
         PyErr_Format(PyExc_ValueError, "guard program: '%s' needs a source", name);
         return false;
@@ -207,6 +215,7 @@ int guards_clear(GuardProgram *self) {
     for (Instruction &at : *code) {
         if (at.op == SET) delete (Elements *)at.record;
         if (at.op == TENSOR && at.record != nullptr) tensor_record_free((TensorRecord *)at.record);
+        if (at.op == RELATION && at.record != nullptr) relation_record_free((RelationRecord *)at.record);
         if (at.op == STATE && at.record != nullptr) state_record_free((StateRecord *)at.record);
         delete at.registers;
         Py_XDECREF(at.key);

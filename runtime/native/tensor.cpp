@@ -334,16 +334,29 @@ int device_code(PyObject *device, int32_t *type, int32_t *index) {
 
 // --- tensor records --------------------------------------------------------------------------------------
 
+constexpr int64_t OPEN = INT64_MIN;  // a size that is any from 2 on, a stride that other rows speak of
+
 struct TensorRecord {
     PyObject *spec;
     PyTypeObject *type;
     PyObject *dtype, *device, *shape, *stride, *requires_grad; // borrowed from spec
     uint64_t keys;
     int32_t dtype_code, device_type, device_index;
-    bool wants_grad, native;
+    bool wants_grad, native, open = false;
     int64_t dim;
     std::vector<int64_t> sizes, strides;
 };
+
+// Like read_ints; None is OPEN.
+static bool read_extents(PyObject *tuple, std::vector<int64_t> &out, bool &open) {
+    if (!PyTuple_Check(tuple)) return read_ints(tuple, out);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        open = open || item == Py_None;
+        out.push_back(item == Py_None ? OPEN : PyLong_AsLongLong(item));
+    }
+    return !PyErr_Occurred();
+}
 
 static PyObject *spec_attr(PyObject *spec, const char *name) {
     PyObject *value = PyObject_GetAttrString(spec, name);
@@ -368,8 +381,8 @@ TensorRecord *tensor_record_new(PyObject *spec) {
         record->type = (PyTypeObject *)type;
         record->keys = PyLong_AsUnsignedLongLong(keys);
         record->wants_grad = PyObject_IsTrue(record->requires_grad) == 1;
-        good = !PyErr_Occurred() && read_ints(record->shape, record->sizes) &&
-               read_ints(record->stride, record->strides);
+        good = !PyErr_Occurred() && read_extents(record->shape, record->sizes, record->open) &&
+               read_extents(record->stride, record->strides, record->open);
         record->dim = (int64_t)record->sizes.size();
     }
     if (good && torch_api.native_guard) {
@@ -394,12 +407,45 @@ void tensor_record_free(TensorRecord *record) {
     delete record;
 }
 
+// A tuple of sizes or strides by attribute, with some of them open.
+static bool extents_are(PyObject *value, bool size, const std::vector<int64_t> &expected) {
+    PyObject *got = size ? PyObject_GetAttrString(value, "shape") : PyObject_CallMethod(value, "stride", nullptr);
+    std::vector<int64_t> found;
+    bool same = got != nullptr && read_ints(got, found) && found.size() == expected.size();
+    Py_XDECREF(got);
+    PyErr_Clear();
+    for (size_t i = 0; same && i < found.size(); i++)
+        same = expected[i] == OPEN ? !size || found[i] >= 2 : found[i] == expected[i];
+    return same;
+}
+
+bool tensor_extent(PyObject *tensor, bool size, int64_t dim, int64_t *found) {
+    if (!tensor_is_tensor(tensor) || torch_api_ready() < 0) return PyErr_Clear(), false;
+    int64_t rank, *extents;
+    if (torch_api.native_guard) {
+        Handle handle = handle_of(tensor);
+        if (torch_api.get_dim(handle, &rank) || dim >= rank) return false;
+        if (size ? torch_api.get_sizes(handle, &extents) : torch_api.get_strides(handle, &extents)) return false;
+        *found = extents[dim];
+        return true;
+    }
+    PyObject *got = size ? PyObject_GetAttrString(tensor, "shape") : PyObject_CallMethod(tensor, "stride", nullptr);
+    std::vector<int64_t> all;
+    bool good = got != nullptr && read_ints(got, all) && dim < (int64_t)all.size();
+    Py_XDECREF(got);
+    PyErr_Clear();
+    if (good) *found = all[dim];
+    return good;
+}
+
 static bool matches_by_attributes(const TensorRecord *record, PyObject *value) {
     // The layout first: what has no strides raises when asked for them.
     return keys_are(value, record->keys) && attr_is(value, "dtype", record->dtype) &&
            attr_is(value, "device", record->device) && attr_is(value, "requires_grad", record->requires_grad) &&
-           attr_is(value, "shape", record->shape) &&
-           (record->strides.size() != record->sizes.size() || call_is(value, "stride", record->stride));
+           (record->open ? extents_are(value, true, record->sizes) && extents_are(value, false, record->strides)
+                         : attr_is(value, "shape", record->shape) &&
+                               (record->strides.size() != record->sizes.size() ||
+                                call_is(value, "stride", record->stride)));
 }
 
 bool tensor_record_matches(const TensorRecord *record, PyObject *value) {
@@ -413,8 +459,10 @@ bool tensor_record_matches(const TensorRecord *record, PyObject *value) {
     if (torch_api.get_dtype(handle, &dtype) || dtype != record->dtype_code) return false;
     if (torch_api.get_dim(handle, &dim) || dim != record->dim) return false;
     if (torch_api.get_sizes(handle, &sizes) || torch_api.get_strides(handle, &strides)) return false;
-    for (int64_t i = 0; i < dim; i++)
-        if (sizes[i] != record->sizes[i] || strides[i] != record->strides[i]) return false;
+    for (int64_t i = 0; i < dim; i++) {
+        if (sizes[i] != record->sizes[i] && (record->sizes[i] != OPEN || sizes[i] < 2)) return false;
+        if (strides[i] != record->strides[i] && record->strides[i] != OPEN) return false;
+    }
     if (torch_api.get_device_type(handle, &device) || device != record->device_type) return false;
     if (device != 0 && (torch_api.get_device_index(handle, &device) || device != record->device_index))
         return false;

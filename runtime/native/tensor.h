@@ -17,6 +17,9 @@ void tensor_record_free(TensorRecord *record);
 // Exact type, dtype, device, sizes, strides, requires_grad, dispatch keys. Never raises, never runs user code.
 bool tensor_record_matches(const TensorRecord *record, PyObject *value);
 
+// Size (or stride) number `dim` of a strided tensor; false if there is none.
+bool tensor_extent(PyObject *tensor, bool size, int64_t dim, int64_t *found);
+
 bool tensor_is_tensor(PyObject *value);                 // an instance of torch.Tensor (subclasses too)
 bool tensor_overlap(PyObject *first, PyObject *second); // conservative: true if it cannot be ruled out
 // The addresses that a tensor can touch, end exclusive: 1 if known, 0 if it has no memory, -1 if it cannot be told.

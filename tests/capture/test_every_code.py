@@ -733,6 +733,14 @@ def operator_by_operator():
     return f, (t(),)
 
 
+@raises("FB315", level="O1", line=False)
+def sizes_that_vary():
+    def f(x):
+        return x.sin() * 2
+
+    return f, (torch.ones(3),), [lambda: (torch.ones(4),)]
+
+
 # -- recompiles ----------------------------------------------------------------------------------------------
 class Holder:
     def __init__(self, **names):
@@ -822,6 +830,14 @@ def one_in_place_of_two():
 
 class Inner:
     inner = Holder(scale=5)
+
+
+@raises("RC411")
+def the_other_way():
+    def f(x):
+        return x * 2 if x.shape[0] > 5 else x + 1  # RC411
+
+    return f, (torch.ones(3),), [lambda: (torch.ones(4),), lambda: (torch.ones(6),)]
 
 
 @raises("RC409")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import abc
 import builtins
 import collections
+import dataclasses
 import functools
 import gc
+import itertools
 import random
 import struct
 import types
@@ -16,10 +18,13 @@ from typing import Any
 import pytest
 import torch
 
+from graftjit.ir import facts
+from graftjit.ir.symbols import Symbol, made
 from graftjit.runtime import _native
 from graftjit.runtime.guard_program import compile_rows
 from graftjit.runtime.guards import ROW_KINDS, Row
 from graftjit.runtime.mirror import FrameView, mirror, tensor_spec
+from graftjit.runtime.relations import Relation, can_hold, compiled
 from graftjit.runtime.sources import KINDS, Source
 from graftjit.runtime.state import snapshot
 
@@ -646,6 +651,8 @@ def test_every_kind_is_known_to_native() -> None:
         "same": 0,
         "distinct": (0,),
         "apart": (0,),
+        "number": (int, None, None),
+        "relation": (((0, "int", 0),), (("load", 0), ("int", 3)), "<", True),
     }
     for kind in set(ROW_KINDS) - {"tensor", "state"}:
         _native.GuardProgram(((f"check {kind}", 0, -1, 0, expected.get(kind, "name")),), 1, (), 1)
@@ -705,10 +712,33 @@ def random_source(rng: random.Random) -> Source:
     return source
 
 
+def random_relation(rng: random.Random) -> Relation:
+    """A comparison of two expressions over numbers at random sources."""
+    kinds = [rng.choice(("int", "float")) for _ in range(2)]
+    symbols = [Symbol(f"n{i}", kind, 1) for i, kind in enumerate(kinds)]
+    places = {s: ("number", random_source(rng), 0) for s in symbols}
+
+    def expression(depth: int) -> Any:
+        if depth == 0 or rng.random() < 0.3:
+            return rng.choice((*symbols, rng.randrange(-3, 4), rng.randrange(-3, 4) / 2))
+        op = rng.choice(("add", "sub", "mul", "floordiv", "mod", "min", "max", "truediv", "neg"))
+        parts = [expression(depth - 1) for _ in range(1 if op == "neg" else 2)]
+        try:
+            return made(op, *parts)
+        except ArithmeticError:
+            return 1
+
+    op = rng.choice(("==", "!=", "<", "<=", ">", ">="))
+    found = facts.Relation(op, expression(3), expression(2), rng.random() < 0.5)
+    if not can_hold(found.left, found.right):
+        return random_relation(rng)
+    return compiled(found, lambda s: places[s])
+
+
 def random_row(rng: random.Random) -> Row:
     kind = rng.choice(sorted(set(ROW_KINDS) - {"tensor", "state", "abc", "unhandled"}))
     source = random_source(rng)
-    if kind in ("no_global", "distinct"):
+    if kind in ("no_global", "distinct", "relation"):
         source = None  # type: ignore[assignment]
     expected: dict[str, Any] = {
         "type": lambda: rng.choice((int, str, dict, list, tuple, Plain, type)),
@@ -720,6 +750,8 @@ def random_row(rng: random.Random) -> Row:
         "apart": lambda: (random_source(rng), random_source(rng)),
         "equals": lambda: rng.choice(CONSTANTS),
         "is": lambda: rng.choice((None, Plain, len, function_of)),
+        "number": lambda: rng.choice(((int, None, 1), (int, 0, None), (float, None, None))),
+        "relation": lambda: random_relation(rng),
     }
     name = rng.choice("abc")
     return Row(kind, source, expected[kind]() if kind in expected else name)
@@ -735,6 +767,80 @@ def test_native_and_mirror_agree_on_random_rows(seed: int) -> None:
         rows = [random_row(rng) for _ in range(rng.randrange(1, 4))]
         outcomes.add(verdict(rows, x, y, scope=scope))
     assert -1 in outcomes and 0 in outcomes
+
+
+def test_relations_of_whole_numbers_and_floats() -> None:
+    """Steps that Python and C could take differently: signs of divisions, ends of 64 bits, exactness of floats."""
+    n, m = Symbol("n0", "int", 7), Symbol("n1", "int", -3)
+    places = {n: ("number", local(), 0), m: ("number", local("y"), 0)}
+    sides = [
+        n // m,
+        n % m,
+        n * m,
+        n * n * m,
+        made("min", n, m),
+        made("max", n, m),
+        abs(m),
+        n / m,
+        n / 4,
+        n + 0.5,
+    ]
+    values = [
+        0,
+        1,
+        -1,
+        2,
+        -2,
+        7,
+        -7,
+        1 << 31,
+        1 << 53,
+        (1 << 53) + 1,
+        (1 << 63) - 1,
+        -(1 << 63),
+        1 << 63,
+        0.5,
+    ]
+    outcomes = set()
+    for side, x, y in itertools.product(sides, values, values):
+        for op, limit in (("==", 0), ("<", 2), (">=", -1), ("!=", 3.0)):
+            row = Row(
+                "relation",
+                None,
+                compiled(facts.Relation(op, side, limit, True), lambda s: places[s]),
+            )
+            outcomes.add(verdict([row], x, y))
+    assert outcomes == {-1, 0}
+
+
+def test_relations_of_sizes() -> None:
+    s, t = Symbol("s0", "int", 4, 2), Symbol("t1", "int", 1)
+    places = {s: ("size", local(), 0), t: ("stride", local(), 1)}
+    row = Row(
+        "relation", None, compiled(facts.Relation("==", s * 2, t, True), lambda one: places[one])
+    )
+    outcomes = []
+    for x in (
+        torch.zeros(4, 8).t(),
+        torch.zeros(8, 4).t(),
+        torch.zeros(4),
+        3,
+        torch.zeros(8, 2).t(),
+    ):
+        outcomes.append(verdict([Row("type", local(), type(x)), row], x, None))
+    assert outcomes == [1, 1, 1, 1, 1]
+    assert verdict([row], torch.zeros(4, 2, 4)[:, :, 0].expand(4, 2).transpose(0, 1), None) == 0
+
+
+def test_open_sizes() -> None:
+    spec = tensor_spec(torch.zeros(4, 8))
+    row = Row("tensor", local(), dataclasses.replace(spec, shape=(None, 8)))
+    tensors = [torch.zeros(n, 8) for n in (0, 1, 2, 3, 4, 400)]
+    assert [holds(row, x) for x in tensors] == [False, False, True, True, True, True]
+    assert not holds(row, torch.zeros(4, 8, dtype=torch.float64)) and not holds(row, torch.zeros(4))
+    loose = Row("tensor", local(), dataclasses.replace(spec, shape=(4, None), stride=(None, 1)))
+    assert holds(loose, torch.zeros(4, 3)) and holds(loose, torch.zeros(4, 9)[:, :5])
+    assert not holds(loose, torch.zeros(3, 4).t())
 
 
 def test_order_of_a_set() -> None:

@@ -1,0 +1,301 @@
+"""Numbers that may differ from call to call: sizes, and the Python ints and floats that come from outside.
+
+In: numbers met at Sources, sizes of ghosts, and operations on them. Out: `Held` values, which know an expression
+(`ir.symbols`) beside the number at capture. What only moves such a number about, computes with it or compares it goes
+by the expression; whoever asks for `.value`, as for any constant, binds the entry to the number (a guard). A number
+that nothing depended on is not guarded, and one that leaves the frame is computed by the replacement code.
+
+A number from outside may enter the graph or decide a comparison as a symbol once it has been seen to vary
+(`runtime.variation`); before, that binds it like everything else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..ir.graph import Graph
+from ..ir.symbols import OPS, SIGNS, Expr, Symbol, apply, bounds_of, fold, kind_of, made, symbols_of
+from ..ir.symnode import SYMBOLIC, from_torch
+from ..runtime.guards import Row
+from ..runtime.relations import compiled as row_of
+from ..runtime.relations import row_name
+from ..runtime.sources import Source
+from . import rebuild
+from .values import Const, Sequence, Value
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+_COMPUTED = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod"}
+_NUMBERS = (int, float)
+
+
+class Held(Const):
+    """A number with its expression; `looked` once the entry is bound to its value. `real` is the value at capture."""
+
+    __slots__ = ("_machine", "expr", "looked", "real")
+
+    def __init__(self, m: Machine, real: Any, expr: Any, source: Source | None = None) -> None:
+        self._machine, self.real, self.expr, self.source = m, real, expr, source
+        self.looked = False
+
+    @property
+    def value(self) -> Any:  # type: ignore[override]
+        if not self.looked:
+            self.looked = True
+            _bind(self._machine, self)
+        return self.real
+
+
+class _Numbers:
+    """What a machine keeps about them: `held` by source, `origins` of symbols, `varying`: which may stay symbolic."""
+
+    def __init__(self) -> None:
+        self.held: dict[Source, Held] = {}
+        self.varying: set[Symbol] = set()
+        self.sealed = False
+
+
+def rows(m: Machine) -> list[Row]:
+    """All rows, with those about numbers as they are known by now."""
+    facts, held = m.facts, m.numbers.held
+    for value in held.values():
+        if not value.looked and value.expr is not None and facts.settled(value.expr):
+            where = facts.pinned.get(value.expr) or m.where
+            m.rows[("held", value.source, None)] = Row("equals", value.source, value.real, where)
+    made = list(m.rows.values())
+    for relation in facts.relations:
+        symbols = symbols_of((relation.left, relation.right))
+        if all(facts.symbols[s][0] == "number" and facts.settled(s) for s in symbols):
+            continue  # said by the numbers' own rows
+        made.append(
+            Row("relation", None, row_of(relation, lambda s: _place(facts, s)), relation.where)
+        )
+    return made
+
+
+def _place(facts: Any, symbol: Symbol) -> tuple[str, Source, int]:
+    origin = facts.symbols[symbol]
+    return (origin[0], origin[1], origin[2] if len(origin) > 2 else 0)
+
+
+def told(m: Machine, graph: Graph) -> list[tuple[str, str]]:
+    """(size or number, why) of the symbols of a graph, for the report."""
+    found = []
+    for symbol in graph.symbols:
+        what, source, dim = _place(m.facts, symbol)
+        found.append((row_name(source, what, dim), m.varied.why(what, source, dim)))
+    return found
+
+
+def hold(m: Machine, value: Any, source: Source) -> Held:
+    """The Value of an int or float met at a source; only its type is guarded yet."""
+    known = m.numbers.held.get(source)
+    if known is None:
+        known = m.numbers.held[source] = Held(m, value, None, source)
+        m.rows[("held", source, None)] = Row("type", source, type(value), m.where)
+    return known
+
+
+def _expr(m: Machine, value: Held) -> Any:
+    """The expression of a number; that of one from outside is made when it is first computed with."""
+    if value.expr is None:
+        source, real, kind = value.source, value.real, type(value.real).__name__
+        assert source is not None
+        low = high = None
+        varies = m.varied.number(source, real)
+        if varies and kind == "int":
+            low, high = (2, None) if real >= 2 else (None, -1)
+        value.expr = m.facts.symbol(kind, real, ("number", source), low, high)
+        if varies:
+            m.numbers.varying.add(value.expr)
+        m.rows[("held", source, None)] = Row("number", source, (type(real), low, high), m.where)
+    return m.facts.form(value.expr)
+
+
+def _bind(m: Machine, value: Held) -> None:
+    """The entry holds for this very number only."""
+    assert not m.numbers.sealed, "a number is looked at after the guards were made"
+    if value.source is not None:
+        m.rows[("held", value.source, None)] = Row("equals", value.source, value.real, m.where)
+        if value.expr is not None:
+            m.facts.settle(value.expr)
+        return
+    for symbol in symbols_of(m.facts.form(value.expr)):
+        origin = m.facts.symbols[symbol]
+        if origin[0] == "number":
+            m.numbers.held[origin[1]].value  # noqa: B018 (looking is what binds)
+    with_where(m).pin(value.expr)
+
+
+def with_where(m: Machine) -> Any:
+    m.facts.where = m.where
+    return m.facts
+
+
+def is_number(value: Value) -> bool:
+    """Whether this is a number that nobody has bound."""
+    return isinstance(value, Held) and not value.looked and type(value.real) in _NUMBERS
+
+
+def is_whole(value: Value) -> bool:
+    """The same of an int."""
+    return is_number(value) and type(value.real) is int  # type: ignore[attr-defined]
+
+
+def operand(m: Machine, value: Value) -> Any:
+    """The expression or plain number of a constant; None if it is no number."""
+    if is_number(value):
+        return _expr(m, value)  # type: ignore[arg-type]
+    if isinstance(value, Const) and type(value.value) in _NUMBERS:
+        return value.value
+    return None
+
+
+def number(m: Machine, expr: Any) -> Const:
+    """The Value of an expression."""
+    expr = m.facts.form(expr)
+    return Held(m, expr.hint, expr) if isinstance(expr, Expr) else Const(expr)
+
+
+def varies(m: Machine, *exprs: Any) -> bool:
+    """Whether all symbols of these may be inputs of the graph."""
+    symbols = symbols_of(list(exprs))
+    return all(s in m.numbers.varying or m.facts.symbols[s][0] != "number" for s in symbols)
+
+
+def computed(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
+    """left <symbol> right over numbers of which one is not bound; None if that needs plain numbers."""
+    op = _COMPUTED.get(symbol)
+    if symbol == "**" and is_number(left) and type(getattr(right, "value", None)) is int:
+        whole = right.value  # type: ignore[attr-defined]
+        op = "pow" if 0 <= whole <= 4 and type(left.real) is int else None  # type: ignore[attr-defined]
+    if op is None or not (is_number(left) or is_number(right)):
+        return None
+    a, b = operand(m, left), operand(m, right)
+    if a is None or b is None:
+        return None
+    if symbol in ("/", "//", "%") and not _never_zero(m, b):
+        return None
+    try:
+        return number(m, made(op, a, b))
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def _never_zero(m: Machine, divisor: Any) -> bool:
+    if kind_of(divisor) == "int":
+        low, high = bounds_of(divisor)
+        if low > 0 or high < 0:
+            return True
+    elif not isinstance(divisor, Expr):
+        return bool(divisor != 0)
+    return varies(m, divisor) and not with_where(m).ask("==", divisor, 0)
+
+
+def negated(m: Machine, value: Value) -> Value | None:
+    return number(m, made("neg", _expr(m, value))) if is_number(value) else None  # type: ignore[arg-type]
+
+
+def called(m: Machine, fn: Any, args: list[Value]) -> Value | None:
+    """abs(), int() or float() of a number that nobody has bound."""
+    op = {abs: "abs", int: "int", float: "float"}.get(fn)
+    if op is None or len(args) != 1 or not is_number(args[0]):
+        return None
+    expr = _expr(m, args[0])  # type: ignore[arg-type]
+    if op == "int" and kind_of(expr) == "float":
+        return None  # it may raise
+    return number(m, abs(expr) if op == "abs" else apply(op, expr))
+
+
+def compared(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
+    """A comparison of numbers that vary: a guard on how it comes out."""
+    if not (is_number(left) or is_number(right)):
+        return None
+    a, b = operand(m, left), operand(m, right)
+    if a is None or b is None or not varies(m, a, b):
+        return None
+    return Const(with_where(m).ask(symbol, a, b))
+
+
+def truth(m: Machine, value: Const) -> bool:
+    """bool(number)"""
+    if is_number(value):
+        expr = _expr(m, value)  # type: ignore[arg-type]
+        if varies(m, expr):
+            return bool(with_where(m).ask("!=", expr, 0))
+    return bool(value.value)
+
+
+def argument(m: Machine, value: Held) -> Any:
+    """A number as the tracer takes it: an expression where it varies."""
+    if is_number(value) and not m.inner:
+        expr = _expr(m, value)
+        if varies(m, expr):
+            return expr
+    return value.value
+
+
+def from_torch_number(m: Machine, value: Any) -> Any:
+    """The Value of a size, or of several, that torch gives; None for anything else."""
+    if type(value) in SYMBOLIC:
+        return number(m, from_torch(value))
+    if type(value) in (torch.Size, tuple) and any(type(item) in SYMBOLIC for item in value):
+        items: list[Value] = [from_torch_number(m, item) or Const(item) for item in value]
+        return Sequence(items, type(value))
+    return None
+
+
+def function_of(m: Machine, expr: Any) -> tuple[Any, list[Source]]:
+    """(a function that computes an expression, the sources of its arguments)"""
+    expr = m.facts.form(expr)
+    sources: list[Source] = []
+
+    def symbol(one: Symbol) -> str:
+        what, source, dim = _place(m.facts, one)
+        if source not in sources:
+            sources.append(source)
+        name = f"a{sources.index(source)}"
+        return name if what == "number" else f"{what}({name}, {dim})"
+
+    def call(op: str, _kind: str, *parts: str) -> str:
+        sign = SIGNS.get(op)
+        return f"({f' {sign} '.join(parts)})" if sign else f"{op}({', '.join(parts)})"
+
+    text = fold(expr, repr, symbol, call)
+    names = ", ".join(f"a{i}" for i in range(len(sources)))
+    scope = {**OPS, "size": rebuild.size_of, "stride": rebuild.stride_of}
+    return eval(f"lambda {names}: {text}", scope), sources  # a text of our own making
+
+
+def as_sequence(value: Value) -> Value:
+    """A constant torch.Size as a sequence of its numbers, for comparing it with one that has symbolic ones."""
+    if (
+        isinstance(value, Const)
+        and not isinstance(value, Held)
+        and type(value.value) in (torch.Size, tuple)
+    ):
+        return Sequence([Const(item) for item in value.value], type(value.value))
+    return value
+
+
+def joined_sizes(m: Machine, left: Value, right: Value) -> Value | None:
+    """left + right of a torch.Size with symbolic sizes and another tuple; None for anything else."""
+    if not any(isinstance(v, Sequence) and v.cls is torch.Size for v in (left, right)):
+        return None
+    one, other = as_sequence(left), as_sequence(right)
+    if not isinstance(one, Sequence) or not isinstance(other, Sequence):
+        return None
+    if not {one.cls, other.cls} <= {tuple, torch.Size}:
+        return None
+    from .containers import sequence_items
+
+    items = sequence_items(m, one) + sequence_items(m, other)
+    return Sequence(items, type(one.cls() + other.cls()))
+
+
+def has_numbers(value: Value) -> bool:
+    """A sequence with a number in it that nobody has bound."""
+    return isinstance(value, Sequence) and any(is_number(item) for item in value.items)

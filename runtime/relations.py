@@ -1,0 +1,191 @@
+"""Relations between numbers that an entry reads: sizes and strides of tensors, Python ints and floats.
+
+A `Relation` is what a "relation" row expects: a short program over the numbers at some sources, and a comparison of
+its two results. Capture makes them of `ir.facts.Relation` (`compiled`); `holds_for` runs one in Python, the native
+guard program in C. Whole numbers are those of 64 bits: a step that leaves them, a division by zero, or a whole number
+that a double cannot hold is a relation that does not hold, in both.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..ir.symbols import OUTCOMES, Apply, Expr, Sum, Symbol, fold, kind_of
+from .sources import Source
+
+# What is read at a source: an exact int or float, or one of a tensor's sizes or strides.
+READS = ("int", "float", "size", "stride")
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """`sources` by position; `reads`: (source's position, one of READS, dimension) a number; `code`: steps of a stack
+    machine over the numbers read, leaving the two sides; `op` compares them and must say `holds`."""
+
+    text: str
+    sources: tuple[Source, ...]
+    reads: tuple[tuple[int, str, int], ...]
+    code: tuple[tuple[str, Any], ...]
+    op: str
+    holds: bool
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def row_name(source: Source, what: str, dim: int) -> str:
+    """How the program would write a number that is read."""
+    ends = {"size": f".shape[{dim}]", "stride": f".stride({dim})"}
+    return f"{source}{ends.get(what, '')}"
+
+
+INT_STEPS: dict[str, Callable[..., int]] = {
+    "add": operator.add, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod, "min": min,
+    "max": max, "abs": abs,
+}  # fmt: skip
+FLOAT_STEPS: dict[str, Callable[..., float]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv, "neg": operator.neg,
+}  # fmt: skip
+_WHOLE = 1 << 63
+_EXACT = 1 << 53  # whole numbers up to here are doubles
+
+
+def can_hold(*sides: Any) -> bool:
+    """Whether a relation between these can be a row."""
+
+    def known(op: str, kind: str, *parts: Any) -> bool:
+        steps = INT_STEPS if kind == "int" else FLOAT_STEPS
+        floats_to_int = kind == "int" and any(part == "float" for part in parts)
+        if False in parts or floats_to_int or not (op in steps or op == "float"):
+            return False
+        return kind  # type: ignore[return-value]
+
+    return all(fold(side, kind_of, kind_of, known) is not False for side in sides)
+
+
+def compiled(relation: Any, where: Callable[[Symbol], tuple[str, Source, int]]) -> Relation:
+    """The row's form of an `ir.facts.Relation`; `where` gives ("number", "size" or "stride", source, dimension)."""
+    sources: list[Source] = []
+    reads: list[tuple[int, str, int]] = []
+    code: list[tuple[str, Any]] = []
+    names: dict[str, str] = {}
+
+    def symbol(one: Symbol) -> str:
+        what, source, dim = where(one)
+        if source not in sources:
+            sources.append(source)
+        read = (sources.index(source), one.kind if what == "number" else what, dim)
+        if read not in reads:
+            reads.append(read)
+        code.append(("load", reads.index(read)))
+        names[one.name] = row_name(source, what, dim)
+        return one.kind
+
+    def number(value: Any) -> str:
+        code.append(("float" if isinstance(value, float) else "int", value))
+        return kind_of(value)
+
+    floats = kind_of(relation.left) == "float" or kind_of(relation.right) == "float"
+    for side in (relation.left, relation.right):
+        _emit(side, code, number, symbol, floats)
+    text = _words(str(relation.left), names), relation.op, _words(str(relation.right), names)
+    told = " ".join(text) if relation.holds else f"not {' '.join(text)}"
+    return Relation(told, tuple(sources), tuple(reads), tuple(code), relation.op, relation.holds)
+
+
+def _emit(side: Any, code: list[Any], number: Any, symbol: Any, floats: bool) -> None:
+    """Steps that leave one side, as a float where the comparison is one of floats."""
+    kind = _walk(side, code, number, symbol)
+    if floats and kind == "int":
+        code.append(("to_float", None))
+
+
+def _walk(value: Any, code: list[Any], number: Any, symbol: Any) -> str:
+    if isinstance(value, Symbol):
+        return symbol(value)  # type: ignore[no-any-return]
+    if not isinstance(value, Expr):
+        return number(value)  # type: ignore[no-any-return]
+    if isinstance(value, Sum):
+        for position, (coefficient, factors) in enumerate(value.terms):
+            number(coefficient)
+            for factor in factors:
+                _walk(factor, code, number, symbol)
+                code.append(("int mul", None))
+            if position:
+                code.append(("int add", None))
+        return "int"
+    assert isinstance(value, Apply)
+    floats = value.kind == "float"
+    for argument in value.args:
+        if _walk(argument, code, number, symbol) == "int" and floats:
+            code.append(("to_float", None))
+    if value.op != "float":
+        code.append((f"{value.kind} {value.op}", None))
+    return value.kind
+
+
+def _words(text: str, names: dict[str, str]) -> str:
+    """An expression with the program's names for its symbols."""
+    return re.sub(r"[a-z]\d+", lambda found: names.get(found[0], found[0]), text)
+
+
+# --- in Python ---------------------------------------------------------------------------------------------
+
+
+def read_number(value: Any, what: str, dim: int) -> Any:
+    if what in ("int", "float"):
+        return value if type(value).__name__ == what and type(value) in (int, float) else None
+    if not isinstance(value, torch.Tensor):
+        return None
+    with torch._C.DisableTorchFunction():
+        sizes = value.shape if what == "size" else value.stride()
+        return sizes[dim] if dim < len(sizes) else None
+
+
+def _float(value: Any) -> float:
+    if type(value) is int and abs(value) > _EXACT:
+        raise OverflowError
+    return float(value)
+
+
+def _step(op: str, stack: list[Any]) -> None:
+    if op == "to_float":
+        stack.append(_float(stack.pop()))
+        return
+    kind, _, name = op.partition(" ")
+    one = name in ("abs", "neg")
+    right = stack.pop()
+    operands = (right,) if one else (stack.pop(), right)
+    found: Any = (INT_STEPS if kind == "int" else FLOAT_STEPS)[name](*operands)
+    if kind == "int" and not -_WHOLE <= found < _WHOLE:
+        raise OverflowError
+    stack.append(found)
+
+
+def holds_for(relation: Relation, values: Sequence[Any]) -> bool:
+    """Whether it holds for what is at its sources."""
+    try:
+        numbers = [read_number(values[at], what, dim) for at, what, dim in relation.reads]
+        if None in numbers or any(type(n) is int and not -_WHOLE <= n < _WHOLE for n in numbers):
+            return False
+        stack: list[Any] = []
+        for op, operand in relation.code:
+            if op == "load":
+                stack.append(numbers[operand])
+            elif op in ("int", "float"):
+                stack.append(operand)
+            else:
+                _step(op, stack)
+    except (OverflowError, ZeroDivisionError, RuntimeError, TypeError):
+        return False
+    left, right = stack
+    if relation.op == "is":
+        return struct.pack("d", left) == struct.pack("d", right)
+    return OUTCOMES[relation.op](left, right) == relation.holds

@@ -1,0 +1,114 @@
+"""What has been seen to vary between the calls of one code object, and therefore becomes symbolic.
+
+In: at each miss, the rows of the entries there are and the frame that missed. Out: answers to capture: which
+dimensions of the tensor at a source vary (two sizes are enough), whether the number there does (three values), or what
+the program itself said (`jit(dynamic=...)`, `graftjit.mark_dynamic`, `graftjit.mutable`). 0 and 1 never count: they
+specialise. Parameters keep their sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from .guards import Row, TensorSpec
+from .safe import MISSING
+from .sources import Source
+
+MARK = "_graftjit_dynamic"  # the attribute in which `mark_dynamic` leaves dimensions
+VALUES = 3  # of a number that are evidence
+
+
+class Variation:
+    """The evidence of one code object."""
+
+    def __init__(self, dynamic: bool | None = None, plain: bool = False) -> None:
+        self.dynamic = dynamic
+        self.plain = plain  # nothing is symbolic, whatever was seen or said
+        # By source and number of dimensions: a dimension -> two sizes seen; the dimensions of strides.
+        self._sizes: dict[tuple[Source, int], dict[int, tuple[int, int]]] = {}
+        self._strides: dict[tuple[Source, int], set[int]] = {}
+        self._values: dict[Source, set[tuple[str, str]]] = {}
+
+    def observe(self, entries: Iterable[Iterable[Row]], read: Any) -> None:
+        """Compare what entries hold their tensors and numbers to with what is there now."""
+        if self.dynamic is False:
+            return
+        for rows in entries:
+            for row in rows:
+                if row.source is None or row.kind not in ("tensor", "equals"):
+                    continue
+                now = read(row.source)
+                if now is MISSING:
+                    continue
+                if row.kind == "tensor":
+                    self._tensor(row.source, row.expected, now)
+                elif type(row.expected) in (int, float) and type(now) is type(row.expected):
+                    known = self._values.setdefault(row.source, set())
+                    if len(known) < VALUES:
+                        known |= {_bits(row.expected), _bits(now)}
+
+    def _tensor(self, source: Source, spec: TensorSpec, now: torch.Tensor) -> None:
+        parameter = issubclass(spec.type, torch.nn.Parameter)
+        if spec.type not in {type(now)} or parameter:
+            return
+        with torch._C.DisableTorchFunction():
+            if now.layout is not torch.strided or len(now.shape) != len(spec.shape):
+                return
+            sizes, steps = tuple(now.shape), tuple(now.stride())
+        for dim, (size, before) in enumerate(zip(sizes, spec.shape, strict=True)):
+            if before is not None and before != size:
+                self._sizes.setdefault((source, len(sizes)), {}).setdefault(dim, (before, size))
+        for dim, (step, before) in enumerate(zip(steps, spec.stride, strict=False)):
+            if before is not None and before != step:
+                self._strides.setdefault((source, len(sizes)), set()).add(dim)
+
+    # -- answers
+    def sizes(self, source: Source, tensor: torch.Tensor) -> set[int]:
+        """The dimensions of a tensor whose sizes are symbolic."""
+        shape = tuple(tensor.shape)
+        if self.plain:
+            return set()
+        found = {
+            dim % len(shape) for dim in getattr(tensor, MARK, ()) if -len(shape) <= dim < len(shape)
+        }
+        if self.dynamic and not isinstance(tensor, torch.nn.Parameter):
+            found = set(range(len(shape)))
+        if self.dynamic is not False:
+            found |= self._sizes.get((source, len(shape)), {}).keys()
+        return {dim for dim in found if shape[dim] > 1}
+
+    def strides(self, source: Source, rank: int) -> set[int]:
+        """The dimensions of a tensor whose strides were seen to differ."""
+        return set() if self.plain else self._strides.get((source, rank), set())
+
+    def number(self, source: Source, value: Any) -> bool:
+        """Whether an int or float is symbolic."""
+        if isinstance(value, int):
+            if value in (0, 1) or not -(1 << 31) < value < 1 << 31:
+                return False
+        elif not math.isfinite(value):
+            return False
+        if self.dynamic is not None:
+            return self.dynamic
+        return len(self._values.get(source, ())) >= VALUES
+
+    def why(self, what: str, source: Source, dim: int) -> str:
+        """Why something is symbolic, in words."""
+        known = [
+            found[dim] for (of, _), found in self._sizes.items() if of == source and dim in found
+        ]
+        if what == "size" and known:
+            return "seen with {} and {}".format(*known[-1])
+        if what == "number" and len(self._values.get(source, ())) >= VALUES:
+            return f"seen with {VALUES} values"
+        if what == "stride":
+            return "seen with two strides"
+        return "dynamic=True" if self.dynamic else "marked by the program"
+
+
+def _bits(value: Any) -> tuple[str, str]:
+    return (type(value).__name__, value.hex() if isinstance(value, float) else str(value))
