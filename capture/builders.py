@@ -104,6 +104,13 @@ def _write_pairs(e: Emitter, value: Dict, helper: Any) -> None:
 def _set(e: Emitter, value: Set) -> None:
     if not is_exact(value):
         raise Break("GB125", "a set whose order is not known")
+    if value.made is not None:
+        fn, left, right = value.made
+        e.asm.call_const(fn, lambda: e.push(left), lambda: e.push(right))
+        e._remember(value)
+        if value.history:
+            _set_steps(e, value)
+        return
     if value.cls is frozenset:
         steps = value.history
         if all(step == "add" for step, _ in steps):

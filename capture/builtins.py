@@ -28,6 +28,7 @@ from . import (
     numbers,
     polyfills,
     sets,
+    sorting,
     stores,
     torchcalls,
 )
@@ -353,7 +354,7 @@ def _sorted(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         isinstance(args[0], Set) and not kwargs and _one_kind(args[0])
     ):  # in whatever order they come
         return fold(lambda: sorted(item.value for item in args[0].items.values()))  # type: ignore[attr-defined]
-    return Sequence(methods.sort_items(m, drain(m, args[0]), kwargs), list)
+    return Sequence(sorting.sort_items(m, drain(m, args[0]), kwargs), list)
 
 
 def _one_kind(value: Set) -> bool:

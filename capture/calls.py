@@ -32,6 +32,7 @@ from . import (
     methods,
     modes,
     refusals,
+    set_algebra,
     stores,
     tables,
     torchcalls,
@@ -403,6 +404,14 @@ def call_builtin_method(
     if operator_name is not None:
         model = tables.BUILTINS[operator_name]
         return _modelled(m, operator_name, model, [receiver, *args], kwargs)
+    if isinstance(receiver, Set) and not kwargs:
+        merged = set_algebra.method(m, receiver, name, args)
+        if merged is not None:
+            return merged
+    if name == "isdisjoint" and len(args) == 1 and not kwargs:
+        apart = set_algebra.disjoint(m, receiver, args[0])
+        if apart is not None:
+            return apart
     if isinstance(receiver, (Set, DictView, Sequence)):
         try:
             real = as_constant(m, receiver)

@@ -54,7 +54,16 @@ from .containers import NotConstant
 from .contexts import GRAD_MODES
 from .emit import Emitter
 from .ends import Ends
-from .left import bound_after, kind_of, made_here, may_be_missed, shape_after, with_handlers
+from .left import (
+    bound_after,
+    handed_over,
+    holds_any,
+    kind_of,
+    made_here,
+    may_be_missed,
+    shape_after,
+    with_handlers,
+)
 from .liveness import live_locals
 from .machine import Frame, Machine, Scope, make_frame
 from .nesting import lift
@@ -389,17 +398,23 @@ class _Attempt:
         self.strict(record)
         live = live_locals(f.decoded, index)
         raising = stop.code == "GB108"  # a debugger may look at the frame where it ended
+        stack = with_handlers(f.stack, m.handling)
+        handed = handed_over(m, stack)
+        missed = {
+            name
+            for name, value in dict.items(f.locals)
+            if may_be_missed(value) or holds_any(m, value, handed)
+        }
         restored = {
             name: value
             for name, value in dict.items(f.locals)
-            if name in live or may_be_missed(value) or (raising and lookers.is_shown(value))
+            if name in live or name in missed or (raising and lookers.is_shown(value))
         }
-        stack = with_handlers(f.stack, m.handling)
         shape = tuple(kind_of(value) for value in stack)
 
         def resume_for(target: int, path: Path) -> ResumeSpec:
             ahead = live_locals(f.decoded, target)
-            kept = {name for name, value in restored.items() if raising or may_be_missed(value)}
+            kept = {name for name in restored if raising or name in missed}
             left = shape_after(path, shape)
             bound = bound_after(code, path, kept | (restored.keys() & ahead))
             if needs_spare(code, left, bound):

@@ -6,13 +6,30 @@ over. Out: the stack's kinds (see `stackshape`) and the names of the locals to h
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import types
+import typing
+from typing import Any
 
 from .kinds import is_kind
-from .machine import Frame, Machine
+from .machine import Effect, Frame, Machine
 from .resume import Path
 from .stackshape import RAISES, after
-from .values import PREVIOUS, Dict, Handled, Null, Obj, Sequence, Set, Unread, Value
+from .values import (
+    PREVIOUS,
+    Cell,
+    Const,
+    Dict,
+    Handled,
+    Null,
+    Obj,
+    Sequence,
+    Set,
+    Slice,
+    Unread,
+    Value,
+)
 from .wrapping import IDENTITY_TYPES
 
 
@@ -63,6 +80,62 @@ def may_be_missed(value: Value) -> bool:
     by a finalizer or a weak reference."""
     if isinstance(value, Unread):
         return True
+    if not isinstance(value, Const) and value.source is not None and value.source.kind == "local":
+        return True  # a resume function owns what it is handed
     if isinstance(value, Obj):
         return not is_kind(value.value, IDENTITY_TYPES)
     return value.source is not None and isinstance(value, (Sequence, Dict, Set))
+
+
+def handed_over(m: Machine, stack: list[Value]) -> set[Value]:
+    """What Python gets to see at the break that a weak reference may be made of: on the stack of the instruction that
+    breaks, stored outside of the frame, or below one of those."""
+    seen = _reachable(m, [*stack, *(part for effect in m.effects for part in _parts(effect))])
+    return {value for value in seen if not isinstance(value, _WITHOUT_WEAK_REFERENCES)}
+
+
+def holds_any(m: Machine, value: Value, handed: set[Value]) -> bool:
+    """Whether a local is, or holds, something that Python got to see: it must live as long as its frame."""
+    return bool(handed) and not handed.isdisjoint(_reachable(m, [value]))
+
+
+_WITHOUT_WEAK_REFERENCES = (Const, Sequence, Dict, Slice, Null, Handled, Cell)
+
+
+def _reachable(m: Machine, values: list[Any]) -> set[Value]:
+    """These Values and those that they are made of."""
+    seen: set[Value] = set()
+    todo = list(values)
+    while todo:
+        value = todo.pop()
+        if isinstance(value, Value):
+            if value in seen:
+                continue
+            seen.add(value)
+            todo += [table.get(value) for table in (m.overlay, m.storages, m.dicts)]
+        todo += _parts(value)
+    return seen
+
+
+def _parts(value: Any) -> list[Any]:
+    """What a Value, an effect or a container of them holds that may be or hold a Value; of the program's own objects
+    nothing is asked."""
+    kind = type(value)
+    if kind is dict:
+        return [*value.keys(), *value.values()]
+    if kind in (list, tuple):
+        return list(value)
+    if isinstance(value, (Value, *_EFFECTS)):
+        return [getattr(value, name) for name in _fields(kind)]  # type: ignore[arg-type]
+    return []
+
+
+_EFFECTS: tuple[type, ...] = typing.get_args(Effect)
+_REAL = frozenset({"source", "origin", "ghost", "array"})  # fields that hold things of the program
+
+
+@functools.cache
+def _fields(cls: type) -> tuple[str, ...]:
+    if cls in (Obj, Const, Unread) or not dataclasses.is_dataclass(cls):
+        return ()
+    return tuple(field.name for field in dataclasses.fields(cls) if field.name not in _REAL)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..runtime._native import look_up
-from . import sets
+from . import sets, sorting
 from .breaks import Break
 from .containers import (
     NotConstant,
@@ -138,31 +138,6 @@ def _remove(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Va
     return NONE
 
 
-def sort_items(m: Machine, items: Iterable[Value], kwargs: dict[str, Value]) -> list[Value]:
-    """sorted(): by constant keys only (a tensor's order is data)."""
-    pairs = []
-    key = kwargs.get("key", NONE)
-    for item in items:
-        by = item if isinstance(key, Const) else m.call(key, [item], {})  # type: ignore[attr-defined]
-        try:
-            pairs.append((as_constant(m, by), item))
-        except NotConstant:
-            raise Break("GB121", "sorted() by keys that are not constants") from None
-    reverse = kwargs.get("reverse", Const(False))
-    flag = m.truth(reverse)  # type: ignore[attr-defined]
-    try:
-        pairs.sort(key=lambda pair: pair[0], reverse=flag)
-    except TypeError as error:
-        raise raises(f"TypeError: {error}") from error
-    return [item for _, item in pairs]
-
-
-def _sort(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    items = sort_items(m, sequence_items(m, value), kwargs)
-    writable(m, value).items[:] = items
-    return NONE
-
-
 def _then_none(change: Callable[[Any, Any, list[Value]], Any]) -> Method:
     def method(m: Machine, value: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if kwargs:
@@ -181,7 +156,7 @@ LIST_METHODS: dict[str, Method] = {
     "reverse": _then_none(lambda m, v, a: v.items.reverse()),
     "pop": _pop,
     "remove": _remove,
-    "sort": _sort,
+    "sort": sorting.sort_list,
     "index": _index,
     "count": _count,
     "copy": lambda m, v, a, k: Sequence(list(sequence_items(m, v)), list),

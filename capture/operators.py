@@ -22,7 +22,7 @@ from . import (
     iteration,
     methods,
     numbers,
-    sets,
+    set_algebra,
     torchcalls,
 )
 from .breaks import Break
@@ -39,7 +39,6 @@ from .values import (
     Method,
     Obj,
     Sequence,
-    Set,
     Tensor,
     Value,
 )
@@ -133,6 +132,9 @@ def _huge(symbol: str, a: Any, b: Any) -> bool:
 def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
     if symbol == "+" and (joined := numbers.joined_sizes(m, left, right)) is not None:
         return joined
+    merged = set_algebra.binary(m, symbol, left, right)
+    if merged is not None:
+        return merged
     if isinstance(left, Sequence) and left.cls in (list, tuple):
         if symbol == "+" and isinstance(right, Sequence) and right.cls in (list, tuple):
             if right.cls is not left.cls:
@@ -173,11 +175,9 @@ def _inplace(m: Machine, symbol: str, name: str, left: Value, right: Value) -> V
     if isinstance(left, Dict) and left.cls is dict and symbol == "|=":
         methods.update_dict(m, left, right)
         return left
-    if isinstance(left, Set) and left.cls is set:
-        if isinstance(right, Set) and symbol in ("|=", "-="):
-            sets.METHODS["update" if symbol == "|=" else "difference_update"](m, left, [right], {})
-            return left
-        raise Break("GB122", f"operator {symbol} of a set")
+    merged = set_algebra.in_place(m, symbol, left, right)
+    if merged is not None:
+        return merged
     if isinstance(left, (Obj, Instance)):
         method = attributes.special(m, left, name)
         if method is not None:
@@ -288,6 +288,9 @@ def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
         if isinstance(left, Method):
             raise Break("GB137", "comparison of bound methods")
         return Const((left is right) == (symbol == "=="))
+    sets = set_algebra.compare(m, symbol, left, right)
+    if sets is not None:
+        return sets
     try:
         a, b = as_constant(m, left), as_constant(m, right)
     except NotConstant:
@@ -314,7 +317,19 @@ def _compare_items(m: Machine, symbol: str, left: Value, right: Value) -> Value:
             )
         )
         return Const(same == (symbol == "=="))
+    pair = isinstance(left, Sequence) and isinstance(right, Sequence) and left.cls is right.cls
+    if pair and left.cls in (list, tuple):  # type: ignore[attr-defined]
+        return _compare_in_order(m, symbol, left, right)  # type: ignore[arg-type]
     raise Break("GB121", f"operator {symbol} of these values")
+
+
+def _compare_in_order(m: Machine, symbol: str, left: Sequence, right: Sequence) -> Value:
+    """By the first two items that differ, else by length."""
+    ours, theirs = containers.sequence_items(m, left), containers.sequence_items(m, right)
+    for a, b in zip(ours, theirs, strict=False):
+        if not m.same_or_equal(a, b):
+            return compare(m, symbol, a, b)
+    return Const(_COMPARE[symbol][0](len(ours), len(theirs)))
 
 
 _SAME: Any = object.__eq__  # equality of objects that define none: identity

@@ -8,12 +8,21 @@ in the frame keeps its history: it is rebuilt by the same steps on a real set. W
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .breaks import Break
-from .containers import NotConstant, as_constant, missing_key, read_key, writable
+from .containers import (
+    NotConstant,
+    as_constant,
+    dict_items,
+    from_constant,
+    missing_key,
+    read_key,
+    sequence_items,
+    writable,
+)
 from .iteration import drain
-from .values import Const, Set, Value
+from .values import Const, Dict, DictView, Sequence, Set, Value
 from .wrapping import freeze
 
 if TYPE_CHECKING:
@@ -44,14 +53,38 @@ def clear(value: Set) -> None:
 
 def update(m: Machine, value: Set, other: Value) -> None:
     """value.update(other): from another set Python copies the table, in an order of its own."""
+    if isinstance(other, Dict) and other.cls is dict:
+        held = {freeze(key): key for key, _ in dict_items(m, other)}
+        value.items.update({k: v for k, v in held.items() if k not in value.items})
+        value.history.append(("update", snapshot(m, other)))
+        return
     if not isinstance(other, Set):
         for item in drain(m, other):
             add(m, value, item)
         return
     value.items.update({k: v for k, v in other.items.items() if k not in value.items})
-    value.history.append(("update", other))
-    if other.changed or other.source is None:
-        value.exact = False
+    value.history.append(("update", snapshot(m, other)))
+
+
+def snapshot(m: Machine, value: Value) -> Value:
+    """A set, view, or other iterable as it is now: what is merged with it keeps to that, whatever becomes of it."""
+    if isinstance(value, DictView):
+        pairs = {freeze(key): (key, item) for key, item in dict_items(m, value.of)}
+        return DictView(Dict(pairs), value.kind)
+    if isinstance(value, Dict):
+        return Dict({freeze(key): (key, NONE) for key, _ in dict_items(m, value)})
+    if isinstance(value, Sequence):
+        return Sequence(list(sequence_items(m, value)), value.cls)
+    if not isinstance(value, Set) or (value.origin is not None and not value.changed):
+        return value
+    exact = is_exact(value) and value.origin is None
+    return Set(dict(value.items), value.cls, None, False, list(value.history), exact, value.made)
+
+
+def writable_step(m: Machine, value: Set, step: str, other: Value) -> None:
+    """The set is about to be written to by its method `step`."""
+    part = snapshot(m, other)
+    writable(m, value).history.append((step, part))
 
 
 def make(m: Machine, items: Iterable[Value], cls: type = set) -> Set:
@@ -72,10 +105,14 @@ def of_iterable(m: Machine, value: Value, cls: type) -> Set:
 
 def is_exact(value: Set) -> bool:
     """Whether the steps of its history make the set that plain Python has, in the same order."""
-    if len(value.items) < 2:
+    if len(value.items) < 2 and not value.history and value.made is None:
         return True
-    merged = [other for step, other in value.history if step == "update"]
-    return value.exact and not any(isinstance(o, Set) and o.changed for o in merged)
+    parts = [other for _, other in value.history] + list((value.made or ())[1:])
+    return (
+        value.exact
+        and all(is_exact(part) for part in parts if isinstance(part, Set) and part.origin is None)
+        and not any(isinstance(part, Set) and part.changed for part in parts)
+    )
 
 
 def ordered(m: Machine, value: Set) -> list[Value]:
@@ -87,23 +124,39 @@ def ordered(m: Machine, value: Set) -> list[Value]:
         order = _order(m, value)
     except NotConstant:
         raise Break("GB120", "the order of a set of objects") from None
-    return [value.items[freeze(Const(item))] for item in order]
+    return [value.items[freeze(from_constant(item))] for item in order]
 
 
 def _order(m: Machine, value: Set) -> list[object]:
+    return list(_real(m, value))
+
+
+def _real(m: Machine, value: Value) -> Any:
+    """What the program has, of constants: a set with the same table, so that it gives its elements in the same order."""
+    if isinstance(value, DictView):
+        return getattr(
+            {as_constant(m, k): as_constant(m, v) for k, v in value.of.items.values()}, value.kind
+        )()
+    if not isinstance(value, Set):
+        return as_constant(m, value)
     if value.origin is not None and not value.changed:
         if value.source is not None and value.source.kind != "const":
             m.guard("keys", value.source, tuple(value.origin))
-        return list(value.origin)
+        return value.origin
     if value.origin is not None or not is_exact(value):
         raise Break("GB120", "the order of a set that was changed or merged in this frame")
-    real: set[object] = set()
+    if value.made is not None:
+        fn, left, right = value.made
+        real = fn(_real(m, left), _real(m, right))
+    else:
+        real = set()
+    if value.cls is frozenset and value.made is None:
+        parts = [_real(m, item) for _, item in value.history]
+        merged = parts and value.history[0][0] == "update"
+        return frozenset(parts[0] if merged else parts)
     for step, item in value.history:
-        part = item.origin if isinstance(item, Set) else as_constant(m, item)
-        real.clear() if step == "clear" else getattr(real, step)(part)
-    if value.cls is frozenset:
-        return list(frozenset(as_constant(m, item) for _, item in value.history))
-    return list(real)
+        real.clear() if step == "clear" else getattr(real, step)(_real(m, item))
+    return real
 
 
 Method = Callable[["Machine", Set, list[Value], dict[str, Value]], Value]
@@ -128,8 +181,14 @@ def _take_all(m: Machine, value: Set, others: list[Value]) -> None:
     for other in others:
         if other is value:
             raise Break("GB122", "a set without itself")
-        for item in drain(m, other):
-            discard(m, value, item, True)
+        if isinstance(other, Set):
+            gone = list(other.items)
+        else:
+            other = Sequence(drain(m, other), tuple)
+            gone = [freeze(read_key(m, item)) for item in other.items]
+        for key in gone:
+            value.items.pop(key, None)
+        value.history.append(("difference_update", snapshot(m, other)))
 
 
 METHODS: dict[str, Method] = {

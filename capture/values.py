@@ -110,8 +110,8 @@ class DictView(Value):
 
 @dataclass(eq=False, slots=True)
 class Set(Value):
-    """A set or frozenset. `history` holds the steps made in the frame (see `sets`); not `exact` when they do
-    not tell the order."""
+    """A set or frozenset. `history` holds the steps made in the frame (see `sets`), after `made` if it began as the
+    result of an operator: (fn, left, right). Not `exact` when they do not tell the order."""
 
     items: dict[Any, Value]
     cls: type = set
@@ -119,6 +119,7 @@ class Set(Value):
     changed: bool = False
     history: list[tuple[str, Value]] = field(default_factory=list)
     exact: bool = True
+    made: tuple[Any, Value, Value] | None = None
 
 
 @dataclass(eq=False, slots=True)

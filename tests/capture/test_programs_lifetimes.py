@@ -190,3 +190,43 @@ def test_ends_among_effects():
         return y * v
 
     return f, (torch.ones(1), Holder()), [lambda: (torch.ones(1), Holder())] * 2
+
+
+class Kept:
+    def __init__(self, n):
+        self.n = n
+
+
+@agrees()
+def test_what_a_break_makes_weak_references_to_lives_as_long_as_its_frame():
+    """The locals that hold it are read no more: Python keeps them all the same."""
+
+    def f(x):
+        alone, inner, held, fn = Kept(2), Kept(3), {"a": [Kept(4)]}, lambda: 5
+        some, tensor = {1, 2}, x + 1
+        refs = [weakref.ref(alone), weakref.ref(inner), weakref.ref(held["a"][0]), weakref.ref(fn)]
+        refs += [weakref.ref(some), weakref.ref(tensor)]
+        y = x * 2
+        print("between")
+        living = [ref() is not None for ref in refs]
+        return y * refs[0]().n + refs[1]().n, living, refs[3]()(), len(refs[4]())
+
+    return f, (torch.ones(2),)
+
+
+@agrees()
+def test_what_is_stored_outside_and_dropped_there():
+    def drop(h):
+        h.refs = [weakref.ref(h.item)]
+        h.item = None
+
+    def f(x, h):
+        mine = Kept(2)
+        h.item = mine
+        print("before")
+        drop(h)
+        y = x * 2
+        print("between")
+        return y, h.refs[0]() is None
+
+    return f, (torch.ones(2), Kept(0))
