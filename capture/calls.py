@@ -32,6 +32,7 @@ from . import (
     methods,
     modes,
     refusals,
+    scripted,
     set_algebra,
     stores,
     tables,
@@ -216,6 +217,8 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         if m.may_be_gone(referent):
             raise Break("GB102", "a weak reference to what this frame may have dropped")
         return m.wrap(referent, Source("referent", fn.source))
+    if scripted.is_scripted(real):
+        return scripted.call(m, real, args, kwargs)
     if is_kind(real, _native.Callable) and is_kind(real.__wrapped__, types.FunctionType):
         return inline(m, Obj(real.__wrapped__, source=None), args, kwargs)
     if type(real) is types.MethodWrapperType:

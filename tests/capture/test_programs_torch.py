@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -557,3 +558,58 @@ def test_operators_of_numbers_alone():
         return x * windows, made, torch.pow(2, torch.tensor(3)), torch.add(3, 4, alpha=2) + x
 
     return f, (t(2, 7),)
+
+
+def _scripted(function):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is deprecated
+        return torch.jit.script(function)
+
+
+def _scale(q: torch.Tensor, k: int):
+    return torch.sqrt(torch.tensor(q.size(-1), dtype=torch.float) * k)
+
+
+def _gated(x: torch.Tensor, n: int = 2, flag: bool = True):
+    y = torch.zeros_like(x)
+    for i in range(n):
+        if flag:
+            y = y + torch.sigmoid(x) * i
+    return y, torch.tensor(n), n + x.size(0)
+
+
+def _one_way(x: torch.Tensor):
+    if bool(x.sum() > 0):
+        return x * 2
+    return -x
+
+
+def _counts(x: torch.Tensor):
+    y = torch.tensor(1.0)
+    y.add_(x.size(0))
+    return x * y
+
+
+scale, gated, one_way, counts = map(_scripted, (_scale, _gated, _one_way, _counts))
+
+
+@agrees(
+    breaks=0, graphs=1, backward=True, level="O1"
+)  # its optimizer sums gradients in other orders
+def test_scripted_functions():
+    def f(x):
+        y, n, rows = gated(x, flag=True)
+        n += 1
+        return y / scale(x, 3), n, rows, gated(x, 3, False)
+
+    return f, (t(2, 3).requires_grad_(),)
+
+
+@agrees(calls=3)
+def test_scripted_functions_that_break():
+    """Data decides in one; the other writes to a tensor that it made of a number."""
+
+    def f(x):
+        return one_way(x) + 1, counts(x), one_way(-x)
+
+    return f, (t(2, 3),)
