@@ -25,7 +25,15 @@ from .cpp_dialect import (
     section_of,
 )  # fmt: skip
 from .cpp_pass import PassWriter
-from .cpp_plan import KEEP_COST, PARALLEL_WORK, ROW_BUFFER_BYTES, Pass, lane_count, make_plan
+from .cpp_plan import (
+    KEEP_COST,
+    KEPT_ON_STACK,
+    PARALLEL_WORK,
+    ROW_BUFFER_BYTES,
+    Pass,
+    lane_count,
+    make_plan,
+)
 from .loops import Index, LoopNest, Value
 
 PREAMBLE = """\
@@ -147,7 +155,7 @@ class Kernel:
 
     def _worth_keeping(self, before: list[Pass], now: Pass, roots: list[int]) -> list[int]:
         """Values of earlier passes that this one needs again and that are dear to compute."""
-        if self.plan.split or isinstance(self.nest.columns, Expr):
+        if self.plan.split:
             return []
         earlier = {number for one_pass in before for number in one_pass.body}
         again = earlier.intersection(now.body)
@@ -156,13 +164,17 @@ class Kernel:
         width = self.lanes if self.plan.lanes_are_rows else 1
         chosen: list[int] = []
         for number in sorted(border & again):
-            size = self._stack(len(self.kept) + len(chosen) + 1) * width
-            if self._cost(number) > KEEP_COST and size <= ROW_BUFFER_BYTES:
+            if self._cost(number) > KEEP_COST and self._has_room(
+                len(self.kept) + len(chosen) + 1, width
+            ):
                 chosen.append(number)
         return chosen
 
-    def _stack(self, arrays: int) -> int:
-        return arrays * self.nest.columns * 8
+    def _has_room(self, arrays: int, width: int) -> bool:
+        """Is there stack for so many rows? One of a length that is not known has a fixed part of it, and the heap
+        where that is too short."""
+        length = KEPT_ON_STACK if isinstance(self.nest.columns, Expr) else self.nest.columns * width
+        return arrays * length * 8 <= ROW_BUFFER_BYTES
 
     def _cost(self, number: int) -> int:
         rows = frozenset(n for n, element in enumerate(self.level) if not element)
@@ -331,15 +343,31 @@ class Kernel:
         for one_pass in self.passes:
             self._row_values(one_pass.phase)
             for number in one_pass.keeps:
-                width = self.lanes if self.plan.lanes_are_rows else 1
-                kind = SCALAR[register(self.nest.values[number].dtype)]
-                self.put(f"alignas(64) {kind} t{number}[{max(self.nest.columns, 1) * width}];")
+                self._room(number)
             if not one_pass.empty:
                 self._run_pass(one_pass, first, last, length)
         self._row_values(max(self.phase, default=0) + 1)
         for store in self.nest.stores:
             if not self.nest.moves_inner(store.index):
                 self._store(store, row=True)
+        if isinstance(self.nest.columns, Expr):
+            for number in (n for one_pass in self.passes for n in one_pass.keeps):
+                self.put(f"if (t{number} != r{number}) __builtin_free(t{number});")
+
+    def _room(self, number: int) -> None:
+        """Memory for one value of a row that a later pass needs again."""
+        columns = self.nest.columns
+        width = self.lanes if self.plan.lanes_are_rows else 1
+        kind = SCALAR[register(self.nest.values[number].dtype)]
+        if not isinstance(columns, Expr):
+            self.put(f"alignas(64) {kind} t{number}[{max(columns, 1) * width}];")
+            return
+        count = self.n(columns * width)
+        self.put(f"alignas(64) {kind} r{number}[{KEPT_ON_STACK}];")
+        self.put(
+            f"{kind} *const t{number} = {count} <= {KEPT_ON_STACK} ? r{number}"
+            f" : ({kind} *)__builtin_malloc({count} * sizeof({kind}));"
+        )
 
     def _row_values(self, phase: int) -> None:
         """Declare the row values that are known before the pass of this phase."""

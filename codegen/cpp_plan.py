@@ -20,6 +20,7 @@ SPLIT_COLUMNS = 65536  # a row is shared by threads from here on, when there are
 SPLIT_PARTS = 1024  # at most
 SUM_BLOCK = 256  # additions after which a float accumulator is flushed into a second one
 ROW_BUFFER_BYTES = 65536  # stack for values that are kept from one pass over a row to the next
+KEPT_ON_STACK = 2048  # elements of such a value, where the row's length is not known
 KEEP_COST = 8  # recompute what is cheaper than this many flops
 
 

@@ -17,8 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..ir.symbols import is_symbolic
 from ..runtime.errors import BuildError
-from .loops import LoopNest
+from .loops import LoopNest, indices
 from .triton_dialect import TYPES, helpers_of
 from .triton_nest import Body, Plan, body_of, plan_of
 
@@ -86,8 +87,12 @@ def render(
     """The kernel of a nest. `aligned`: buffers known to start at a multiple of 16 bytes.
 
     Rows of up to `persistent_limit` elements that lie side by side are kept in registers as a whole; longer ones
-    are walked in blocks, once for each phase. KeyError: an operator or dtype that Triton text lacks.
+    are walked in blocks, once for each phase. KeyError: an operator or dtype that Triton text lacks. BuildError:
+    sizes that are expressions; there the caller runs the operators one by one.
     """
+    sizes = [nest.outer, nest.inner, *((index.strides, index.offset) for index in indices(nest))]
+    if is_symbolic(sizes) or any(value.op == "number" for value in nest.values):
+        raise BuildError("Triton kernels are made for sizes that are known", found=nest.name)
     name = _identifier(nest.name, "kernel")
     parameters = _parameters(nest)
     plan: Plan = plan_of(nest, persistent_limit)
