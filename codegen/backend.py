@@ -15,6 +15,7 @@ from typing import Any
 from ..ir.graph import Graph, Node
 from ..ir.location import Location
 from ..ir.passes import optimize
+from ..ir.symbols import hint_of
 from ..runtime import device
 from ..runtime.errors import BuildError, GraftError, InternalError
 from ..runtime.events import Compiled as CompiledEvent
@@ -73,8 +74,6 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
         compiled = _replayed(
             graph, "FB301", "a value requires a gradient from here on", graph.grad_where
         )
-    elif graph.symbols:
-        compiled = _replayed(graph, "FB315", "sizes or numbers of it vary from call to call")
     elif level == "O0":
         compiled = _replayed(graph, "FB311", "level O0")
     else:
@@ -87,7 +86,7 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
             nodes=sum(node.op == "call" for node in graph.nodes),
             kernels=len(compiled.kernels),
             library=compiled.library,
-            arena_bytes=0 if compiled.spec is None else compiled.spec.arena,
+            arena_bytes=0 if compiled.spec is None else hint_of(compiled.spec.arena),
             seconds=compiled.timings["total"],
         )
     )

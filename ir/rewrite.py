@@ -17,10 +17,12 @@ from typing import Any
 import torch
 
 from .effects import Facts, facts_of, operands, root
+from .errors import NoRule
 from .graph import Graph, Meta, Node
 from .infer import infer
 from .record import meta_args
 from .schema import plan_of
+from .symbols import Undecided
 from .torch_level import substitute
 
 aten = torch.ops.aten
@@ -80,12 +82,22 @@ class Rewriter:
     def _replacement(self, node: Node, carried: Node, rules: Sequence[Rule]) -> Node:
         mark = len(self.nodes)
         for rule in rules:
-            instead = rule(self, carried)
+            instead = self._tried(rule, carried)
             if instead is not None and self._allowed(node, carried, instead, mark):
                 return instead
             del self.nodes[mark:]
         self.nodes.append(carried)
         return carried
+
+    def _tried(self, rule: Rule, carried: Node) -> Node | None:
+        """What a rule gives. Over sizes that are not known it may ask what only the trace could answer, or take two
+        for different that the guards hold equal: then the node stays as it is."""
+        if not self.old.symbols:
+            return rule(self, carried)
+        try:
+            return rule(self, carried)
+        except (Undecided, RuntimeError, IndexError, ValueError, NoRule):
+            return None
 
     def _allowed(self, node: Node, carried: Node, instead: Node, mark: int) -> bool:
         if instead.meta != node.meta:

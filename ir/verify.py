@@ -16,7 +16,7 @@ from .opdef import OPS
 from .printing import node_text, type_text
 from .record import meta_args
 from .schema import plan_of
-from .symbols import Undecided
+from .symbols import hints
 
 
 class BrokenGraph(AssertionError):
@@ -61,13 +61,15 @@ def _metas_follow_rules(graph: Graph) -> Iterator[str]:
         row = OPS.get(str(node.target)) if node.op == "call" else None
         if row is None:
             continue
-        kwargs = {name: meta_args(value) for name, value in node.kwargs.items()}
+        # Symbolic sizes are held to what they were at capture: nobody answers questions about them here.
+        args, meta = hints(meta_args(node.args)), hints(node.meta)
+        kwargs = {name: hints(meta_args(value)) for name, value in node.kwargs.items()}
         try:
-            said = row.rule(node.target, *meta_args(node.args), **kwargs)
-        except (NoRule, Undecided):
+            said = row.rule(node.target, *args, **kwargs)
+        except NoRule:
             continue
-        if said != node.meta:
-            yield f"{node.name} is {type_text(node.meta)}, its rule says {type_text(said)}"
+        if said != meta:
+            yield f"{node.name} is {type_text(meta)}, its rule says {type_text(said)}"
 
 
 def _aliases_follow_schemas(graph: Graph) -> Iterator[str]:

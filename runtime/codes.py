@@ -205,8 +205,6 @@ _TABLE: tuple[Code, ...] = (
          "what lies there could be anybody's code: it is neither read nor written, kernels live in the memory of this"
          " process",
          "set GRAFTJIT_CACHE_DIR to a folder of your own, or take the others' right to write away"),
-    Code("FB315", "symbolic sizes run call by call", "a graph whose sizes or numbers vary from call to call runs"
-         " its torch calls one by one", "jit(dynamic=False), where few sizes occur"),
     Code("FB311", "level O0", "jit_level='O0' runs the operators one by one, bit-equal to eager",
          "use O1 for fusion"),
     # Recompiles

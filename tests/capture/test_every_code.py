@@ -733,14 +733,6 @@ def operator_by_operator():
     return f, (t(),)
 
 
-@raises("FB315", level="O1", line=False)
-def sizes_that_vary():
-    def f(x):
-        return x.sin() * 2
-
-    return f, (torch.ones(3),), [lambda: (torch.ones(4),)]
-
-
 # -- recompiles ----------------------------------------------------------------------------------------------
 class Holder:
     def __init__(self, **names):

@@ -3,6 +3,7 @@ reductions, products, copies. Compiled, against eager.
 
     python -m pytest tests/codegen/test_fuzz.py      a fixed batch
     python tests/codegen/test_fuzz.py 5000 400       seeds 5000 to 5399, by hand
+    python tests/codegen/test_fuzz.py open 5000 400  the same with sizes open, run at others
 
 Every choice follows from the seed and from metadata, so that the traced and the eager run make the same ones.
 """
@@ -19,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from harness import Made
 from harness import trace as trace_graph
+from symbolic import arguments, holds, trace_open
 
 from graftjit.codegen.shadow import differs, tolerance
 from graftjit.ir.errors import CannotTrace
@@ -120,10 +122,10 @@ def program(seed: int) -> Callable[..., Any]:
     return run
 
 
-def inputs_of(seed: int) -> list[torch.Tensor]:
+def inputs_of(seed: int, sizes: tuple[int, int] | None = None) -> list[torch.Tensor]:
     rng = random.Random(seed)
     generator = torch.Generator().manual_seed(seed)
-    rows, columns = rng.choice(SIZES), rng.choice((*SIZES, 33))
+    rows, columns = sizes or (rng.choice(SIZES), rng.choice((*SIZES, 33)))
     shapes = [(rows, columns), (columns,), (rows, 1)]
     return [torch.randn(shape, generator=generator) for shape in shapes]
 
@@ -153,6 +155,52 @@ def failure(seed: int) -> str | None:
     return None
 
 
+OTHERS = ((5, 7), (2, 2), (16, 3), (33, 65), (8, 200), (7, 1000))
+
+
+def open_failure(seed: int) -> str | None:
+    """The same with rows and columns open: the program made for one pair of sizes, run at all that its trace allows."""
+    rng = random.Random(-seed)
+    rows, columns = rng.choice(((6, 9), (8, 33), (4, 4)))
+    inputs = inputs_of(seed, (rows, columns))
+    dims: list[list[int]] = rng.choice(([[0, 1], [0], [0]], [[0], [], [0]], [[1], [0], []]))
+    try:
+        with torch.no_grad():
+            program(seed)(*[x.clone() for x in inputs])
+    except (RuntimeError, IndexError):
+        return None
+    try:
+        graph, facts = trace_open(program(seed), inputs, dims)
+    except CannotTrace:
+        return None
+    if any("empty" in str(node.target) for node in graph.nodes):
+        return None
+    made, allowed = Made(graph), tolerance(graph)
+    for sizes in ((rows, columns), *OTHERS):
+        now = inputs_of(seed, sizes)
+        fixed = all(
+            dim in open_dims or a.shape[dim] == b.shape[dim]
+            for a, b, open_dims in zip(inputs, now, dims, strict=True)
+            for dim in range(a.dim())
+        )
+        if not fixed or not holds(facts, now):
+            continue
+        eager_inputs = [x.clone() for x in now]
+        with torch.no_grad():
+            expected = program(seed)(*eager_inputs)
+        found = made.run(*arguments(graph, facts, now))
+        pairs = [*zip(found, expected, strict=True), *zip(now, eager_inputs, strict=True)]
+        for number, (ours, theirs) in enumerate(pairs):
+            problem = differs(ours, theirs, allowed)
+            if problem and not close(ours, theirs):
+                return f"seed {seed} at {sizes}, result {number}: {problem}"
+        RUNS[sizes != (rows, columns)] += 1
+    return None
+
+
+RUNS = [0, 0]  # at the sizes of the trace, at others
+
+
 def close(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
     """What is left of numbers around one that cancel."""
     same = torch.equal(ours.isfinite(), theirs.isfinite())
@@ -165,16 +213,24 @@ def test_programs_agree_with_eager(first: int) -> None:
         assert failure(seed) is None
 
 
+@pytest.mark.parametrize("first", range(0, BATCH, 20))
+def test_programs_with_open_sizes_agree_with_eager(first: int) -> None:
+    for seed in range(first, first + 20):
+        assert open_failure(seed) is None
+
+
 if __name__ == "__main__":
+    fails = open_failure if sys.argv[1] == "open" else failure
+    sys.argv[1:] = [word for word in sys.argv[1:] if word != "open"]
     start, count = int(sys.argv[1]), int(sys.argv[2])
     found = 0
     for one in range(start, start + count):
         try:
-            what = failure(one)
+            what = fails(one)
         except Exception as error:
             what = f"seed {one}: {type(error).__name__}: {error}"[:400]
         if what:
             found += 1
             print(what, flush=True)
-    print(f"{count - found} of {count} agree")
+    print(f"{count - found} of {count} agree; runs at open sizes: {RUNS}")
     sys.exit(bool(found))
