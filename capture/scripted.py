@@ -30,7 +30,14 @@ _STRUCTURE = frozenset(
         "isinstance", "unchecked_unwrap_optional",
     )
 )  # fmt: skip
-_ACTS = frozenset({"aten::warn", "aten::manual_seed", "aten::set_", "aten::wait", "aten::save"})
+_ACTS = frozenset(
+    f"aten::{name}"
+    for name in (
+        "warn", "manual_seed", "seed", "initial_seed", "wait", "save", "get_num_threads", "autocast_to_full_precision",
+        "autocast_to_reduced_precision", "is_autocast_enabled", "is_autocast_cpu_enabled", "get_autocast_dtype",
+    )
+)  # fmt: skip
+MODULE = "TorchScript"  # what it says follows from its arguments, and from what guards hold
 
 
 def is_scripted(real: Any) -> bool:
@@ -99,7 +106,7 @@ def _over_ghosts(real: Any) -> Callable[..., Any]:
         finally:
             torch._C._set_graph_executor_optimize(before)
 
-    scripted.__name__ = f"scripted_{real.name}"
+    scripted.__name__, scripted.__module__ = f"scripted_{real.name}", MODULE
     return scripted
 
 

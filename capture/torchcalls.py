@@ -18,7 +18,7 @@ import torch.nn.functional
 from ..ir.registered import in_python
 from ..ir.trace import DataDependent, TraceError, Unsupported
 from ..runtime.sources import Source
-from . import containers, numbers
+from . import containers, numbers, scripted
 from .breaks import Break, NeedsPlainSizes
 from .containers import NotConstant, as_constant, from_constant
 from .kinds import is_kind
@@ -206,7 +206,7 @@ def _made_of_tensors(result: Any) -> bool:
 def _is_answer(fn: Any, name: str) -> bool:
     """Whether what a call says follows from its arguments: facts of dtypes and shapes."""
     module = getattr(fn, "__module__", None) or ""
-    return name in _ANSWERS or module in _PURE_MODULES
+    return name in _ANSWERS or module in _PURE_MODULES or module == scripted.MODULE
 
 
 def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
