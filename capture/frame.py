@@ -37,6 +37,8 @@ from . import patterns as _patterns  # noqa: F401
 from . import polyfills as _polyfills  # noqa: F401
 from . import questions as _questions  # noqa: F401
 from . import readers as _readers  # noqa: F401
+from . import text_models as _text_models  # noqa: F401
+from . import type_models as _type_models  # noqa: F401
 from .assemble import Assembler
 from .breaks import (
     ArrayShares,
@@ -56,11 +58,9 @@ from .emit import Emitter
 from .ends import Ends
 from .left import (
     bound_after,
-    handed_over,
-    holds_any,
     kind_of,
     made_here,
-    may_be_missed,
+    missed_locals,
     shape_after,
     with_handlers,
 )
@@ -399,12 +399,7 @@ class _Attempt:
         live = live_locals(f.decoded, index)
         raising = stop.code == "GB108"  # a debugger may look at the frame where it ended
         stack = with_handlers(f.stack, m.handling)
-        handed = handed_over(m, stack)
-        missed = {
-            name
-            for name, value in dict.items(f.locals)
-            if may_be_missed(value) or holds_any(m, value, handed)
-        }
+        missed = missed_locals(m, f, stack)
         restored = {
             name: value
             for name, value in dict.items(f.locals)

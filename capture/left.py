@@ -75,7 +75,7 @@ def bound_after(code: types.CodeType, path: Path, bound: set[str]) -> tuple[str,
     return tuple(sorted(names, key=code.co_varnames.index))
 
 
-def may_be_missed(value: Value) -> bool:
+def _may_be_missed(value: Value) -> bool:
     """Whether a local that nobody reads again must live as long as its frame: the end of an object can be seen,
     by a finalizer or a weak reference."""
     if isinstance(value, Unread):
@@ -87,14 +87,24 @@ def may_be_missed(value: Value) -> bool:
     return value.source is not None and isinstance(value, (Sequence, Dict, Set))
 
 
-def handed_over(m: Machine, stack: list[Value]) -> set[Value]:
+def missed_locals(m: Machine, f: Frame, stack: list[Value]) -> set[str]:
+    """The locals that must live as long as the frame although nobody may read them again."""
+    handed = _handed_over(m, stack)
+    return {
+        name
+        for name, value in dict.items(f.locals)
+        if _may_be_missed(value) or _holds_any(m, value, handed)
+    }
+
+
+def _handed_over(m: Machine, stack: list[Value]) -> set[Value]:
     """What Python gets to see at the break that a weak reference may be made of: on the stack of the instruction that
     breaks, stored outside of the frame, or below one of those."""
     seen = _reachable(m, [*stack, *(part for effect in m.effects for part in _parts(effect))])
     return {value for value in seen if not isinstance(value, _WITHOUT_WEAK_REFERENCES)}
 
 
-def holds_any(m: Machine, value: Value, handed: set[Value]) -> bool:
+def _holds_any(m: Machine, value: Value, handed: set[Value]) -> bool:
     """Whether a local is, or holds, something that Python got to see: it must live as long as its frame."""
     return bool(handed) and not handed.isdisjoint(_reachable(m, [value]))
 

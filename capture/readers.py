@@ -120,16 +120,7 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
     raw = mro_lookup(cls, name)
     if raw is MISSING:
         m.guard("no_mro_attr", value.source, name)
-        if raw_meta is MISSING:
-            getter = class_attribute(m, value, "__getattr__")
-            if is_kind(getter, types.FunctionType):
-                return m.call(bind_raw(m, value, "__getattr__", getter), [Const(name)], {})
-            raise NoAttribute(name, "type")
-        if isinstance(raw_meta, types.FunctionType):
-            return Method(m.wrap(raw_meta, Source("class_attr", value.source, name)), value)
-        if isinstance(raw_meta, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            return Method(Obj(raw_meta), value)
-        raise Break("GB112", f"attribute {name!r} of a metaclass")
+        return _of_metaclass(m, value, name, raw_meta)
     if type(raw) is staticmethod:
         return m.wrap(raw.__func__, Source("member", source, "__func__"))
     if type(raw) is classmethod:
@@ -162,6 +153,21 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
         assert getter is not None
         return m.call(getter, [Const(None), value], {})
     raise Break("GB112", f"descriptor {type(raw).__name__} read from a class")
+
+
+def _of_metaclass(m: Machine, value: Obj, name: str, raw: Any) -> Value:
+    """class.name, where the class and its bases have none."""
+    if raw is MISSING:
+        getter = class_attribute(m, value, "__getattr__")
+        if is_kind(getter, types.FunctionType):
+            return m.call(bind_raw(m, value, "__getattr__", getter), [Const(name)], {})
+        raise NoAttribute(name, "type")
+    if isinstance(raw, types.FunctionType):
+        assert value.source is not None
+        return Method(m.wrap(raw, Source("class_attr", value.source, name)), value)
+    if isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return Method(Obj(raw), value)
+    raise Break("GB112", f"attribute {name!r} of a metaclass")
 
 
 def _class_name(m: Machine, value: Obj, name: str, raw_meta: Any) -> Value:

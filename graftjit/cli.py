@@ -42,6 +42,24 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}{hint}\nTry '{self.prog} --help'.\n")
 
 
+def _add_cache(commands: Any) -> None:
+    cache = commands.add_parser(
+        "cache", help="the kernel store on disk: info, clear, save FILE, load FILE"
+    )
+    cache.add_argument(
+        "action",
+        nargs="?",
+        choices=("info", "clear", "save", "load"),
+        default="info",
+        help="info (default); clear: remove every kernel; save, load: a bundle for other machines",
+    )
+    cache.add_argument("file", nargs="?", help="of save and load")
+    cache.add_argument(
+        "--digest", default="", help="load: refuse a bundle that is not the one saved with it"
+    )
+    cache.add_argument("--json", action="store_true", help="as JSON")
+
+
 def _parser() -> _Parser:
     parser = _Parser(
         prog="python -m graftjit",
@@ -77,21 +95,7 @@ def _parser() -> _Parser:
     doctor = commands.add_parser("doctor", help="versions, compiler, processor, GPU, routes in use")
     doctor.add_argument("--json", action="store_true", help="as JSON")
 
-    cache = commands.add_parser(
-        "cache", help="the kernel store on disk: info, clear, save FILE, load FILE"
-    )
-    cache.add_argument(
-        "action",
-        nargs="?",
-        choices=("info", "clear", "save", "load"),
-        default="info",
-        help="info (default); clear: remove every kernel; save, load: a bundle for other machines",
-    )
-    cache.add_argument("file", nargs="?", help="of save and load")
-    cache.add_argument(
-        "--digest", default="", help="load: refuse a bundle that is not the one saved with it"
-    )
-    cache.add_argument("--json", action="store_true", help="as JSON")
+    _add_cache(commands)
 
     codes = commands.add_parser("codes", help="the table of break, recompile and error codes")
     codes.add_argument("code", nargs="*", help="only these")

@@ -237,24 +237,8 @@ class Tracer:
             args = tuple([self._ghosts(arg) for arg in args])
             if kwargs:
                 kwargs = {name: self._ghosts(value) for name, value in kwargs.items()}
-            # Without gradients autograd need not know which ghost is a view of which; if it did, it
-            # would keep the bases alive, and nobody could tell memory that is seen only once.
-            untracked = not torch.is_grad_enabled() and not _exclude_asked(VIEW_TRACKING)
-            if untracked:
-                _exclude(VIEW_TRACKING, True)
-            held = _hold_saving_hooks(True)
-            torch._C._push_on_torch_dispatch_stack(self._mode)
-            symbolic, before = self.facts, ACTIVE.facts
-            symbolic.where = where
-            ACTIVE.facts = symbolic
-            try:
-                result = fn(*args, **kwargs)
-            finally:
-                ACTIVE.facts = before
-                torch._C._pop_torch_dispatch_stack(None)
-                _hold_saving_hooks(held)
-                if untracked:
-                    _exclude(VIEW_TRACKING, False)
+            self.facts.where = where
+            result = self._over_ghosts(fn, args, kwargs)
             results = self._numbered(result)
             self._check_views(mark[0][3][1])
         except CannotTrace:
@@ -278,6 +262,25 @@ class Tracer:
             )
         )
         return result
+
+    def _over_ghosts(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
+        """fn(*args, **kwargs) under the mode that answers with ghosts."""
+        # Without gradients autograd need not know which ghost is a view of which; if it did, it
+        # would keep the bases alive, and nobody could tell memory that is seen only once.
+        untracked = not torch.is_grad_enabled() and not _exclude_asked(VIEW_TRACKING)
+        if untracked:
+            _exclude(VIEW_TRACKING, True)
+        held = _hold_saving_hooks(True)
+        torch._C._push_on_torch_dispatch_stack(self._mode)
+        before, ACTIVE.facts = ACTIVE.facts, self.facts
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            ACTIVE.facts = before
+            torch._C._pop_torch_dispatch_stack(None)
+            _hold_saving_hooks(held)
+            if untracked:
+                _exclude(VIEW_TRACKING, False)
 
     def _check_views(self, before: set[int]) -> None:
         """A ghost is no view of its base: whether autograd takes a write to one is for torch itself to say."""

@@ -1,0 +1,114 @@
+"""How arguments are bound: to the names of a Python function, and to what a modelled builtin takes.
+
+In: arguments as Values. Out: local names and their Values, as a call of the function makes them; or the break, or
+TypeError, that a call with these arguments is. Called by `calls`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import types
+from typing import TYPE_CHECKING, Any
+
+from . import (
+    containers,
+    tables,
+)
+from .breaks import Break
+from .containers import raises
+from .values import (
+    Const,
+    Dict,
+    Sequence,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+Args = list[Value]
+Kwargs = dict[str, Value]
+
+
+def bind(
+    m: Machine,
+    code: types.CodeType,
+    defaults: tuple[Value, ...],
+    kwdefaults: dict[str, Value],
+    args: Args,
+    kwargs: Kwargs,
+) -> dict[str, Value]:
+    """Arguments to local names, as a call of a function with this code does."""
+    count, names = code.co_argcount, code.co_varnames
+    kwonly = names[count : count + code.co_kwonlyargcount]
+    bound: dict[str, Value] = dict(zip(names[:count], args, strict=False))
+    extra, rest = args[count:], dict(kwargs)
+    for position in range(len(args), count):
+        name = names[position]
+        if position >= code.co_posonlyargcount and name in rest:
+            bound[name] = rest.pop(name)
+        elif position >= count - len(defaults):
+            bound[name] = defaults[position - (count - len(defaults))]
+        else:
+            raise raises(f"TypeError: {code.co_name}() missing argument {name!r}")
+    for name in kwonly:
+        if name in rest:
+            bound[name] = rest.pop(name)
+        elif name in kwdefaults:
+            bound[name] = kwdefaults[name]
+        else:
+            raise raises(f"TypeError: {code.co_name}() missing keyword argument {name!r}")
+    at = count + len(kwonly)
+    if code.co_flags & inspect.CO_VARARGS:
+        bound[names[at]] = Sequence(extra, tuple)
+        at += 1
+    elif extra:
+        raise raises(f"TypeError: {code.co_name}() takes fewer positional arguments")
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        named = Dict({})
+        for key, value in rest.items():
+            containers.dict_set(m, named, Const(key), value)
+        bound[names[at]] = named
+    elif rest:
+        raise raises(f"TypeError: {code.co_name}() got an unexpected keyword {next(iter(rest))!r}")
+    return bound
+
+
+@functools.cache
+def _signature(real: Any) -> inspect.Signature | None:
+    """What a callable of the tables takes, where Python can say it."""
+    try:
+        return inspect.signature(real)
+    except (ValueError, TypeError):
+        return None
+
+
+@functools.cache
+def _takes(real: Any, count: int, names: tuple[str, ...]) -> bool:
+    """Whether a callable of the tables takes so many arguments and these keywords."""
+    signature = _signature(real)
+    if signature is None:
+        least, most = _COUNTS.get(real, (0, math.inf))
+        return least <= count <= most
+    try:
+        signature.bind(*[None] * count, **dict.fromkeys(names))
+    except TypeError:
+        return False
+    return True
+
+
+def modelled(m: Machine, real: Any, model: tables.Model, args: Args, kwargs: Kwargs) -> Value:
+    """A callable of the tables; with arguments that it does not take, Python says so."""
+    if not _takes(real, len(args), tuple(kwargs)):
+        raise Break("GB121", f"{real.__name__}() with these arguments")
+    return model(m, args, kwargs)
+
+
+# How many arguments those take whose signature Python cannot say.
+_COUNTS: dict[Any, tuple[int, float]] = {
+    type: (1, 3), getattr: (2, 3), range: (1, 3), slice: (1, 3), map: (2, math.inf), filter: (2, 2), iter: (1, 2),
+    next: (1, 2), min: (1, math.inf), max: (1, math.inf), functools.partial: (1, math.inf), functools.reduce: (2, 3),
+    set: (0, 1), frozenset: (0, 1), vars: (0, 1), dir: (0, 1), bool: (0, 1), dict: (0, 1),
+}  # fmt: skip

@@ -1,0 +1,236 @@
+"""Calls of C functions, and of methods of the types that the machine models.
+
+In: the C function or descriptor, or a receiver and a method's name, with arguments as Values. Out: the result's Value.
+What is pure is folded for constants; the rest goes to the room of the receiver's type, or is a break. Called by `calls`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from . import (
+    arrays,
+    attributes,
+    containers,
+    contexts,
+    hybrids,
+    iteration,
+    methods,
+    refusals,
+    set_algebra,
+    stores,
+    tables,
+    torchcalls,
+)
+from .binding import modelled
+from .breaks import Break
+from .containers import NotConstant, as_constant, raises
+from .generators import GENERATOR_METHODS
+from .kinds import is_kind
+from .values import (
+    Array,
+    Const,
+    Context,
+    Dict,
+    DictView,
+    Instance,
+    Iterator,
+    Obj,
+    Sequence,
+    Set,
+    Super,
+    Tensor,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+Args = list[Value]
+Kwargs = dict[str, Value]
+
+_PURE_MODULES = frozenset(
+    {"math", "cmath", "operator", "_operator", "unicodedata", "keyword", "_bisect"}
+)
+
+
+def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
+    """A C function: folded when it is pure and its arguments are constants."""
+    if getattr(real, "__module__", None) in _PURE_MODULES:
+        try:
+            plain = [as_constant(m, a) for a in args]
+            named = {k: as_constant(m, v) for k, v in kwargs.items()}
+        except NotConstant:
+            raise Break("GB121", f"{real.__name__}() of values that are not constants") from None
+        return containers.fold(lambda: real(*plain, **named))
+    owner = getattr(real, "__self__", None)
+    if isinstance(owner, type) and real.__name__ in (
+        "fromkeys",
+        "maketrans",
+        "fromhex",
+        "from_bytes",
+    ):
+        if real.__name__ == "fromkeys" and owner is dict:
+            made = Dict({})
+            for key in iteration.drain(m, args[0]):
+                containers.dict_set(m, made, key, args[1] if len(args) > 1 else Const(None))
+            return made
+        plain = [as_constant(m, a) for a in args]
+        return containers.fold(
+            lambda: real(*plain, **{k: as_constant(m, v) for k, v in kwargs.items()})
+        )
+    if real is tuple.__new__ and len(args) == 2 and isinstance(args[0], Obj):
+        made = args[0].value  # as `_make` of a named tuple does
+        if hasattr(made, "_fields") and made.__base__ is tuple:
+            return Sequence(list(iteration.drain(m, args[1])), made)
+    raise Break(
+        refusals.of_builtin(real), f"call of C function {getattr(real, '__qualname__', real)}"
+    )
+
+
+def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
+    """A C method taken from its class: `list.append(x, 1)`, `object.__setattr__(self, ...)`."""
+    if not args:
+        raise raises(f"TypeError: {real.__name__}() needs an argument")
+    receiver, rest = args[0], args[1:]
+    if real is object.__setattr__ and isinstance(receiver, (Obj, Instance)):
+        stores.plain_store(m, receiver, attribute_name(rest[0]), rest[1], raw=True)
+        return Const(None)
+    if real is object.__delattr__ and isinstance(receiver, (Obj, Instance)):
+        stores.plain_store(m, receiver, attribute_name(rest[0]), None, raw=True)
+        return Const(None)
+    if real is object.__getattribute__ and isinstance(receiver, (Obj, Instance)):
+        cls = attributes.real_class(receiver)
+        assert cls is not None
+        return attributes.generic_attr(m, receiver, attribute_name(rest[0]), cls, hook=False)
+    if real is object.__init__:
+        return Const(None)
+    if real.__objclass__ is np.ufunc:
+        return arrays.call_ufunc_method(m, receiver, real.__name__, rest, kwargs)
+    if issubclass(real.__objclass__, BaseException) and isinstance(receiver, Instance):
+        from .exception_objects import c_method
+
+        return c_method(m, receiver, real.__name__, rest)
+    done = hybrids.call_method(m, receiver, real, rest, kwargs)
+    if done is not None:
+        return done
+    cls = attributes.real_class(receiver)
+    if (
+        cls is not None
+        and issubclass(cls, real.__objclass__)
+        and not isinstance(receiver, (Obj, Instance))
+    ):
+        return call_builtin_method(m, receiver, real.__name__, rest, kwargs)
+    owner = real.__objclass__
+    raise Break(refusals.of_class(owner), f"call of {owner.__name__}.{real.__name__}")
+
+
+def attribute_name(value: Value) -> str:
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return value.value
+    raise Break("GB121", "an attribute name that is not a constant")
+
+
+def call_builtin_method(
+    m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwargs
+) -> Value:
+    """receiver.name(*args, **kwargs) for types the machine models."""
+    if isinstance(receiver, Tensor):
+        return torchcalls.call_tensor_method(m, receiver, name, args, kwargs)
+    if isinstance(receiver, Array):
+        return arrays.call_method(m, receiver, name, args, kwargs)
+    if isinstance(receiver, Const):
+        return _constant_method(m, receiver, name, args, kwargs)
+    if isinstance(receiver, Super):
+        return _object_method(m, receiver, name, args)
+    if isinstance(receiver, Context):
+        return contexts.method(m, receiver, name, args)
+    if (
+        isinstance(receiver, Iterator)
+        and receiver.kind == "generator"
+        and name in GENERATOR_METHODS
+    ):
+        return GENERATOR_METHODS[name](m, receiver, args)
+    if isinstance(receiver, Iterator) and name in ("__iter__", "__next__"):
+        return tables.BUILTINS[next](m, [receiver], {}) if name == "__next__" else receiver
+    method = methods.find_method(receiver, name)
+    if method is not None:
+        try:
+            return method(m, receiver, args, kwargs)
+        except IndexError:
+            raise raises(f"TypeError: {name}() with these arguments") from None
+    operator_name = tables.DUNDERS.get(name)
+    if operator_name is not None:
+        model = tables.BUILTINS[operator_name]
+        return modelled(m, operator_name, model, [receiver, *args], kwargs)
+    if isinstance(receiver, Set) and not kwargs:
+        merged = set_algebra.method(m, receiver, name, args)
+        if merged is not None:
+            return merged
+    if name == "isdisjoint" and len(args) == 1 and not kwargs:
+        apart = set_algebra.disjoint(m, receiver, args[0])
+        if apart is not None:
+            return apart
+    if isinstance(receiver, (Set, DictView, Sequence)):
+        try:
+            real = as_constant(m, receiver)
+            plain = [as_constant(m, a) for a in args]
+        except NotConstant:
+            raise Break("GB122", f"method {name!r}") from None
+        if isinstance(receiver, Set) and name in _PURE_SET_METHODS:
+            return containers.fold(lambda: getattr(real, name)(*plain))
+    raise Break("GB122", f"method {name!r}")
+
+
+_PURE_SET_METHODS = frozenset(
+    {
+        "union",
+        "intersection",
+        "difference",
+        "symmetric_difference",
+        "issubset",
+        "issuperset",
+        "isdisjoint",
+    }
+)
+
+
+def _constant_method(m: Machine, receiver: Const, name: str, args: Args, kwargs: Kwargs) -> Value:
+    if is_kind(receiver.value, torch.device) and name in ("__enter__", "__exit__", "__call__"):
+        raise Break("GB110", "a default device")
+    if isinstance(receiver.value, str):
+        arrays.refuse_text([*args, *kwargs.values()])
+    try:
+        plain = [as_constant(m, a) for a in args]
+        named = {k: as_constant(m, v) for k, v in kwargs.items()}
+    except NotConstant:
+        if name == "join" and isinstance(receiver.value, str) and len(args) == 1:
+            plain, named = [[as_constant(m, i) for i in iteration.drain(m, args[0])]], {}
+        else:
+            raise Break(
+                "GB122", f"{type(receiver.value).__name__}.{name}() of non-constants"
+            ) from None
+    return containers.fold(lambda: getattr(receiver.value, name)(*plain, **named))
+
+
+def _object_method(m: Machine, receiver: Super, name: str, args: Args) -> Value:
+    """`super().name(...)` that arrives at object's own."""
+    target = receiver.receiver
+    if name == "__init__":
+        return Const(None)
+    if name in ("__setattr__", "__delattr__") and isinstance(target, (Obj, Instance)):
+        item = args[1] if name == "__setattr__" else None
+        stores.plain_store(m, target, attribute_name(args[0]), item, raw=True)
+        return Const(None)
+    if name == "__getattribute__" and isinstance(target, (Obj, Instance)):
+        cls = attributes.real_class(target)
+        assert cls is not None
+        return attributes.generic_attr(m, target, attribute_name(args[0]), cls, hook=False)
+    if name == "__new__" and isinstance(args[0], Obj):
+        return Instance(args[0])
+    if name == "__init_subclass__":
+        return Const(None)
+    raise Break("GB112", f"super().{name}()")
