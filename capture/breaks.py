@@ -6,12 +6,33 @@ it (a resume function, or plain Python) and tells it as an event.
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+import weakref
+from typing import Any, Self
 
 from ..ir.location import Location
 
+_ALIVE = threading.local()  # .made: what this thread has made since the last `let_go`
 
-class Break(Exception):
+
+class _Stop(Exception):
+    """An exception of the walk. One that a local variable of a frame in its traceback names is a cycle, which would
+    keep every frame below it, and the program's objects in them, until the collector comes: see `let_go`."""
+
+    def __new__(cls, *args: Any, **named: Any) -> Self:
+        stop = super().__new__(cls, *args, **named)
+        _ALIVE.__dict__.setdefault("made", []).append(weakref.ref(stop))
+        return stop
+
+
+def let_go() -> None:
+    """The walk is over: no exception of it holds a frame any longer."""
+    for reference in _ALIVE.__dict__.pop("made", ()):
+        if (stop := reference()) is not None:
+            stop.__cause__ = stop.__context__ = stop.__traceback__ = None
+
+
+class Break(_Stop):
     """The instruction at hand has to run in plain Python. `code` is a row of runtime.codes."""
 
     def __init__(self, code: str, reason: str, where: Location | None = None) -> None:
@@ -53,7 +74,7 @@ class LooksAtFrame(Break):
         super().__init__(code, f"call of {name}()")
 
 
-class ExceptionLeaves(Exception):
+class ExceptionLeaves(_Stop):
     """An exception made inside the frame is alive where the frame ends: instruction `index` of the root, which
     made or raised it, must be Python's."""
 
@@ -66,7 +87,7 @@ class ExceptionLeaves(Exception):
         self.index = index
 
 
-class ArrayShares(Exception):
+class ArrayShares(_Stop):
     """An array made inside the frame and a tensor over its memory are both seen, or one shows what was written to
     the other: instruction `index` of the root, which made the tensor, must be Python's."""
 
@@ -79,7 +100,7 @@ class ArrayShares(Exception):
         self.inlined = inlined
 
 
-class PlainFrame(Exception):
+class PlainFrame(_Stop):
     """The whole frame runs in plain Python."""
 
     def __init__(self, code: str, reason: str, where: Location | None = None) -> None:
@@ -89,13 +110,13 @@ class PlainFrame(Exception):
         self.where = where
 
 
-class GeneratorLeaves(Exception):
+class GeneratorLeaves(_Stop):
     """A generator made inside the frame is alive where the frame ends: it must be a real one."""
 
 
-class NeedsPlainSizes(Exception):
+class NeedsPlainSizes(_Stop):
     """Something that torch does with symbolic sizes and numbers fails: capture begins again with plain ones."""
 
 
-class Restart(Exception):
+class Restart(_Stop):
     """Capture begins again, now knowing one more instruction of the root frame that breaks."""

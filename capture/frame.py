@@ -50,6 +50,7 @@ from .breaks import (
     PlainFrame,
     Restart,
     Thrown,
+    let_go,
 )
 from .bytecodes import argument_names, decode
 from .containers import NotConstant
@@ -235,8 +236,7 @@ class _Attempt:
         self.machine.release()
         self.root.locals.clear()  # unread arguments and the dict that they are in hold each other
         self.root.locals, self.root.cells, self.root.stack = {}, {}, []
-        for stop in self.forced.values():
-            stop.__cause__ = stop.__context__ = stop.__traceback__ = None
+        let_go()
 
     def run(self) -> Capture:
         m, before = self.machine, snapshot()

@@ -347,24 +347,50 @@ class Mortal:
         self.log.append("gone")
 
 
-@agrees()
-def test_a_transform_that_is_probed_keeps_no_frames():
-    """What the transform handed to its function travelled on the exception that stopped it: all frames with it."""
-    log = []
-    torch.func.grad(torch.sum)(torch.ones(1))  # imports what it needs
+def uncollected(f):
+    """The function, with no help of the collector while it runs."""
 
-    def f(x):
-        mortal = Mortal(log)
-        print("a break")
-        return torch.func.grad(lambda t: (t * 2).sum())(x), mortal.log is log
-
-    def g(x):
+    def g(*args):
         before = gc.isenabled()
         gc.disable()
         try:
-            return f(x)[0], list(log)
+            return f(*args), list(args[-1])
         finally:
             if before:
                 gc.enable()
 
-    return g, (torch.ones(2),)
+    return g
+
+
+@agrees()
+def test_a_transform_that_is_probed_keeps_no_frames():
+    """What the transform handed to its function travelled on the exception that stopped it: all frames with it."""
+    torch.func.grad(torch.sum)(torch.ones(1))  # imports what it needs
+
+    def f(x, log):
+        mortal = Mortal(log)
+        print("a break")
+        return torch.func.grad(lambda t: (t * 2).sum())(x), mortal.log is log
+
+    return uncollected(f), (torch.ones(2), [])
+
+
+@agrees()
+def test_exceptions_of_the_walk_keep_no_frames():
+    """One that a variable of ours named held its traceback, and that the arguments."""
+
+    def f(x, log):
+        mortal = Mortal(log)
+
+        def steps(t):
+            yield t
+
+        made = steps(x)
+        made.close()
+        try:
+            made.throw(KeyError(1))
+        except KeyError:
+            log.append("caught")
+        return x + 1, mortal.log is log
+
+    return uncollected(f), (torch.ones(2), [])
