@@ -27,6 +27,7 @@ from .symbols import (
     hint_of,
     is_symbolic,
     kind_of,
+    mapped,
     mul,
     sub,
     substituted,
@@ -64,8 +65,10 @@ class Facts:
             Symbol, Location | None
         ] = {}  # symbols bound to one number, and by what line
         self._by: dict[Symbol, Any] = {}
+        # By `Expr.key`: a look-up by the expression itself may compare, which is a question again.
         self._ranges: dict[Any, tuple[float, float]] = {}
         self._excluded: dict[Any, set[int]] = {}
+        self._single: dict[Any, int] = {}  # what can only be one number
         self._answers: dict[Any, bool] = {}
 
     def symbol(
@@ -87,8 +90,16 @@ class Facts:
             ACTIVE.facts = before
 
     def form(self, value: Any) -> Any:
-        """A nested value with what is known to be equal written alike."""
-        return substituted(value, self._by)
+        """A nested value with what is known to be equal written alike, and what can only be one number as that."""
+        found = substituted(value, self._by)
+        return mapped(found, self._only) if self._single else found
+
+    def _only(self, value: Any) -> Any:
+        if not isinstance(value, Expr) or value.kind != "int":
+            return value
+        rest, sign, constant = _split(value)
+        only = self._single.get(rest.key)
+        return value if only is None else sign * only + constant
 
     # -- questions
     def ask(self, op: str, left: Any, right: Any) -> bool:
@@ -166,14 +177,14 @@ class Facts:
         if (
             found is None
             and op in ("==", "!=")
-            and -constant * sign in self._excluded.get(rest, ())
+            and -constant * sign in self._excluded.get(rest.key, ())
         ):
             return op == "!="
         return found
 
     def _range(self, rest: Expr) -> tuple[float, float]:
         low, high = rest.bounds()
-        known = self._ranges.get(rest, (-math.inf, math.inf))
+        known = self._ranges.get(rest.key, (-math.inf, math.inf))
         return max(low, known[0]), min(high, known[1])
 
     def _learn(self, relation: Relation) -> None:
@@ -186,13 +197,14 @@ class Facts:
         if sign < 0:
             op = _MIRRORED[op]
         if op == "!=":
-            self._excluded.setdefault(rest, set()).add(at)
+            self._excluded.setdefault(rest.key, set()).add(at)
             low, high = low + (at == low), high - (at == high)
         else:
             least, most = _KEPT[op]
             low, high = max(low, at + least), min(high, at + most)
-        self._ranges[rest] = (low, high)
+        self._ranges[rest.key] = (low, high)
         if low == high:
+            self._single[rest.key] = int(low)
             self._equate(rest, int(low))
 
     def _equate(self, rest: Expr, value: int) -> None:

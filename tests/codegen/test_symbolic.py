@@ -137,3 +137,11 @@ def test_memory_between_kernels_needs_no_allocation() -> None:
     allocated = sum(isinstance(step, Alloc) for step in made.spec.steps)
     scratch = sum(isinstance(step, Scratch) for step in made.spec.steps)
     assert allocated == 1 and scratch == len(made.kernels) - 1 > 0
+
+
+def test_an_expression_that_can_only_be_one_broadcasts() -> None:
+    """x.shape[0] // 2 is guarded to be 1: the kernel must not walk along it."""
+    make = lambda n: [r(n, 4), r(5, 4)]  # noqa: E731
+    check_open(lambda x, y: x[: x.shape[0] // 2] * 1.5 + y, make, [[0], []], (3, 2))
+    check_open(lambda x, y: (x[: x.shape[0] // 2] + y).t(), make, [[0], []], (3, 2))
+    check_open(lambda x, y: (x[: x.shape[0] // 2] * 2).expand(5, 4) * y, make, [[0], []], (3, 2))
