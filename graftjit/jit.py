@@ -10,6 +10,7 @@ import functools
 import inspect
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -157,7 +158,7 @@ def make_callable(
     it, where the function is one of ours."""
     unit = Unit(function.__qualname__, config, place)
     made = JitFunction(function, unit.state_for(function.__code__))
-    made._unit = unit
+    made._unit, unit.face = unit, weakref.ref(made)
     UNITS.add(unit)
     return made
 

@@ -44,6 +44,7 @@ class Unit:
     def __init__(self, name: str, config: JitConfig, place: Any = None) -> None:
         self.name = name
         self.config = config
+        self.face: weakref.ref[Any] | None = None  # the callable that users have
         self.place = place  # where reports say that the function begins; None: where its code does
         # Held weakly: a callable keeps its state, an entry those of its resume functions, and a code object that
         # of a frame met by the hook. So a state, its entries and its events go when nothing can run them.
@@ -107,8 +108,16 @@ class Unit:
             state.clear()
             state.room = Room(state.room.limit, state.room.warned)
             state.varied = None
+            self._let_go(state)
             state.told.clear()
             SESSION.log.clear(state)
+
+    def _let_go(self, state: Any) -> None:
+        """Callables keep the function of the entry that they ran last: not of one that is no more."""
+        made = [one for one in list(state.resumes.values()) if type(one) is not tuple]
+        for one in (self.face() if self.face else None, *made):
+            if one is not None:
+                one.forget()
 
     # -- a miss ----------------------------------------------------------------------------------------
     def miss(self, state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
@@ -334,6 +343,7 @@ class Unit:
         full = len(state.entries) >= room.limit
         while len(state.entries) >= room.limit:
             state.remove(room.least_useful(state.entries))
+            self._let_go(first_state(state))
             reason = f"{room.limit} entries: the least useful one makes room for a new one"
             SESSION.emit(events.Fallback(code="RC410", reason=reason, where=_place(state.code)))
         if (full or room.useless >= room.limit) and not room.warned:

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from ..ir.location import Location
 
-MAX_EVENTS_A_KEY = 4096
+MAX_EVENTS_A_KEY = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -249,7 +249,15 @@ int callable_set_state(Callable *self, PyObject *state, void *) {
     return 0;
 }
 
+// What was made of an entry that is no more: its function goes with it.
+PyObject *callable_forget(Callable *self, PyObject *) {
+    Ref entry(self->cache.entry), function(self->cache.function);
+    self->cache = {};
+    Py_RETURN_NONE;
+}
+
 PyMethodDef callable_methods[] = {
+    {"forget", (PyCFunction)callable_forget, METH_NOARGS, "let go of the last entry that was run"},
     {"__reduce__", (PyCFunction)callable_reduce, METH_NOARGS, nullptr},
     {"__init_subclass__", (PyCFunction)callable_init_subclass, METH_CLASS | METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};

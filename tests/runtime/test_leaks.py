@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 import tracemalloc
 import weakref
@@ -337,3 +338,125 @@ def test_entries_go_with_what_they_were_made_for():
             assert gone(*references)
             assert len(jitted.state.entries) == 0
     assert jitted.state.room.useless == 8
+
+
+# --- many calls, many recompiles -----------------------------------------------------------------------------
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.scale, self.parts = 2.0, [1.0, 2.0]
+
+    def apply(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale + self.parts[-1]
+
+
+def by_holder(x: torch.Tensor, holder: Holder = Holder()) -> torch.Tensor:
+    return holder.apply(x)
+
+
+MANY = """
+import gc, sys
+from tests.runtime.test_leaks import X, by_holder, graftjit, plain, resident
+for function in (plain, by_holder):
+    jitted = graftjit.jit(function)
+    for _ in range(1000):
+        jitted(X)
+    gc.collect()
+    objects, blocks, pages = len(gc.get_objects()), sys.getallocatedblocks(), resident()
+    for _ in range(100_000):
+        jitted(X)
+    gc.collect()
+    assert len(gc.get_objects()) - objects < 50
+    assert sys.getallocatedblocks() - blocks < 500
+    assert resident() - pages < 2 << 20
+    assert jitted.state.misses == 1
+"""
+
+
+def test_a_hundred_thousand_calls():
+    """Without the checks, which would take minutes."""
+    root = str(Path(__file__).parents[2])
+    paths = os.pathsep.join([os.environ.get("PYTHONPATH", ""), root])
+    environment = {**os.environ, "PYTHONPATH": paths, "GRAFTJIT_CHECK": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", MANY], capture_output=True, text=True, timeout=300, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def keyed(x: torch.Tensor, key: str) -> dict[str, torch.Tensor]:
+    return {key: x + 1}
+
+
+def keyed_with_a_break(x: torch.Tensor, key: str) -> dict[str, torch.Tensor]:
+    y = x.cos()
+    print(end="")
+    return {key: y + 1}
+
+
+def flagged(x: torch.Tensor, flag: str) -> torch.Tensor:
+    y = x.cos() if flag == "a" else x.sin()
+    print(end="")
+    return y + 1 if flag == "a" else y - 1
+
+
+def recompiled(function: Callable) -> Callable[[int], None]:
+    """Each round is a recompile; beyond the fourth one, an entry goes as well."""
+    jitted = graftjit.jit(function, config=graftjit.JitConfig(recompile_limit=4))
+
+    def work(number: int) -> None:
+        states = jitted._unit.states
+        for state in states:
+            state.room.useless = 0
+        misses = sum(state.misses for state in states)
+        assert list(jitted(X, f"{number}")) == [f"{number}"]
+        states = jitted._unit.states
+        assert sum(state.misses for state in states) > misses
+        for state in states:
+            assert len(state.entries) <= 4
+            SESSION.log.clear(state)  # it is bounded, by more than the rounds here
+
+    return work
+
+
+def was_reset() -> Callable[[int], None]:
+    jitted = graftjit.jit(keyed_with_a_break)
+
+    def work(number: int) -> None:
+        jitted(X, "a")
+        jitted.reset()
+
+    return work
+
+
+RECOMPILED = {
+    "keyed": lambda: recompiled(keyed),
+    "with a break": lambda: recompiled(keyed_with_a_break),
+    "reset": was_reset,
+}
+
+
+@pytest.mark.parametrize("make", RECOMPILED.values(), ids=RECOMPILED)
+def test_recompiles_leave_memory_flat(make):
+    traced, pages, objects = growth(make(), 91)
+    assert traced < 40 << 10, f"{traced} bytes of Python objects"
+    assert pages < 4 << 20, f"{pages} bytes resident"
+    assert objects < 100
+
+
+@pytest.mark.parametrize("how", ["reset", "evicted"])
+def test_entries_that_are_no_more_leave_nothing(how):
+    """Neither the callable that ran them last, nor the resume functions of their frame, keep them."""
+    jitted = graftjit.jit(flagged, config=graftjit.JitConfig(recompile_limit=1))
+    for _ in range(3):
+        jitted(X, "a")
+    states = jitted._unit.states
+    assert len(states) == 2
+    references = [weakref.ref(entry.target) for state in states for entry in state.entries]
+    del states
+    if how == "reset":
+        jitted.reset()
+    else:
+        jitted(X, "b")
+    assert gone(*references)
