@@ -213,10 +213,11 @@ class Unit:
         from .runtime.mirror import Reader
         from .runtime.variation import Variation
 
-        if state.varied is None:
-            state.varied = Variation(self.config.dynamic)
-        state.varied.observe([entry.rows for entry in state.entries], Reader(view))
-        return state.varied
+        varied = state.varied  # a reset by another thread takes it away
+        if varied is None:
+            varied = state.varied = Variation(self.config.dynamic)
+        varied.observe([entry.rows for entry in state.entries], Reader(view))
+        return varied
 
     def _publish(
         self, state: Any, code: types.CodeType, made: Capture, stages: dict[str, float]

@@ -136,6 +136,7 @@ def test_functions_that_are_new_in_each_call():
 
     for number in range(80):
         assert torch.equal(jitted(fresh(number), X), X * number)
+    gc.collect()
     misses, compiled = jitted.state.misses, len(jitted.report().frames[0].kinds)
     assert misses == 80 and PATIENCE <= compiled < 50 and len(jitted.state.entries) == 0
     stays = fresh(7)
