@@ -202,7 +202,7 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         return Method(m.wrap(raw, source), value)
     if is_kind(raw, types.BuiltinFunctionType) or not has_protocol(m, raw, "__get__"):
         return m.wrap(raw, source)
-    if is_kind(raw, _native.Callable):
+    if is_kind(raw, _native.Callable) or type(raw) is functools._lru_cache_wrapper:
         return Method(m.wrap(raw, source), value)
     if type(raw) is functools.cached_property and isinstance(value, (Obj, Instance)):
         return _cached_property(m, value, name, raw, source)

@@ -77,7 +77,14 @@ def _classes(m: Machine, value: Value) -> list[type]:
             return [value.value]
         if is_kind(value.value, types.UnionType):
             return [arg for arg in typing.get_args(value.value) if isinstance(arg, type)]
+        if is_kind(value.value, _ALIASES):  # typing.Callable, typing.List: the class that they name
+            if value.source is not None:
+                m.guard("is", value.source, value.value)
+            return [value.value.__origin__]
     raise Break("GB121", "isinstance() with this second argument")
+
+
+_ALIASES: Any = type(typing.List)  # noqa: UP006 (the object itself is what is asked about)
 
 
 def _bases(m: Machine, cls: type) -> tuple[type, ...]:

@@ -702,3 +702,46 @@ def test_lists_of_modules_called_by_index_and_slices():
         (t(1, 2),),
         [lambda: order.append(3), lambda: order.reverse(), lambda: layers.insert(0, nn.Tanh())],
     )
+
+
+class Caching:
+    def __init__(self, scale):
+        self.scale = scale
+        self.asked = []
+
+    @functools.lru_cache(maxsize=2)  # noqa: B019 (what is tested)
+    def table(self, n):
+        self.asked.append(n)
+        return torch.arange(float(n)) * self.scale
+
+
+@agrees(breaks=2, calls=4)
+def test_methods_with_a_cache():
+    """One break a call: the cache is Python's, and what it holds is what plain Python holds."""
+
+    def f(x, c):
+        y = x + c.table(2)
+        z = y * c.table(3).sum()
+        return z, len(c.asked)
+
+    return f, (torch.ones(2), Caching(3)), [None, lambda: Caching.table.cache_clear(), None]
+
+
+NAMED = typing.Callable
+
+
+@agrees(breaks=0, graphs=2, calls=3)
+def test_isinstance_with_names_of_typing():
+    def f(x, g):
+        asked = [
+            isinstance(g, NAMED),
+            isinstance([g], (typing.List, int)),
+            isinstance({}, typing.Sequence),
+        ]
+        return x + sum(asked), asked, isinstance(x, typing.Sized)
+
+    def other():
+        global NAMED
+        NAMED = typing.Mapping
+
+    return f, (torch.ones(2), len), [other, lambda: None]
