@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 import torch
 from harness import Made
 
 from graftjit.codegen.shadow import differs, tolerance
+from graftjit.ir.errors import TraceError
 from graftjit.ir.facts import Facts
 from graftjit.ir.ghost import meta_of
 from graftjit.ir.graph import Graph, Meta
 from graftjit.ir.layout import contiguous_strides
 from graftjit.ir.symbols import OUTCOMES, evaluate
 from graftjit.ir.trace import Tracer
+
+# What torch 2.11 says in the C++ of matmul.
+OLDER_TORCH = ("numel() on tensor with symbolic sizes", "operator aten::size does not exist")
 
 
 def open_meta(facts: Facts, position: int, tensor: torch.Tensor, dims: Sequence[int]) -> Meta:
@@ -93,7 +98,12 @@ def check_open(
     library: int | None = 0,
 ) -> Made:
     """Compile fn for make(sizes[0]) with these dimensions open, run it at all sizes, compare with eager."""
-    graph, facts = trace_open(fn, make(sizes[0]), dims)
+    try:
+        graph, facts = trace_open(fn, make(sizes[0]), dims)
+    except TraceError as error:
+        if any(text in str(error) for text in OLDER_TORCH):
+            pytest.skip("this torch takes no symbolic sizes there: capture compiles for plain ones")
+        raise
     made, allowed = Made(graph), tolerance(graph)
     runs = 0
     for size in sizes:
