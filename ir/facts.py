@@ -71,6 +71,10 @@ class Facts:
         self._single: dict[Any, int] = {}  # what can only be one number
         self._answers: dict[Any, bool] = {}
 
+    def forget_origins(self) -> None:
+        """The capture is over: where symbols come from names objects of the program, which a graph does not keep."""
+        self.symbols = {symbol: origin[:1] for symbol, origin in self.symbols.items()}
+
     def symbol(
         self, kind: str, hint: Any, origin: Any, low: int | None = None, high: int | None = None
     ) -> Symbol:
