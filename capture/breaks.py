@@ -117,6 +117,11 @@ class GeneratorLeaves(_Stop):
 class NeedsPlainSizes(_Stop):
     """Something that torch does with symbolic sizes and numbers fails: capture begins again with plain ones."""
 
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name)
+        self.name = name
+        self.reason = reason.partition("\n")[0]
+
 
 class Restart(_Stop):
     """Capture begins again, now knowing one more instruction of the root frame that breaks."""

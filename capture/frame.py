@@ -154,12 +154,14 @@ def capture(
     Exceptions other than those of `strict` and `backend` are faults of graftjit.
     """
     forced: dict[int, Break] = {}
-    walks_generators = True
+    walks_generators, told = True, []
     for _ in range(MAX_RESTARTS):
         attempt = _Attempt(frame, backend, make_resume, extent, strict, forced)
         attempt.machine.walks_generators = walks_generators
         try:
-            return attempt.run()
+            made = attempt.run()
+            made.symbolic += told
+            return made
         except Restart:
             continue
         except (ExceptionLeaves, ArrayShares) as leaves:
@@ -168,7 +170,13 @@ def capture(
             stop.inlined = leaves.inlined
         except GeneratorLeaves:
             walks_generators = False
-        except NeedsPlainSizes:
+        except NeedsPlainSizes as needs:
+            told = [
+                (
+                    "sizes and numbers",
+                    f"plain, for {needs.name}() with symbolic ones: {needs.reason}",
+                )
+            ]
             frame = replace(frame, varied=Variation(dynamic=False, plain=True))
         except (PlainFrame, Break) as stop:  # a Break here: something alive cannot be rebuilt
             record = BreakRecord(stop.code, stop.reason, stop.where or attempt.machine.where)

@@ -185,7 +185,7 @@ def record(m: Machine, fn: Any, fn_args: tuple[Any, ...], fn_kwargs: dict[str, A
         raise Break(code, f"{name}: {error}") from error
     except (Unsupported, TraceError) as error:
         if m.facts.symbols and not m.varied.plain:  # it may fail because of symbolic numbers alone
-            raise NeedsPlainSizes from None
+            raise NeedsPlainSizes(name, str(error)) from None
         code = "GB108"
         if isinstance(error, Unsupported):
             code = "GB114" if error.code == "history" else "GB124"

@@ -116,7 +116,6 @@ def options_of(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) 
 
 # Options whose work is still to come, with the values that ask for nothing.
 _LATER: dict[str, tuple[Any, ...]] = {
-    "dynamic": (None, False),
     "background": (False,),
     "exec_mode": ("auto", "sink"),
 }
