@@ -154,7 +154,8 @@ def capture(
     Exceptions other than those of `strict` and `backend` are faults of graftjit.
     """
     forced: dict[int, Break] = {}
-    walks_generators, told = True, []
+    walks_generators = True
+    told: list[tuple[str, str]] = []
     for _ in range(MAX_RESTARTS):
         attempt = _Attempt(frame, backend, make_resume, extent, strict, forced)
         attempt.machine.walks_generators = walks_generators

@@ -353,6 +353,8 @@ class Machine:
         )
         for store in stores:
             store.clear()
+        self.numbers.held.clear()
+        self.facts.forget_origins()  # they name what the program may drop; a graph keeps its facts
         for kept in (
             self.keep,
             self.effects,

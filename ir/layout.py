@@ -21,14 +21,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def remembered(function: Function) -> Function:
     """functools.cache for plain sizes. Symbolic ones are worked out each time: the questions on the way are about
-    the trace that asks."""
+    the trace that asks, and symbols of two traces may have one name."""
     known = cache(function)
 
     @wraps(function)
     def call(*args: Any) -> Any:
         facts = ACTIVE.facts
-        if facts is None or not facts.symbols:
-            return known(*args)
+        if facts is not None and not facts.symbols:
+            return known(*args)  # a trace without any
         return function(*args) if is_symbolic(args) else known(*args)
 
     return call  # type: ignore[return-value]
