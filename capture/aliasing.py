@@ -15,7 +15,7 @@ from .attributes import instance_dict
 from .kinds import is_kind
 from .machine import SetAttr, Written
 from .values import Cell, Dict, Obj, Sequence, Set, Value
-from .wrapping import IDENTITY_TYPES
+from .wrapping import IDENTITY_TYPES, held_by_content
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -59,6 +59,8 @@ def _mutable_type(value: Value) -> type | None:
     if value.source is None or value.source.kind == "const":
         return None
     if isinstance(value, Obj):
+        if held_by_content(value):
+            return type(value.value)
         return None if is_kind(value.value, IDENTITY_TYPES) else type(value.value)
     if isinstance(value, Cell):
         return Cell

@@ -51,6 +51,7 @@ from .values import (
     Tensor,
     Value,
 )
+from .wrapping import held_by_content, pin
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -109,17 +110,21 @@ def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         if isinstance(kwdefaults, Dict):
             named = {k.value: v for k, v in containers.dict_items(m, kwdefaults)}  # type: ignore[attr-defined]
     local = bind(m, code, values, named, args, kwargs)
+    scope = scope_of(m, real)
+    if held_by_content(fn):
+        place = scope.source or Source("globals", None, None)
+        m.guard("same", Source("member", source, "__globals__"), place)
     closure: tuple[Cell, ...] = ()
     if real.__closure__:
         base = Source("member", source, "__closure__")
         closure = tuple(
             m.real_cell(cell, Source("item", base, i)) for i, cell in enumerate(real.__closure__)
         )
-    return _enter(m, make_frame(code, scope_of(m, real), local, closure))
+    return _enter(m, make_frame(code, scope, local, closure))
 
 
 def scope_of(m: Machine, real: types.FunctionType) -> Scope:
-    """The globals of an inlined function. Its identity is guarded, and with it its globals dict."""
+    """The globals of an inlined function, which are guarded with its identity or by themselves."""
     root = m.root_scope
     if real.__globals__ is root.names:
         return root
@@ -137,10 +142,12 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     real = fn.value
     model = tables.model_of(real)
     if model is not None:
+        pin(fn)
         return modelled(m, real, model, args, kwargs)
     if is_kind(real, type):
         return instances.make(m, fn, args, kwargs)
     if torchcalls.is_torch_callable(real):
+        pin(fn)
         return _torch(m, real, args, kwargs)
     if is_kind(real, types.FunctionType):
         code = None if id(real.__code__) in transforms.WALKED else refusals.of_function(real)

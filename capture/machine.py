@@ -336,7 +336,7 @@ class Machine:
     def release(self) -> None:
         """Let go of the user's objects: capture must not make them live longer than plain Python does."""
         for value in self.known.values():
-            for name in ("value", "origin", "ghost", "parts", "step", "content", "array"):
+            for name in ("value", "pin", "origin", "ghost", "parts", "step", "content", "array"):
                 if hasattr(value, name):
                     setattr(value, name, None)
         stores = (

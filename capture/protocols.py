@@ -14,7 +14,7 @@ from .breaks import Break
 from .containers import raises
 from .kinds import is_kind
 from .values import Array, Const, Dict, DictView, Instance, Obj, Sequence, Set, Slice, Tensor, Value
-from .wrapping import IDENTITY_TYPES
+from .wrapping import IDENTITY_TYPES, pin
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -62,6 +62,8 @@ def identical(m: Machine, left: Value, right: Value) -> bool:
             return False
         raise Break("GB121", "'is' between equal constants is up to Python")
     if isinstance(left, Obj) and isinstance(right, Obj):
+        pin(left)
+        pin(right)
         if left.value is right.value:
             return True
         if type(left.value) is not type(right.value) or is_kind(left.value, IDENTITY_TYPES):

@@ -59,9 +59,14 @@ class Tensor(Value):
 
 @dataclass(eq=False, slots=True)
 class Obj(Value):
-    """A real object that is known by itself: a function, class, module, or instance of a user's class."""
+    """A real object that is known by itself: a function, class, module, or instance of a user's class.
+
+    A function that the program may make again is held by what it is made of. Where it matters which one it is,
+    `pin` adds the guard that says so.
+    """
 
     value: Any
+    pin: Callable[[], None] | None = None
 
 
 @dataclass(eq=False, slots=True)

@@ -120,10 +120,41 @@ def decides_for_itself(meta: type) -> bool:
 
 
 def _same(m: Machine, known: Value, value: Any, source: Source) -> None:
-    if is_kind(value, IDENTITY_TYPES):
+    if is_kind(value, IDENTITY_TYPES) and not held_by_content(known):
         m.guard("is", source, value)
     else:
         m.guard("same", source, known.source)
+
+
+def held_by_content(value: Value) -> bool:
+    return isinstance(value, Obj) and value.pin is not None
+
+
+def pin(value: Value) -> None:
+    """From here on it matters which function this is."""
+    if isinstance(value, Obj) and value.pin is not None:
+        value.pin()
+
+
+_MADE_AGAIN = ("local", "cell")  # roots of paths to what one call may have and the next make anew
+_OF_A_CLASS = ("class_attr", "mro_attr")
+
+
+def _may_be_made_again(value: Any, source: Source) -> bool:
+    """Whether this is a Python function that its makers make at each run: a lambda or a `def` inside of a function
+    or a loop, met through an argument, a closure, a container or an attribute. What a module or a class holds
+    under its name stays, and is held by identity, which is one guard."""
+    if type(value) is not types.FunctionType or source.kind in _OF_A_CLASS:
+        return False
+    if source.kind == "member" and source.key != "func":  # what a method or a property is made of
+        return False
+    names = value.__globals__
+    of_torch = str(dict.get(names, "__name__")).partition(".")[0] == "torch"
+    if of_torch or dict.get(names, value.__name__) is value:
+        return False
+    while source.base is not None:
+        source = source.base
+    return source.kind in _MADE_AGAIN
 
 
 def _make(m: Machine, value: Any, source: Source) -> Value:
@@ -133,6 +164,9 @@ def _make(m: Machine, value: Any, source: Source) -> Value:
         return maker(m, value, source)
     if is_kind(value, torch.Tensor):
         return _tensor(m, value, source)
+    if _may_be_made_again(value, source):
+        m.guard("type", source, kind)
+        return Obj(value, functools.partial(m.guard, "is", source, value), source=source)
     if is_kind(value, IDENTITY_TYPES):
         m.guard("is", source, value)
         return Obj(value, source=source)
@@ -307,6 +341,7 @@ def freeze(value: Value) -> Any:
         own = is_kind(value.value, enum.Enum) and in_classes(kind, "__eq__") is not _SAME
         pinned = is_kind(value.value, IDENTITY_TYPES) and not by_value and not own
         if kind.__hash__ is _BY_IDENTITY or pinned:
+            pin(value)
             return ("object", id(value.value))
     if isinstance(value, Tensor):
         return ("object", id(value.ghost))

@@ -70,6 +70,7 @@ def play(
     """Run one world. `wrap` compiles the program; `call(run, fn, args)` describes one call."""
     scope = dict(world.__globals__)  # type: ignore[attr-defined]
     steps: list[Step] = []
+    torch.manual_seed(0)
     RemovableHandle.next_id = 0  # hooks are called by numbers, which can be seen
     running = types.FunctionType(world.__code__, scope)()  # type: ignore[attr-defined]
     try:
