@@ -7,8 +7,9 @@ that walks through it; rows that say the same are checked once. Called by captur
 
 from __future__ import annotations
 
+import functools
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +20,35 @@ from .safe import ARRAY_SCALARS
 from .sources import Source
 
 _native.set_known_types(torch.Size, torch.device, tuple(ARRAY_SCALARS))
+
+
+def _split_dicts_are_watched() -> bool:
+    """Whether a store to an attribute is seen in the instance's dict while both share the values: not so in CPython
+    3.13.0, for stores that the interpreter has specialised (cpython#125608)."""
+
+    class Probe:
+        def __init__(self) -> None:
+            self.a = self.b = 0
+
+    def store(probe: Probe, value: Any) -> None:
+        probe.a = value
+
+    for number in range(3):
+        probe = Probe()
+        own = probe.__dict__
+        changes: list[Callable[[], None]] = [
+            functools.partial(store, probe, object()) for _ in range(64)
+        ]
+        changes += [
+            functools.partial(setattr, probe, f"new{number}", 1),
+            functools.partial(delattr, probe, "b"),
+        ]
+        if not all(_native.change_is_seen(own, change) for change in changes):
+            return False
+    return True
+
+
+_native.trust_split_dicts(_split_dicts_are_watched())
 
 Instruction = tuple[
     str, int, int, int, Any

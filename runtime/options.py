@@ -47,7 +47,17 @@ def _folder(text: str) -> Path:
 
 
 # Native routes to torch that can be left out, for tests and for finding a fault; see runtime/tensors.py.
-ROUTES = ("handle", "keys", "requires_grad", "wrap", "errors", "state", "program", "operators")
+ROUTES = (
+    "handle",
+    "keys",
+    "requires_grad",
+    "trace",
+    "wrap",
+    "errors",
+    "state",
+    "program",
+    "operators",
+)
 
 
 def _routes(text: str) -> frozenset[str]:

@@ -34,6 +34,9 @@ def bind(without: Iterable[str] = ()) -> dict[str, str]:
     paths = [_library(name) for name in ("torch_cpu", "c10", "torch_python")]
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         _native.tensor_bind(*paths, samples(), _dtype_samples(), left_out)
+        with torch.inference_mode(False), torch.enable_grad():
+            traced = "trace" not in left_out
+            _native.trace_bind(_small(), _kinds(), _autograd_groups() if traced else ())
     _native.state_bind(None if "state" in left_out else _autograd_mask(), _context_facts())
     return _native.tensor_routes()
 
@@ -103,6 +106,34 @@ def _dtype_samples() -> dict[torch.dtype, torch.Tensor]:
     return {
         dtype: torch.empty(0, dtype=dtype, device="cpu") for dtype in known if dtype is not None
     }
+
+
+def _small() -> tuple[torch.Tensor, ...]:
+    """Strided tensors of no more dimensions than a TensorImpl has room for."""
+    shapes: list[tuple[int, ...]] = [(), (6,), (2, 3), (2, 3, 4), (1, 2, 3, 4), (5, 4, 3, 2, 1)]
+    plain = [torch.zeros(shape, device="cpu") for shape in shapes]
+    return (*plain, plain[2].t(), plain[3][:, 1:, ::2])
+
+
+def _kinds() -> tuple[torch.Tensor, ...]:
+    """Tensors of every dtype, and some of another device."""
+    meta = [torch.empty(2, dtype=d, device="meta") for d in (torch.float32, torch.int64)]
+    return (*_dtype_samples().values(), *meta)
+
+
+def _autograd_groups() -> tuple[tuple[torch.Tensor, ...], ...]:
+    """Tensors by what autograd keeps with them: nothing; a leaf's; a leaf's that was switched off; a result's; that
+    of a result that was detached."""
+
+    def fresh() -> list[torch.Tensor]:
+        return [torch.zeros(shape, device="cpu") for shape in ((), (3,), (2, 2))]
+
+    leaves = [tensor.requires_grad_() for tensor in fresh()]
+    leaves.append(torch.nn.Parameter(torch.zeros(4, device="cpu")))
+    switched = [tensor.requires_grad_().requires_grad_(False) for tensor in fresh()]
+    results = [leaf * 2 for leaf in leaves] + [leaves[1].view(1, 3)]
+    detached = [(leaf * 2).detach_() for leaf in leaves]
+    return tuple(map(tuple, (fresh(), leaves, switched, results, detached)))
 
 
 @contextlib.contextmanager

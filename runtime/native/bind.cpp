@@ -1,5 +1,7 @@
 #include "bind.h"
 
+#include "watch.h"
+
 #include <algorithm>
 
 Bound::Bound(Py_ssize_t n) : values(n <= SMALL ? small : new PyObject *[n]), n(n) {
@@ -60,6 +62,7 @@ Binding Bound::bind(PyFunctionObject *function, PyObject *const *args, Py_ssize_
     if (takes_keywords) {
         keywords = values[n_named + takes_rest] = PyDict_New();
         if (keywords == nullptr) return Binding::error;
+        made_own_dict();
     }
     Py_ssize_t n_keywords = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
     for (Py_ssize_t i = 0; i < n_keywords; i++) {

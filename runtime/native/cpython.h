@@ -82,6 +82,38 @@ inline PyObject *plain_dict(PyObject *object) {
     return place == nullptr ? nullptr : *place;
 }
 
+// Words of an object that say where its attributes live: if none of them changes, they live where they did. Written
+// to `words`; how many there are, or -1 where that cannot be told.
+inline int attribute_words(PyObject *object, const void *words[2]) {
+    PyTypeObject *type = Py_TYPE(object);
+    if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) {
+#if PY313
+        words[0] = _PyObject_ManagedDictPointer(object);
+        PyDictValues *values = inline_values(object);
+        if (values == nullptr) return 1;
+        words[1] = values;  // capacity, size, validity
+        return 2;
+#elif PY312
+        words[0] = _PyObject_DictOrValuesPointer(object);
+        return 1;
+#else
+        words[0] = _PyObject_ManagedDictPointer(object);
+        words[1] = _PyObject_ValuesPointer(object);
+        return *(PyObject **)words[0] == nullptr ? 2 : 1;
+#endif
+    }
+    words[0] = (char *)object + type->tp_dictoffset;
+    return type->tp_dictoffset == 0 ? 0 : type->tp_dictoffset > 0 ? 1 : -1;
+}
+
+// The version of a class: another one, or 0, after each change of it or of a base. 0: it has none now.
+inline unsigned class_version(PyTypeObject *type) {
+#if !PY313
+    if (!(type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
+#endif
+    return type->tp_version_tag;
+}
+
 // A class's own dict, a new reference (builtin classes keep theirs in the interpreter from 3.12 on).
 inline PyObject *class_dict(PyTypeObject *type) {
 #if PY312

@@ -1,5 +1,6 @@
 #include "guards.h"
 
+#include "heap.h"
 #include "instructions.h"
 #include "relation.h"
 #include "tensor.h"
@@ -7,6 +8,14 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+
+PyObject *builtins_of(const View &view) {
+    if (view.builtins != nullptr) return view.builtins;
+    static PyObject *name = PyUnicode_InternFromString("__builtins__");
+    PyObject *found = dict_find(view.globals, name, PyObject_Hash(name));
+    if (found == nullptr) return PyEval_GetBuiltins();
+    return PyModule_Check(found) ? PyModule_GetDict(found) : found;
+}
 
 namespace {
 
@@ -63,30 +72,6 @@ PyObject *function_member(PyFunctionObject *function, PyObject *name) {
 }
 
 // --- one run ------------------------------------------------------------------------------------------------
-
-struct Run {
-    const View &view;
-    PyObject **registers;
-    PyObject **owned;
-    int n_owned = 0;
-
-    // Keeps a new reference until the end of the run.
-    PyObject *keep(PyObject *fresh) {
-        if (fresh == nullptr)
-            PyErr_Clear();
-        else
-            owned[n_owned++] = fresh;
-        return fresh;
-    }
-};
-
-PyObject *builtins_of(const View &view) {
-    if (view.builtins != nullptr) return view.builtins;
-    static PyObject *name = PyUnicode_InternFromString("__builtins__");
-    PyObject *found = dict_find(view.globals, name, PyObject_Hash(name));
-    if (found == nullptr) return PyEval_GetBuiltins();
-    return PyModule_Check(found) ? PyModule_GetDict(found) : found;
-}
 
 PyObject *load_member(Run &run, PyObject *base, PyObject *name, Py_hash_t hash) {
     PyTypeObject *type = Py_TYPE(base);
@@ -151,8 +136,10 @@ PyObject *nth_key(PyObject *base, Py_ssize_t n) {
 // What the constant of an operation stands for; null if it is gone.
 PyObject *given(const Instruction &at) { return at.weak ? referent(at.key) : at.key; }
 
+}  // namespace
+
 // A borrowed reference that lives as long as the run, or null if the path cannot be walked.
-PyObject *load(Run &run, const Instruction &at) {
+PyObject *guard_load(Run &run, const Instruction &at) {
     const View &view = run.view;
     PyObject *base = at.source < 0 ? nullptr : run.registers[at.source];
     switch (at.op) {
@@ -182,6 +169,8 @@ PyObject *load(Run &run, const Instruction &at) {
         default: return nullptr;
     }
 }
+
+namespace {
 
 // The elements of a set in the order in which it gives them.
 bool set_order_holds(PySetObject *set, PyObject *expected) {
@@ -289,7 +278,9 @@ bool token_holds(PyObject *expected) {
     return token && same_constant(token.get(), expected);
 }
 
-bool holds(Run &run, const Instruction &at) {
+}  // namespace
+
+bool guard_holds(Run &run, const Instruction &at) {
     PyObject *value = at.source < 0 ? nullptr : run.registers[at.source];
     switch (at.op) {
         case IS_TYPE: return (PyObject *)Py_TYPE(value) == given(at);
@@ -322,36 +313,99 @@ bool holds(Run &run, const Instruction &at) {
     }
 }
 
-int run_all(GuardProgram *program, Run &run) {
-    for (const Instruction &at : *program->code) {
-        if (at.op < IS_TYPE) {
-            PyObject *value = load(run, at);
-            if (value == nullptr) return at.row;
-            run.registers[at.into] = value;
-        } else if (!holds(run, at)) {
-            return at.row;
-        }
-    }
+namespace {
+
+// The row that one operation fails, or -1.
+int run_one(Run &run, const Instruction &at) {
+    if (at.op >= IS_TYPE) return guard_holds(run, at) ? -1 : at.row;
+    PyObject *value = guard_load(run, at);
+    if (value == nullptr) return at.row;
+    run.registers[at.into] = value;
     return -1;
+}
+
+int run_some(const GuardProgram *program, Run &run, const std::vector<int> &which) {
+    for (int index : which)
+        if (int row = run_one(run, (*program->code)[index]); row >= 0) return row;
+    return -1;
+}
+
+// All of them in order: the first row that fails.
+int run_all(const GuardProgram *program, Run &run) {
+    for (const Instruction &at : *program->code)
+        if (int row = run_one(run, at); row >= 0) return row;
+    return -1;
+}
+
+// `from`: values remembered of them, null where this run has found them itself.
+void take_inputs(const GuardProgram *program, const Run &run, const std::vector<PyObject *> *from, PyObject **inputs) {
+    const std::vector<int> &registers = *program->inputs;
+    for (size_t i = 0; inputs != nullptr && i < registers.size(); i++) {
+        PyObject *known = from == nullptr ? nullptr : (*from)[i];
+        inputs[i] = Py_NewRef(known == nullptr ? run.registers[registers[i]] : known);
+    }
+}
+
+// Nothing has changed of what is remembered; there is more to run at each call.
+int run_loose(const GuardProgram *program, const Armed &armed, Run &run) {
+    std::vector<Ref> held;  // a check may run Python, of torch's, and let another thread in
+    for (int reg : armed.loose_reads) {
+        run.registers[reg] = armed.registers[reg];
+        held.emplace_back(Py_NewRef(armed.registers[reg]));
+    }
+    return run_some(program, run, armed.loose);
+}
+
+int run_remembered(const GuardProgram *program, const Armed &armed, Run &run, PyObject **inputs) {
+    if (armed.loose.empty()) {
+        take_inputs(program, run, &armed.inputs, inputs);
+        return -1;
+    }
+    std::vector<PyObject *> known = armed.inputs;
+    for (PyObject *one : known) Py_XINCREF(one);
+    int row = run_loose(program, armed, run);
+    if (row < 0) take_inputs(program, run, &known, inputs);
+    for (PyObject *one : known) Py_XDECREF(one);
+    return row;
+}
+
+int run_parts(GuardProgram *program, Run &run, PyObject **inputs) {
+    Heap *heap = program->heap;
+    if (int row = run_some(program, run, heap->always); row >= 0) return row;
+    if (const Armed *armed = heap_unchanged(heap, run)) return run_remembered(program, *armed, run, inputs);
+    if (int row = run_some(program, run, heap->rest); row >= 0) return row;
+    take_inputs(program, run, nullptr, inputs);
+    heap_remember(program, run);
+    return -1;
+}
+
+// The first row that fails. If none does, although one has just failed, the parts are at fault: that is told.
+int first_failure(GuardProgram *program, const View &view, PyObject **registers) {
+    Run run{view, registers, registers + program->n_registers};
+    int row = run_all(program, run);
+    for (int i = 0; i < run.n_owned; i++) Py_DECREF(run.owned[i]);
+    return row < 0 ? program->n_rows : row;
 }
 
 }  // namespace
 
-int guards_check(GuardProgram *program, const View &view, PyObject **inputs) {
-    constexpr int SMALL = 96;
-    PyObject *small[SMALL];
+int guards_check(GuardProgram *program, const View &view, PyObject **inputs, bool exact) {
+    constexpr int SMALL = 4096;
+    if (program->heap == nullptr) return program->n_rows;  // it is being collected
     int need = program->n_registers + program->n_owned;
     std::vector<PyObject *> large;
-    PyObject **registers = small;
-    if (need > SMALL) {
+    PyObject **registers;
+    if (need <= SMALL) {
+        registers = (PyObject **)alloca((need + 1) * sizeof(PyObject *));
+    } else {
         large.resize(need);
         registers = large.data();
     }
     Run run{view, registers, registers + program->n_registers};
-    int verdict = run_all(program, run);
-    if (verdict < 0 && inputs != nullptr)
-        for (size_t i = 0; i < program->inputs->size(); i++)
-            inputs[i] = Py_NewRef(registers[(*program->inputs)[i]]);
+    program->heap->busy++;
+    int verdict = run_parts(program, run, inputs);
     for (int i = 0; i < run.n_owned; i++) Py_DECREF(run.owned[i]);
+    if (verdict >= 0 && exact) verdict = first_failure(program, view, registers);
+    program->heap->busy--;
     return verdict;
 }

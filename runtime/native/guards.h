@@ -2,7 +2,8 @@
 //
 // Made by runtime.guard_program.compile_rows from rows and sources; run on every call by callable.cpp and
 // hook.cpp. Each source is one register, loaded once, just before the first row that needs it. A load that cannot
-// be done fails the row it was for. No user code runs, no exception is left behind.
+// be done fails the row it was for. No user code runs, no exception is left behind. What was read of the heap is
+// remembered, and not read again as long as nothing of it has changed: see heap.h.
 #pragma once
 
 #include "objects.h"
@@ -19,6 +20,7 @@ struct View {
 };
 
 struct Instruction;
+struct Heap;
 
 struct GuardProgram {
     PyObject_HEAD
@@ -27,12 +29,14 @@ struct GuardProgram {
     int n_registers;
     int n_owned;  // loads whose result is a new reference
     int n_rows;
+    Heap *heap;  // what is remembered of the heap (heap.h)
 };
 
 extern PyTypeObject *guard_program_type;
 
-// -1 if all rows hold, and then `inputs` (if not null) has new references; else the index of the row that failed.
-int guards_check(GuardProgram *program, const View &view, PyObject **inputs);
+// -1 if all rows hold, and then `inputs` (if not null) has new references; else the index of a row that failed, the first
+// one of all if `exact`.
+int guards_check(GuardProgram *program, const View &view, PyObject **inputs, bool exact);
 
 inline Py_ssize_t guards_n_inputs(const GuardProgram *program) { return (Py_ssize_t)program->inputs->size(); }
 

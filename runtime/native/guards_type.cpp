@@ -1,6 +1,7 @@
 // The type GuardProgram: instructions checked and prepared once, so that a run has nothing left to decide.
 #include "guards.h"
 
+#include "heap.h"
 #include "instructions.h"
 #include "relation.h"
 #include "tensor.h"
@@ -142,7 +143,9 @@ bool prepare(Instruction &at, const OpLaw &law, PyObject *key, int n_registers) 
             return expect_kind(PyTuple_Check(key) && PyTuple_GET_SIZE(key) == 3, law.name, "(type, low, high)");
         case Needs::relation:
             at.record = relation_record_new(key, n_registers);
-            return at.record != nullptr;
+            if (at.record == nullptr) return false;
+            at.registers = new std::vector<int>(relation_registers((const RelationRecord *)at.record));
+            return true;
         default:
             if (law.op == KEYS) return expect_kind(PyTuple_Check(key), law.name, "a tuple");
             return true;
@@ -196,7 +199,10 @@ PyObject *guards_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     bool fine = true;
     for (Py_ssize_t i = 0; fine && i < PyTuple_GET_SIZE(instructions); i++)
         fine = add_instruction(self, PyTuple_GET_ITEM(instructions, i));
-    if (fine && read_registers(inputs, *self->inputs, n_registers)) return (PyObject *)self;
+    if (fine && read_registers(inputs, *self->inputs, n_registers)) {
+        self->heap = heap_new(self);
+        return (PyObject *)self;
+    }
     Py_DECREF(self);
     return nullptr;
 }
@@ -205,6 +211,9 @@ int guards_traverse(GuardProgram *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     if (self->code != nullptr)
         for (const Instruction &at : *self->code) Py_VISIT(at.key);
+    if (self->heap != nullptr)
+        for (const auto &armed : self->heap->armed)
+            for (PyObject *pin : armed->pins) Py_VISIT(pin);
     return 0;
 }
 
@@ -212,6 +221,8 @@ int guards_clear(GuardProgram *self) {
     if (self->code == nullptr) return 0;
     std::vector<Instruction> *code = self->code;
     self->code = new std::vector<Instruction>();
+    Heap *heap = std::exchange(self->heap, nullptr);
+    delete heap;
     for (Instruction &at : *code) {
         if (at.op == SET) delete (Elements *)at.record;
         if (at.op == TENSOR && at.record != nullptr) tensor_record_free((TensorRecord *)at.record);
@@ -240,7 +251,7 @@ PyObject *guards_check_method(GuardProgram *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O!|O", &PyTuple_Type, &locals, &PyDict_Type, &globals, &closure)) return nullptr;
     View view{&PyTuple_GET_ITEM(locals, 0), PyTuple_GET_SIZE(locals), globals, nullptr,
               PyTuple_Check(closure) ? closure : nullptr};
-    return PyLong_FromLong(guards_check(self, view, nullptr));
+    return PyLong_FromLong(guards_check(self, view, nullptr, true));
 }
 
 // gather(locals, globals, closure=None) -> the tuple of inputs, or None
@@ -251,11 +262,14 @@ PyObject *guards_gather_method(GuardProgram *self, PyObject *args) {
               PyTuple_Check(closure) ? closure : nullptr};
     Ref inputs(PyTuple_New(guards_n_inputs(self)));
     if (!inputs) return nullptr;
-    if (guards_check(self, view, &PyTuple_GET_ITEM(inputs.get(), 0)) >= 0) Py_RETURN_NONE;
+    if (guards_check(self, view, &PyTuple_GET_ITEM(inputs.get(), 0), true) >= 0) Py_RETURN_NONE;
     return inputs.release();
 }
 
 PyObject *guards_get_n_rows(GuardProgram *self, void *) { return PyLong_FromLong(self->n_rows); }
+PyObject *guards_get_remembered(GuardProgram *self, void *) {
+    return PyLong_FromSize_t(self->heap == nullptr ? 0 : self->heap->armed.size());
+}
 PyObject *guards_get_size(GuardProgram *self, void *) { return PyLong_FromSize_t(self->code->size()); }
 
 PyMethodDef guards_methods[] = {
@@ -267,6 +281,8 @@ PyMethodDef guards_methods[] = {
 
 PyGetSetDef guards_getset[] = {
     {"n_rows", (getter)guards_get_n_rows, nullptr, "how many rows it was compiled from", nullptr},
+    {"remembered", (getter)guards_get_remembered, nullptr, "for how many objects that calls began at the heap is known",
+     nullptr},
     {"size", (getter)guards_get_size, nullptr, "how many loads and checks it has", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 

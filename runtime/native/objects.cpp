@@ -159,6 +159,10 @@ PyObject *dict_find(PyObject *dict, PyObject *key, Py_hash_t hash) {
                                          : DK_ENTRIES(table->ma_keys)[at].me_value;
 }
 
+Py_ssize_t name_in_keys(PyDictKeysObject *keys, PyObject *name, Py_hash_t hash) {
+    return find_in_keys(keys, name, hash);
+}
+
 bool dict_lacks(PyObject *dict, PyObject *key, Py_hash_t hash) {
     auto *table = (PyDictObject *)dict;
     Py_ssize_t at = find_in_keys(table->ma_keys, key, hash);

@@ -45,6 +45,9 @@ PyObject *dict_part(PyObject *value);
 // dict[key] by Python's meaning of equal keys, asking builtin types only; `hash` is hash(key).
 PyObject *dict_find(PyObject *dict, PyObject *key, Py_hash_t hash);
 
+// Place of a str key in a table of str keys; -1 if it is not there.
+Py_ssize_t name_in_keys(PyDictKeysObject *keys, PyObject *name, Py_hash_t hash);
+
 // Whether the dict surely lacks the key: neither found, nor a key of equal hash there whose __eq__ is a user's.
 bool dict_lacks(PyObject *dict, PyObject *key, Py_hash_t hash);
 bool dict_lacks_any(PyObject *dict, PyObject *key, Py_hash_t hash);

@@ -193,6 +193,12 @@ RelationRecord *relation_record_new(PyObject *expected, int n_registers) {
 
 void relation_record_free(RelationRecord *record) { delete record; }
 
+std::vector<int> relation_registers(const RelationRecord *record) {
+    std::vector<int> registers;
+    for (const Read &one : record->reads) registers.push_back(one.reg);
+    return registers;
+}
+
 bool relation_record_holds(const RelationRecord *record, PyObject **registers) {
     std::vector<Number> numbers(record->reads.size());
     Number stack[MOST];

@@ -124,7 +124,7 @@ enum class Tried { holds, fails, error };
 Tried try_entry(CodeState *state, Entry *entry, const View &view, FunctionCache *cache, Outcome *outcome) {
     bool direct = entry->kind == Kind::direct;
     Inputs inputs(direct ? guards_n_inputs(entry->guards) : 0);
-    int verdict = guards_check(entry->guards, view, direct ? inputs.values : nullptr);
+    int verdict = guards_check(entry->guards, view, direct ? inputs.values : nullptr, callbacks.check != nullptr);
     inputs.filled = direct && verdict < 0;
     if (callbacks.check != nullptr && !tell_check(state, entry, view, verdict)) return Tried::error;
     if (verdict >= 0) return Tried::fails;
@@ -165,6 +165,30 @@ Outcome answer_miss(CodeState *state, const View &view, FunctionCache *cache) {
     return outcome;
 }
 
+constexpr Py_ssize_t FEW = 2;  // entries that are asked one after the other
+
+// One call on its way to an entry that answers it.
+struct Search {
+    CodeState *state;
+    const View &view;
+    FunctionCache *cache;
+    Ref entries;  // those of the beginning: they may be replaced meanwhile
+    Outcome outcome;
+
+    bool ask(Py_ssize_t at) {
+        auto *entry = (Entry *)PyTuple_GET_ITEM(entries.get(), at);
+        Tried tried = try_entry(state, entry, view, cache, &outcome);
+        if (tried == Tried::holds && at != state->hint && state->entries == entries.get()) state->hint = at;
+        return tried != Tried::fails;
+    }
+
+    void remember(uint64_t key, Py_ssize_t at) {
+        if (state->entries != entries.get()) return;
+        if (state->memo == nullptr) state->memo = new EntryMemo();
+        state->memo->put(key, at);
+    }
+};
+
 // --- the type ---------------------------------------------------------------------------------------------------
 
 PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -193,6 +217,7 @@ int state_traverse(CodeState *self, visitproc visit, void *arg) {
 
 int state_tp_clear(CodeState *self) {
     PyObject *entries = self->entries;
+    delete std::exchange(self->memo, nullptr);
     self->entries = PyTuple_New(0);
     Py_XDECREF(entries);
     Py_XSETREF(self->miss, Py_NewRef(Py_None));
@@ -207,6 +232,7 @@ void state_dealloc(CodeState *self) {
     if (!self->owned_by_code) Py_CLEAR(self->code);
     Py_CLEAR(self->miss);
     Py_CLEAR(self->entries);
+    delete self->memo;
     Py_CLEAR(self->dict);
     type->tp_free((PyObject *)self);
     Py_DECREF(type);
@@ -215,6 +241,7 @@ void state_dealloc(CodeState *self) {
 bool replace_entries(CodeState *self, PyObject *entries) {
     if (entries == nullptr) return false;
     self->hint = 0;
+    delete std::exchange(self->memo, nullptr);
     Py_SETREF(self->entries, entries);
     return true;
 }
@@ -338,15 +365,20 @@ PyMethodDef module_methods[] = {
 }  // namespace
 
 Outcome answer(CodeState *state, const View &view, FunctionCache *cache) {
-    Ref entries(Py_NewRef(state->entries));
-    Py_ssize_t n = PyTuple_GET_SIZE(entries.get()), hint = state->hint < n ? state->hint : 0;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        Py_ssize_t at = i == 0 ? hint : i <= hint ? i - 1 : i;
-        Outcome outcome;
-        Tried tried = try_entry(state, (Entry *)PyTuple_GET_ITEM(entries.get(), at), view, cache, &outcome);
-        if (tried == Tried::fails) continue;
-        if (tried == Tried::holds && at != state->hint && state->entries == entries.get()) state->hint = at;
-        return outcome;
+    Search search{state, view, cache, Ref(Py_NewRef(state->entries))};
+    Py_ssize_t n = PyTuple_GET_SIZE(search.entries.get()), hint = state->hint < n ? state->hint : 0;
+    if (n > 0 && search.ask(hint)) return search.outcome;
+    Py_ssize_t known = -1;
+    uint64_t key = 0;
+    if (n > FEW) {
+        key = EntryMemo::key_of(view);
+        known = state->memo == nullptr ? -1 : state->memo->find(key);
+        if (known >= 0 && known != hint && known < n && search.ask(known)) return search.outcome;
+    }
+    for (Py_ssize_t at = 0; at < n; at++) {
+        if (at == hint || at == known || !search.ask(at)) continue;
+        if (n > FEW) search.remember(key, at);
+        return search.outcome;
     }
     return answer_miss(state, view, cache);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "entry.h"
+#include "lookup.h"
 
 struct CodeState {
     PyObject_HEAD
@@ -13,6 +14,7 @@ struct CodeState {
     PyObject *miss;
     PyObject *entries;  // tuple in order of publication; replaced as a whole
     Py_ssize_t hint;    // the entry that answered last is asked first
+    EntryMemo *memo;    // and then the one that answered such arguments; null while there are few
     unsigned long long misses;
     unsigned long long watched;  // calls that a tracer or debugger made run in plain Python
     char disabled;

@@ -470,12 +470,18 @@ bool tensor_record_matches(const TensorRecord *record, PyObject *value) {
     return torch_api.requires_grad(impl) == record->wants_grad;
 }
 
+bool tensor_record_is_native(const TensorRecord *record) { return record->native && torch_api.native_guard; }
+
 // --- kinds and overlap -------------------------------------------------------------------------------------
 
+bool tensor_is_plain(PyObject *value) {
+    auto *type = (PyObject *)Py_TYPE(value);
+    return type == tensor_type || type == parameter_type;
+}
+
 bool tensor_is_tensor(PyObject *value) {
-    PyTypeObject *type = Py_TYPE(value);
-    if ((PyObject *)type == tensor_type || (PyObject *)type == parameter_type) return true;
-    return tensor_type != nullptr && PyType_IsSubtype(type, (PyTypeObject *)tensor_type);
+    if (tensor_is_plain(value)) return true;
+    return tensor_type != nullptr && PyType_IsSubtype(Py_TYPE(value), (PyTypeObject *)tensor_type);
 }
 
 bool tensor_history_is(PyObject *tensor, PyObject *expected) {

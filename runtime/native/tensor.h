@@ -20,6 +20,10 @@ bool tensor_record_matches(const TensorRecord *record, PyObject *value);
 // Size (or stride) number `dim` of a strided tensor; false if there is none.
 bool tensor_extent(PyObject *tensor, bool size, int64_t dim, int64_t *found);
 
+// Whether it is compared through words of memory alone: dense, and of a dtype and device that the shim knows.
+bool tensor_record_is_native(const TensorRecord *record);
+
+bool tensor_is_plain(PyObject *value);                  // of class torch.Tensor or Parameter
 bool tensor_is_tensor(PyObject *value);                 // an instance of torch.Tensor (subclasses too)
 bool tensor_overlap(PyObject *first, PyObject *second); // conservative: true if it cannot be ruled out
 // The addresses that a tensor can touch, end exclusive: 1 if known, 0 if it has no memory, -1 if it cannot be told.
