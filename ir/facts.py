@@ -84,10 +84,6 @@ class Facts:
         self.symbols[made] = origin
         return made
 
-    def forget_origins(self) -> None:
-        """Where the symbols come from is known to those who needed it."""
-        self.symbols = dict.fromkeys(self.symbols, ())
-
     @contextmanager
     def active(self) -> Iterator[None]:
         """Comparisons of expressions are this trace's questions in here."""
