@@ -202,14 +202,16 @@ def cudnn_flags():
         x = x + 1 if torch.backends.cudnn.benchmark else x - 1
         return x if torch.backends.cudnn.enabled else x * 3
 
-    try:
-        yield f, (X,)
-        torch.backends.cudnn.benchmark = not first[0]
-        yield
-        torch.backends.cudnn.enabled = not first[1]
-        yield
-    finally:
-        torch.backends.cudnn.benchmark, torch.backends.cudnn.enabled = first
+    # torch's own test utilities, imported by other tests, freeze the flags
+    with torch.backends.__allow_nonbracketed_mutation():
+        try:
+            yield f, (X,)
+            torch.backends.cudnn.benchmark = not first[0]
+            yield
+            torch.backends.cudnn.enabled = not first[1]
+            yield
+        finally:
+            torch.backends.cudnn.benchmark, torch.backends.cudnn.enabled = first
     yield
 
 
