@@ -317,7 +317,9 @@ def test_entries_go_with_what_they_were_made_for():
     jitted = graftjit.jit(lambda thing, x: thing(x) + 1)
 
     def handed_in(number: int) -> Callable:
-        return eval(f"lambda x: x * {number}")  # code of its own: functions of equal parts share entries
+        return eval(
+            f"lambda x: x * {number}"
+        )  # code of its own: functions of equal parts share entries
 
     def of_a_class(number: int) -> Callable:
         class Local(Net):

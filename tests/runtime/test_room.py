@@ -132,7 +132,9 @@ def test_functions_that_are_new_in_each_call():
     jitted = graftjit.jit(applied, config=JitConfig(recompile_limit=3))
 
     def fresh(by):
-        return eval(f"lambda x: x * {by}")  # code of its own: functions of equal parts share entries
+        return eval(
+            f"lambda x: x * {by}"
+        )  # code of its own: functions of equal parts share entries
 
     for number in range(80):
         assert torch.equal(jitted(fresh(number), X), X * number)
