@@ -6,6 +6,7 @@ the operator is traced. `torch.library` remembers who has registered what.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -39,6 +40,8 @@ _OF_TORCH = frozenset(
 _OVERRIDES = ("CPU", "CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "Autograd",
               "AutogradCPU", "AutogradCUDA")  # fmt: skip
 _BY_TORCH = frozenset({"aten/_foreach_mm/CUDA"})
+_NATIVE = os.path.join(os.path.dirname(torch.__file__), "_native") + os.sep
+"""Where torch keeps kernels of its own in Python, which builds for a GPU register when they are imported."""
 
 
 def _registered() -> set[str]:
@@ -67,5 +70,14 @@ def overridden(op: Any) -> bool:
     name = op._name.replace("::", "/", 1)
     registered = _registered()
     return any(
-        (key := f"{name}/{place}") in registered and key not in _BY_TORCH for place in _OVERRIDES
+        (key := f"{name}/{place}") in registered
+        and key not in _BY_TORCH
+        and not _by_torch(op._name, place)
+        for place in _OVERRIDES
     )
+
+
+def _by_torch(name: str, place: str) -> bool:
+    """Whether the kernel in force for a dispatch key was put there by torch itself, as the dispatcher tells."""
+    text: str = torch._C._dispatch_dump(name)
+    return f"\n{place}: registered at {_NATIVE}" in text
