@@ -27,7 +27,7 @@ from . import (
 )
 from .binding import modelled
 from .breaks import Break
-from .containers import NotConstant, as_constant, raises
+from .containers import NotConstant, as_constant, as_constants, raises
 from .generators import GENERATOR_METHODS
 from .kinds import is_kind
 from .values import (
@@ -61,8 +61,7 @@ def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     """A C function: folded when it is pure and its arguments are constants."""
     if getattr(real, "__module__", None) in _PURE_MODULES:
         try:
-            plain = [as_constant(m, a) for a in args]
-            named = {k: as_constant(m, v) for k, v in kwargs.items()}
+            plain, named = as_constants(m, args, kwargs)
         except NotConstant:
             raise Break("GB121", f"{real.__name__}() of values that are not constants") from None
         return containers.fold(lambda: real(*plain, **named))
@@ -204,8 +203,7 @@ def _constant_method(m: Machine, receiver: Const, name: str, args: Args, kwargs:
     if isinstance(receiver.value, str):
         arrays.refuse_text([*args, *kwargs.values()])
     try:
-        plain = [as_constant(m, a) for a in args]
-        named = {k: as_constant(m, v) for k, v in kwargs.items()}
+        plain, named = as_constants(m, args, kwargs)
     except NotConstant:
         if name == "join" and isinstance(receiver.value, str) and len(args) == 1:
             plain, named = [[as_constant(m, i) for i in iteration.drain(m, args[0])]], {}

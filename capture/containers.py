@@ -79,6 +79,13 @@ def as_constant(m: Machine, value: Value) -> Any:
     raise NotConstant
 
 
+def as_constants(
+    m: Machine, args: list[Value], kwargs: dict[str, Value]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The plain arguments of a call; raises NotConstant."""
+    return [as_constant(m, a) for a in args], {k: as_constant(m, v) for k, v in kwargs.items()}
+
+
 # Immutable values that capture may make again and again, none of them kept by identity.
 _FRESH_TYPES = (
     range, slice, torch.finfo, torch.iinfo, np.finfo, np.iinfo, inspect.Signature, inspect.Parameter,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .breaks import Break
-from .containers import NotConstant, as_constant, raises
+from .containers import NotConstant, as_constants, raises
 from .values import Const, Context, ContextExit, Instance, Method, Obj, Value
 
 if TYPE_CHECKING:
@@ -36,13 +36,12 @@ def make(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> 
             raise Break("GB110", "inference_mode inside the frame")
         return None
     try:
-        plain = tuple(as_constant(m, a) for a in args)
-        named = {k: as_constant(m, v) for k, v in kwargs.items()}
+        plain, named = as_constants(m, args, kwargs)
     except NotConstant:
         raise Break("GB110", f"{cls.__name__} with arguments that are not constants") from None
     if cls in GRAD_MODES and cls is not torch.set_grad_enabled and (plain or named):
         raise Break("GB110", f"{cls.__name__} used as a decorator")
-    made = Context(cls, plain, named)
+    made = Context(cls, tuple(plain), named)
     if cls is torch.set_grad_enabled:  # acts when it is made
         mode = bool((plain or tuple(named.values()))[0])
         made.args, made.kwargs = (mode,), {}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..runtime.sources import Source
 from .breaks import Break
-from .containers import NotConstant, as_constant, fold, named
+from .containers import NotConstant, as_constants, fold, named
 from .polyfills import stands_for
 from .tables import BUILTINS, Args, Kwargs, models
 from .values import Getter, Obj, Sequence, Value
@@ -166,8 +166,7 @@ def _deep_tuple(x: Any, done: list[tuple[Any, Any]]) -> Any:
 def _pure(real: Any) -> Any:
     def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         try:
-            plain = [as_constant(m, value) for value in args]
-            rest = {name: as_constant(m, value) for name, value in kwargs.items()}
+            plain, rest = as_constants(m, args, kwargs)
         except NotConstant:
             raise Break("GB121", f"{real.__name__}() of values that are not constants") from None
         return fold(lambda: real(*plain, **rest))

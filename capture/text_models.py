@@ -21,7 +21,7 @@ from . import (
     torchcalls,
 )
 from .breaks import Break
-from .containers import NotConstant, as_constant, fold
+from .containers import NotConstant, as_constant, as_constants, fold
 from .exception_objects import text as exception_text
 from .kinds import is_kind
 from .tables import BUILTINS, Args, Kwargs, Model, models
@@ -62,8 +62,7 @@ def _constant_model(fn: Any) -> Model:
         if args and isinstance(args[0], (Obj, Instance)):
             return _object_number(m, fn, args)
         try:
-            plain = [as_constant(m, a) for a in args]
-            named = {k: as_constant(m, v) for k, v in kwargs.items()}
+            plain, named = as_constants(m, args, kwargs)
         except NotConstant:
             raise Break("GB121", f"{fn.__name__}() of this value") from None
         return fold(lambda: fn(*plain, **named))

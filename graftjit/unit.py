@@ -187,8 +187,6 @@ class Unit:
         )  # fmt: skip
         spent = time.perf_counter() - started
         stages = {"capture": spent - self._compiling, "compile": self._compiling}
-        if made.graph is not None and made.graph.facts is not None:
-            made.graph.facts.forget_origins()
         self._check_own_frame(made, view)
         if change is not None:
             self._tell_recompile(state, change)

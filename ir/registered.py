@@ -39,7 +39,6 @@ _OF_TORCH = frozenset(
 
 _OVERRIDES = ("CPU", "CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "Autograd",
               "AutogradCPU", "AutogradCUDA")  # fmt: skip
-_BY_TORCH = frozenset({"aten/_foreach_mm/CUDA"})
 _NATIVE = os.path.join(os.path.dirname(torch.__file__), "_native") + os.sep
 """Where torch keeps kernels of its own in Python, which builds for a GPU register when they are imported."""
 
@@ -70,10 +69,7 @@ def overridden(op: Any) -> bool:
     name = op._name.replace("::", "/", 1)
     registered = _registered()
     return any(
-        (key := f"{name}/{place}") in registered
-        and key not in _BY_TORCH
-        and not _by_torch(op._name, place)
-        for place in _OVERRIDES
+        f"{name}/{place}" in registered and not _by_torch(op._name, place) for place in _OVERRIDES
     )
 
 

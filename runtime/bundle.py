@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from . import device, kernel_file
 from .errors import BuildError, UserError
 from .kernel_file import ANY, Name
 from .kernel_store import KernelStore
+from .whole_file import write_whole
 
 MAGIC = b"graftjit kernels 1\n"
 
@@ -54,7 +53,8 @@ def save(store: KernelStore, path: Path) -> Moved:
     body = contents + b"".join(data for _name, data in held)
     digest = _digest(body)
     try:
-        _write(path, MAGIC + digest.encode() + b"\n" + body)
+        data = MAGIC + digest.encode() + b"\n" + body
+        write_whole(path, data, path.absolute().parent, f".{path.name}-")
     except OSError as error:
         raise UserError(
             "the bundle cannot be written", found=f"{path}: {error.strerror or error}"
@@ -143,16 +143,3 @@ def _refused(path: Path, why: str) -> UserError:
 
 def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=32).hexdigest()
-
-
-def _write(path: Path, data: bytes) -> None:
-    """At once: a full disk leaves no half of a bundle."""
-    descriptor, scratch = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}-")
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            os.fchmod(descriptor, 0o644)
-        os.replace(scratch, path)
-    except OSError:
-        os.unlink(scratch)
-        raise

@@ -26,6 +26,7 @@ from .events import Fallback, KernelBuilt
 from .kernel_file import ANY, Name
 from .loaded import Loaded
 from .session import SESSION
+from .whole_file import write_whole
 
 DEFAULT_LIMIT = 1 << 30
 _TOUCH_AFTER = 3600.0  # seconds; a hit renews a file's time only when it is older than this
@@ -242,15 +243,7 @@ class KernelStore:
         shelf = self.folder / name.key[:2]
         private.make_folder(shelf)
         path = shelf / str(name)
-        descriptor, scratch = tempfile.mkstemp(prefix=_BUILD_PREFIX, dir=self.folder)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(data)
-                os.fchmod(descriptor, 0o644)
-            os.replace(scratch, path)
-        except OSError:
-            _remove(Path(scratch))
-            raise
+        write_whole(path, data, self.folder, _BUILD_PREFIX)
         return path
 
     def _give_up(self, code: str, reason: str) -> None:
