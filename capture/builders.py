@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import arrays, deques, exception_objects, rebuild
@@ -91,10 +92,12 @@ def _dict(e: Emitter, value: Dict) -> None:
 
 
 def _write_pairs(e: Emitter, value: Dict, helper: Any) -> None:
-    for key, item in value.items.values():
+    part = value.origin is not None and not value.whole
+    pairs = [value.items[frozen] for frozen in (value.placed if part else value.items)]
+    for key, item in pairs:
         e.push(key)
         e.push(item)
-    e.asm.build_tuple(2 * len(value.items))
+    e.asm.build_tuple(2 * len(pairs))
     name = e.asm.fresh("pairs")
     e.asm.store_fast(name)
     e.asm.call_const(helper, lambda: e.push(value), lambda: e.asm.load_fast(name))
@@ -364,19 +367,32 @@ def write_back(e: Emitter, target: Value) -> None:
             e.push(target)
             e.asm.store_attr("cell_contents")
     elif isinstance(target, Dict):
-        _write_pairs(e, target, rebuild.rewrite_dict)
+        _write_pairs(e, target, rebuild.rewrite_dict if target.whole else rebuild.fill_dict)
     elif isinstance(target, Set):
         if not is_exact(target):
             raise Break("GB125", "a set whose order is not known")
         _set_steps(e, target)
     else:
-        _tuple_of(e, list(target.items))  # type: ignore[attr-defined]
-        name = e.asm.fresh("items")
-        e.asm.store_fast(name)
+        assert isinstance(target, Sequence)
+        _write_list(e, target)
+
+
+def _write_list(e: Emitter, target: Sequence) -> None:
+    """A list of the caller's: what was put in its places and what was added, or the whole of it."""
+    part = target.origin is not None and not target.whole
+    kept = target.kept if part and target.shut is None else None
+    places = tuple(sorted(target.placed)) if part else ()
+    _tuple_of(e, [target.items[at] for at in places] + target.added if part else list(target.items))
+    name = e.asm.fresh("items")
+    e.asm.store_fast(name)
+    parts = (lambda: e.push(target), lambda: e.asm.load_fast(name))
+    if part:
         e.asm.call_const(
-            rebuild.rewrite_list, lambda: e.push(target), lambda: e.asm.load_fast(name)
+            rebuild.change_list, *parts, *[partial(e.asm.load_const, one) for one in (places, kept)]
         )
-        e.asm.pop_top()
+    else:
+        e.asm.call_const(rebuild.rewrite_list, *parts)
+    e.asm.pop_top()
 
 
 BUILDERS: dict[type, Callable[[Emitter, Any], None]] = {

@@ -127,7 +127,7 @@ def sequence_items(m: Machine, value: Sequence) -> list[Value]:
 def sequence_item(m: Machine, value: Sequence, index: int) -> Value:
     item = value.items[index]
     if item is UNREAD:
-        # A changed list has its items read before (see `writable`): index is the original position here.
+        # What has moved was read before (see `writable`): index is the original position here.
         item = m.wrap(_item_of(value.origin, index), Source("item", value.source, index))
         value.items[index] = item
     return item
@@ -144,8 +144,41 @@ def writable(m: Machine, value: Any) -> Any:
     """A list or set about to be written: everything in it is read first, so positions may move."""
     if isinstance(value, Sequence):
         sequence_items(m, value)
-    m.changed(value)
+    m.rewritten(value)
     return value
+
+
+def append(m: Machine, value: Sequence, items: list[Value]) -> None:
+    """The list grows: what it holds does not matter."""
+    m.changed(value)
+    value.grow(items)
+
+
+def place(m: Machine, value: Sequence, index: int, item: Value) -> None:
+    """value[index] = item, an index within the list."""
+    at = index % len(value.items)
+    if value.origin is not None and not value.whole and at < value.kept:
+        sequence_item(m, value, at)  # what goes must be known: its end may be seen
+        if at not in value.placed:
+            m.unhook(_item_of(value.origin, at))
+            value.placed.add(at)
+    m.changed(value)
+    value.items[at] = item
+
+
+def pop_last(m: Machine, value: Sequence) -> Value:
+    """value.pop() of a list that is not empty."""
+    last = len(value.items) - 1
+    item = sequence_item(m, value, last)
+    if value.origin is not None and not value.whole and last < value.kept:
+        value.kept = last
+        if last in value.placed:
+            value.placed.discard(last)
+        else:
+            m.unhook(_item_of(value.origin, last))
+    m.changed(value)
+    del value.items[last]
+    return item
 
 
 def open_dict(m: Machine, value: Dict) -> Dict:
@@ -158,7 +191,10 @@ def open_dict(m: Machine, value: Dict) -> Dict:
     for position, key in enumerate(keys):
         wrapped = _key_value(m, value, key, position)
         frozen = freeze(wrapped)
-        value.items[frozen] = read.get(frozen, (wrapped, UNREAD))
+        # The dict's own key: it may have been asked with one that equals it.
+        value.items[frozen] = (wrapped, read[frozen][1] if frozen in read else UNREAD)
+    for frozen in value.placed:  # new keys come last, in the order in which they came
+        value.items.setdefault(frozen, read[frozen])
     value.opened = True
     return value
 
@@ -217,10 +253,12 @@ def _real_key(value: Dict, frozen: Any) -> Any:
 
 
 def dict_set(m: Machine, value: Dict, key: Value, item: Value) -> None:
-    open_dict(m, value)
-    dict_items(m, value)
-    m.changed(value)
     frozen = freeze(read_key(m, key))
+    if value.origin is not None and not value.whole and frozen not in value.placed:
+        if dict_get(m, value, frozen) is not None:  # what goes must be known: its end may be seen
+            m.unhook(look_up(value.origin, _real_key(value, frozen))[0])
+        value.placed[frozen] = None
+    m.changed(value)
     old = value.items.get(frozen)
     value.items[frozen] = (old[0] if old else key, item)
 
@@ -231,7 +269,7 @@ def dict_delete(m: Machine, value: Dict, key: Value) -> Value:
     frozen = freeze(read_key(m, key))
     if frozen not in value.items:
         raise missing_key(key)
-    m.changed(value)
+    m.rewritten(value)
     return value.items.pop(frozen)[1]
 
 
@@ -275,6 +313,8 @@ def length(m: Machine, value: Value) -> int | None:
     if isinstance(value, DictView):
         return len(value.of.items)
     if isinstance(value, Dict):
+        if not value.opened and value.placed:
+            open_dict(m, value)
         if not value.opened:
             m.guard("len", value.source, dict.__len__(value.origin))
             return dict.__len__(value.origin)

@@ -97,7 +97,7 @@ def _target(f: Frame, depth: int, kind: type) -> Any:
 def _list_append(m: Machine, f: Frame, i: Instr) -> None:
     item = f.pop()
     if not _fill(m, f, i.arg, list.append, [item]):
-        containers.writable(m, _target(f, i.arg, Sequence)).items.append(item)
+        containers.append(m, _target(f, i.arg, Sequence), [item])
 
 
 @handles("SET_ADD")
@@ -117,7 +117,7 @@ def _map_add(m: Machine, f: Frame, i: Instr) -> None:
 @handles("LIST_EXTEND")
 def _list_extend(m: Machine, f: Frame, i: Instr) -> None:
     items = iteration.drain(m, f.pop())
-    containers.writable(m, _target(f, i.arg, Sequence)).items.extend(items)
+    containers.append(m, _target(f, i.arg, Sequence), items)
 
 
 @handles("SET_UPDATE")

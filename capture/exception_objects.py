@@ -269,6 +269,6 @@ def _add_note(m: Machine, value: Instance, note: Value) -> Value:
         notes = m.overlay[value]["__notes__"] = Sequence([], list)
     if not isinstance(notes, Sequence) or notes.cls is not list:
         raise containers.raises("TypeError: Cannot add note: __notes__ is not a list")
-    containers.writable(m, notes).items.append(note)
+    containers.append(m, notes, [note])
     m.activity += 1
     return NONE

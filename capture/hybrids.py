@@ -17,8 +17,8 @@ from .containers import raises
 from .iteration import drain
 from .kinds import is_kind
 from .tables import NONE
-from .values import UNREAD, Const, Dict, Instance, Obj, Sequence, Value
-from .wrapping import freeze
+from .values import Const, Dict, Instance, Obj, Sequence, Value
+from .wrapping import freeze, shut_list
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -67,10 +67,9 @@ def storage(m: Machine, value: Value) -> Any:
     base = base_of(type(value.value))
     if base is None:
         return None
+    made: Value
     if base is list:
-        size = list.__len__(value.value)
-        m.guard("len", value.source, size)
-        made: Value = Sequence([UNREAD] * size, list, value.value, source=value.source)
+        made = shut_list(m, value.value, list, value.source)
     else:
         kind = OrderedDict if base is OrderedDict else dict
         made = Dict({}, kind, value.value, opened=False, source=value.source)
@@ -184,7 +183,7 @@ def _no_copy(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) -
 
 
 def _add_in_place(m: Machine, value: Value, held: Sequence, args: Args, kwargs: Kwargs) -> Value:
-    containers.writable(m, held).items.extend(drain(m, args[0]))
+    containers.append(m, held, drain(m, args[0]))
     return value
 
 

@@ -278,6 +278,12 @@ class Machine:
         if container.source is not None and not container.changed:
             container.changed = True
             self.effects.append(Written(container))
+
+    def rewritten(self, container: Any) -> None:
+        """A pre-existing container is written to as a whole: it may drop whatever it held."""
+        self.changed(container)
+        if container.source is not None and not container.whole:
+            container.whole = True
             for kind, items in _HELD:
                 if isinstance(getattr(container, "origin", None), kind):
                     for item in items(container.origin):

@@ -15,6 +15,7 @@ from . import sets, sorting
 from .breaks import Break
 from .containers import (
     NotConstant,
+    append,
     as_constant,
     dict_delete,
     dict_get,
@@ -22,6 +23,8 @@ from .containers import (
     dict_set,
     fold,
     open_dict,
+    place,
+    pop_last,
     raises,
     read_key,
     real_index,
@@ -45,6 +48,9 @@ def set_item(m: Machine, value: Value, index: Value, item: Value) -> bool:
             at = real_index(index)
         except NotConstant:
             raise Break("GB121", "a list indexed by something that is not a constant") from None
+        if isinstance(at, int) and -len(value.items) <= at < len(value.items):
+            place(m, value, at, item)
+            return True
         writable(m, value)
         items: Any = drain(m, item) if isinstance(at, slice) else item
         try:
@@ -111,11 +117,12 @@ def _constant_int(m: Machine, value: Value) -> int:
 
 
 def _pop(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    writable(m, value)
     at = _constant_int(m, args[0]) if args else -1
     if not -len(value.items) <= at < len(value.items):
         raise raises("IndexError: pop index out of range")
-    return value.items.pop(at)
+    if at in (-1, len(value.items) - 1):
+        return pop_last(m, value)
+    return writable(m, value).items.pop(at)  # type: ignore[no-any-return]
 
 
 def _index(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -138,19 +145,35 @@ def _remove(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Va
     return NONE
 
 
+def _no_keywords(kwargs: dict[str, Value]) -> None:
+    if kwargs:
+        raise Break("GB122", "keywords")
+
+
 def _then_none(change: Callable[[Any, Any, list[Value]], Any]) -> Method:
     def method(m: Machine, value: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if kwargs:
-            raise Break("GB122", "keywords")
+        _no_keywords(kwargs)
         change(m, writable(m, value), args)
         return NONE
 
     return method
 
 
+def _append(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    _no_keywords(kwargs)
+    append(m, value, [args[0]])
+    return NONE
+
+
+def _extend(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    _no_keywords(kwargs)
+    append(m, value, drain(m, args[0]))
+    return NONE
+
+
 LIST_METHODS: dict[str, Method] = {
-    "append": _then_none(lambda m, v, a: v.items.append(a[0])),
-    "extend": _then_none(lambda m, v, a: v.items.extend(drain(m, a[0]))),
+    "append": _append,
+    "extend": _extend,
     "insert": _then_none(lambda m, v, a: v.items.insert(_constant_int(m, a[0]), a[1])),
     "clear": _then_none(lambda m, v, a: v.items.clear()),
     "reverse": _then_none(lambda m, v, a: v.items.reverse()),
@@ -192,7 +215,7 @@ def _popitem(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value
     pairs = dict_items(m, value)
     if not pairs:
         raise raises("KeyError: popitem(): dictionary is empty")
-    m.changed(value)
+    m.rewritten(value)
     value.items.popitem()
     return Sequence(list(pairs[-1]), tuple)
 
@@ -238,7 +261,7 @@ def _update(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value]
 
 def _dict_clear(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value]) -> Value:
     open_dict(m, value)
-    m.changed(value)
+    m.rewritten(value)
     value.items.clear()
     return NONE
 
@@ -267,7 +290,7 @@ def _move_to_end(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, V
     dict_items(m, value)
     if frozen not in value.items:
         raise raises("KeyError")
-    m.changed(value)
+    m.rewritten(value)
     pair = {frozen: value.items.pop(frozen)}
     last = m.truth(args[1] if len(args) > 1 else kwargs.get("last", Const(True)))
     value.items = {**value.items, **pair} if last else {**pair, **value.items}
@@ -279,7 +302,7 @@ def _pop_end(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value
     if not pairs:
         raise raises("KeyError: dictionary is empty")
     last = m.truth(args[0] if args else kwargs.get("last", Const(True)))
-    m.changed(value)
+    m.rewritten(value)
     del value.items[list(value.items)[-1 if last else 0]]
     return Sequence(list(pairs[-1 if last else 0]), tuple)
 

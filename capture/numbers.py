@@ -16,7 +16,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..ir.graph import Graph
-from ..ir.symbols import OPS, SIGNS, Expr, Symbol, apply, bounds_of, fold, kind_of, made, symbols_of
+from ..ir.symbols import (
+    OPS,
+    SIGNS,
+    Expr,
+    Symbol,
+    apply,
+    bounds_of,
+    fold,
+    is_handy,
+    kind_of,
+    made,
+    symbols_of,
+)
 from ..ir.symnode import SYMBOLIC, from_torch
 from ..runtime.guards import Row
 from ..runtime.relations import compiled as row_of
@@ -157,7 +169,10 @@ def operand(m: Machine, value: Value) -> Any:
 def number(m: Machine, expr: Any) -> Const:
     """The Value of an expression."""
     expr = m.facts.form(expr)
-    return Held(m, expr.hint, expr) if isinstance(expr, Expr) else Const(expr)
+    if not isinstance(expr, Expr):
+        return Const(expr)
+    held = Held(m, expr.hint, expr)
+    return held if is_handy(expr) else Const(held.value)
 
 
 def varies(m: Machine, *exprs: Any) -> bool:

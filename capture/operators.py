@@ -166,11 +166,11 @@ def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | N
 def _inplace(m: Machine, symbol: str, name: str, left: Value, right: Value) -> Value | None:
     """left <symbol>= right where left changes in place; None if it has no such form."""
     if isinstance(left, Sequence) and left.cls is list and symbol in ("+=", "*="):
-        containers.writable(m, left)
         if symbol == "+=":
-            left.items.extend(iteration.drain(m, right))
+            containers.append(m, left, iteration.drain(m, right))
         else:
-            left.items *= as_constant(m, right)
+            items = containers.writable(m, left).items
+            items *= as_constant(m, right)
         return left
     if isinstance(left, Dict) and left.cls is dict and symbol == "|=":
         methods.update_dict(m, left, right)

@@ -107,6 +107,17 @@ def rewrite_list(target: list[Any], items: tuple[Any, ...]) -> None:
     list.__setitem__(target, slice(None), items)
 
 
+def change_list(
+    target: list[Any], items: tuple[Any, ...], places: tuple[int, ...], kept: int | None
+) -> None:
+    """The first items come to these places, the others after the first `kept` (None: at the end)."""
+    for at, item in zip(places, items, strict=False):
+        list.__setitem__(target, at, item)
+    if kept is not None:
+        list.__delitem__(target, slice(kept, None))
+    list.extend(target, items[len(places) :])
+
+
 def replay_set(target: set[Any], steps: tuple[str, ...], items: tuple[Any, ...]) -> None:
     """What was done to a set, done again: its order is a matter of its history."""
     for step, item in zip(steps, items, strict=True):

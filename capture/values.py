@@ -80,14 +80,51 @@ class Unread(Value):
 UNREAD = Value()  # an item of a pre-existing container that nobody has asked for yet
 
 
-@dataclass(eq=False, slots=True)
 class Sequence(Value):
-    """A list or tuple. `origin` is the pre-existing object; `changed` marks a list written to."""
+    """A list or tuple. `origin` is the pre-existing object; `changed` marks a list written to.
 
-    items: list[Value]
-    cls: type
-    origin: Any = None
-    changed: bool = False
+    A pre-existing list may be `shut`: until its length or an item is asked for, nothing of it is guarded, and what
+    is appended is known apart. While it is not `whole`, its first `kept` items stand where they stood before the
+    frame, some of them `placed` anew; a `whole` one has been read and is written back as a whole.
+    """
+
+    __slots__ = ("_items", "changed", "cls", "kept", "origin", "placed", "shut", "whole")
+
+    def __init__(
+        self,
+        items: list[Value],
+        cls: type,
+        origin: Any = None,
+        *,
+        source: Source | None = None,
+        shut: Callable[[], int] | None = None,
+    ) -> None:
+        self.source = source
+        self._items = items
+        self.cls = cls
+        self.origin = origin
+        self.changed = False
+        self.shut = shut  # guards the length and gives it
+        self.kept = len(items)
+        self.placed: set[int] = set()
+        self.whole = False
+
+    @property
+    def items(self) -> list[Value]:
+        if self.shut is not None:
+            size, self.shut = self.shut(), None
+            self._items[:0] = [UNREAD] * size
+            self.kept = size
+        return self._items
+
+    @property
+    def added(self) -> list[Value]:
+        """What stands after the kept items."""
+        return self._items if self.shut is not None else self._items[self.kept :]
+
+    def grow(self, items: list[Value]) -> None:
+        """Append, without a look at what is there."""
+        self._items.extend(items)
 
 
 @dataclass(eq=False, slots=True)
@@ -95,7 +132,8 @@ class Dict(Value):
     """A dict. `items` maps a frozen key to (key value, item value).
 
     A pre-existing dict is `opened` (its keys guarded as a whole) only when its order, length or content as a
-    whole matters; until then single look-ups are guarded one by one.
+    whole matters; until then single look-ups are guarded one by one. What is `placed` under a key is written back
+    alone; a `whole` one has been read and is written back as a whole.
     """
 
     items: dict[Any, tuple[Value, Value]]
@@ -103,6 +141,8 @@ class Dict(Value):
     origin: Any = None
     opened: bool = True
     changed: bool = False
+    placed: dict[Any, None] = field(default_factory=dict)
+    whole: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -125,6 +165,7 @@ class Set(Value):
     history: list[tuple[str, Value]] = field(default_factory=list)
     exact: bool = True
     made: tuple[Any, Value, Value] | None = None
+    whole: bool = False
 
 
 @dataclass(eq=False, slots=True)

@@ -234,8 +234,21 @@ def tensor_spec(value: torch.Tensor) -> TensorSpec:
 
 def _sequence(m: Machine, value: Any, source: Source) -> Value:
     m.guard("type", source, type(value))
+    if type(value) is list:
+        return shut_list(m, value, list, source)
     m.guard("len", source, len(value))
     return Sequence([UNREAD] * len(value), type(value), value, source=source)
+
+
+def shut_list(m: Machine, value: list[Any], cls: type, source: Source) -> Sequence:
+    """A pre-existing list: its length is guarded when somebody asks for it."""
+
+    def size() -> int:
+        held = list.__len__(value)
+        m.guard("len", source, held)
+        return held
+
+    return Sequence([], cls, value, source=source, shut=size)
 
 
 def _dict(m: Machine, value: Any, source: Source) -> Value:

@@ -75,12 +75,14 @@ class Undecided(TypeError):
 
 
 class Expr:
-    """See the module's docstring. `key` is the canonical form as nested tuples."""
+    """See the module's docstring. `key` is the canonical form as nested tuples, `extent` how deep and how large
+    the tree is."""
 
-    __slots__ = ("_hash", "hint", "key", "kind")
+    __slots__ = ("_hash", "extent", "hint", "key", "kind")
     key: tuple[Any, ...]
     kind: str
     hint: Any
+    extent: tuple[int, int]
     _hash: int
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
@@ -223,6 +225,7 @@ class Symbol(Expr):
     ) -> None:
         self.name, self.kind, self.hint = name, kind, hint
         self.low, self.high = low, high
+        self.extent = 1, 1
         self.key = ("symbol", name)
         self._hash = hash(self.key)
 
@@ -245,6 +248,7 @@ class Sum(Expr):
     def __init__(self, terms: tuple[tuple[int, tuple[Expr, ...]], ...]) -> None:
         self.terms, self.kind = terms, "int"
         self.hint = sum(c * math.prod(f.hint for f in factors) for c, factors in terms)
+        self.extent = _around([f for _, factors in terms for f in factors])
         self.key = ("sum", tuple((c, tuple(f.key for f in factors)) for c, factors in terms))
         self._hash = hash(self.key)
 
@@ -279,6 +283,7 @@ class Apply(Expr):
     def __init__(self, op: str, args: tuple[Any, ...], kind: str) -> None:
         self.op, self.args, self.kind = op, args, kind
         self.hint = OPS[op](*(hint_of(a) for a in args))
+        self.extent = _around(args)
         self.key = (
             "apply",
             op,
@@ -311,6 +316,25 @@ class Apply(Expr):
         if sign is not None:
             return f" {sign} ".join(_operand(a) for a in self.args)
         return f"{self.op}({', '.join(map(str, self.args))})"
+
+
+_DEEPEST, _LARGEST = (
+    24,
+    500,
+)  # of trees; a number that many steps of a loop made is told at its value
+
+
+def _around(parts: Iterable[Any]) -> tuple[int, int]:
+    inner = [part.extent for part in parts if isinstance(part, Expr)]
+    return 1 + max((deep for deep, _ in inner), default=0), 1 + sum(large for _, large in inner)
+
+
+def is_handy(value: Any) -> bool:
+    """Whether an expression is small enough to go on computing with it."""
+    if not isinstance(value, Expr):
+        return True
+    deep, large = value.extent
+    return deep <= _DEEPEST and large <= _LARGEST
 
 
 def _operand(value: Any) -> str:

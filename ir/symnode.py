@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .facts import Facts
-from .symbols import Expr, apply, is_symbolic, kind_of, made
+from .symbols import Expr, apply, is_handy, is_symbolic, kind_of, made
 
 
 class SymNode:
@@ -73,7 +73,7 @@ class SymNode:
 
     # -- plain numbers beside it
     def _wrap(self, value: Any) -> SymNode:
-        return SymNode(value, self.facts)
+        return SymNode(value if is_handy(value) else self.facts.pin(value), self.facts)
 
     wrap_int = wrap_float = _wrap
 
