@@ -165,9 +165,7 @@ bool is_unchanged(Armed &armed) {
     if (!hold(quiet ? armed.words : armed.versions)) return false;
     armed.clock = clock;
 #endif
-    for (const TensorTrace &trace : armed.tensors)
-        if (!tensor_unchanged(trace)) return false;
-    return true;
+    return armed.tensors.unchanged();
 }
 
 // A state that was of no use makes the next one come later.

@@ -51,12 +51,11 @@ struct Armed {
     std::vector<PyObject *> registers;  // borrowed: alive while the words hold
     std::vector<PyObject *> inputs;     // null: filled by this call
     std::vector<Word> words;
-    std::vector<TensorTrace> tensors;
+    TensorTraces tensors;
     std::vector<int> loose;        // operations that run at each call
     std::vector<int> loose_reads;  // registers that they read
     std::vector<PyObject *> pins;  // constants at addresses that words name, and weak references to classes
     WatchFlag flag;
-    TensorWordsList tensor_words;
 #if !PY312
     std::vector<Word> versions;  // the words with the versions of dicts between them
     uint64_t clock = 0;          // the counter of versions when all of them held

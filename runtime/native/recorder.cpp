@@ -253,13 +253,10 @@ bool Recorder::note_check(const Instruction &at, PyObject *base) {
         case NO_MRO_ATTR:
             noted = (is_steady(at) || kind_of(at.source, base)) && class_facts((PyTypeObject *)base);
             break;
-        case TENSOR: {
-            TensorTrace trace;
+        case TENSOR:
             noted = tensor_record_is_native((const TensorRecord *)at.record) && class_at(Py_TYPE(base)) &&
-                    tensor_trace(base, armed.tensor_words, &trace);
-            if (noted) armed.tensors.push_back(trace);
+                    armed.tensors.add(base);
             break;
-        }
         case SAME: noted = !from_call(at.source) && !from_call(at.other); break;
         case UNBOUND_CELL: noted = kind_of(at.source, base) && word(&((PyCellObject *)base)->ob_ref); break;
         default: break;

@@ -1,5 +1,6 @@
 #include "tensor_trace.h"
 
+#include <algorithm>
 #include <cstring>
 
 TensorPlaces tensor_places;
@@ -107,36 +108,71 @@ PyObject *trace_bind(PyObject *, PyObject *args) {
     Py_RETURN_TRUE;
 }
 
+// --- comparing -------------------------------------------------------------------------------------------------
+
+uint64_t word_at(const char *base, Py_ssize_t place) { return *(const uint64_t *)(base + place); }
+
+// Of many tensors each costs the cache lines that it is spread over: so no line is read that need not be, no load waits
+// for another, and what lies together is one comparison.
+template <int DIM> bool group_unchanged(const TensorGroup &group) {
+    const TensorPlaces places = tensor_places;
+    const Py_ssize_t keys = torch_api.keys_offset, handle = torch_api.handle_offset;
+    const TensorWords words = group.words;
+    for (const TensorGroup::Member &member : group.members) {
+        if (Py_TYPE(member.object) != words.type || word_at((char *)member.object, handle) != (uint64_t)member.impl)
+            return false;
+        auto *sizes = (const uint64_t *)(member.impl + places.sizes);
+        uint64_t other = (word_at(member.impl, keys) ^ words.keys) | (word_at(member.impl, places.kind) ^ words.kind) |
+                         (word_at(member.impl, places.autograd) ^ (uint64_t)member.autograd) | (sizes[0] ^ DIM);
+        for (int i = 1; i <= DIM; i++)
+            other |= (sizes[i] ^ words.sizes[i]) | (sizes[i + INLINE] ^ words.sizes[i + INLINE]);
+        if (other != 0) return false;
+        if (!words.has_autograd) continue;
+        if ((member.autograd[places.wants_grad] != 0) != words.wants_grad) return false;
+        if (!words.wants_grad && (word_at(member.autograd, places.made_by) != 0) != words.has_maker) return false;
+    }
+    return true;
+}
+
+constexpr bool (*CHECKS[INLINE + 1])(const TensorGroup &) = {group_unchanged<0>, group_unchanged<1>, group_unchanged<2>,
+                                                             group_unchanged<3>, group_unchanged<4>, group_unchanged<5>};
+
 PyMethodDef methods[] = {
     {"trace_bind", trace_bind, METH_VARARGS, "Find where metadata lies in a tensor; called by runtime.tensors.bind."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
-bool tensor_trace(PyObject *tensor, TensorWordsList &known, TensorTrace *trace) {
+bool TensorTraces::add(PyObject *tensor) {
     if (tensor_places.sizes < 0) return false;
     const char *impl = impl_at(tensor);
     auto *sizes = (const uint64_t *)(impl + tensor_places.sizes);
     if (sizes[0] > INLINE) return false;
     TensorWords words{};
-    words.keys = *(const uint64_t *)(impl + torch_api.keys_offset);
-    words.kind = *(const uint64_t *)(impl + tensor_places.kind);
+    words.type = Py_TYPE(tensor);
+    words.keys = word_at(impl, torch_api.keys_offset);
+    words.kind = word_at(impl, tensor_places.kind);
     words.sizes[0] = sizes[0];
     for (uint64_t i = 1; i <= sizes[0]; i++) {
         words.sizes[i] = sizes[i];
         words.sizes[i + INLINE] = sizes[i + INLINE];
     }
-    *trace = {tensor, Py_TYPE(tensor), (void *)impl, *(char *const *)(impl + tensor_places.autograd), nullptr, nullptr, 0};
-    if (trace->autograd != nullptr) {
-        trace->wants_grad = trace->autograd[tensor_places.wants_grad];
-        trace->made_by = *(void *const *)(trace->autograd + tensor_places.made_by);
+    auto *autograd = (const char *)word_at(impl, tensor_places.autograd);
+    words.has_autograd = autograd != nullptr;
+    if (autograd != nullptr) {
+        words.wants_grad = autograd[tensor_places.wants_grad] != 0;
+        words.has_maker = !words.wants_grad && word_at(autograd, tensor_places.made_by) != 0;
     }
-    for (const auto &one : known)
-        if (*one == words) trace->words = one.get();
-    if (trace->words == nullptr) {
-        known.push_back(std::make_unique<TensorWords>(words));
-        trace->words = known.back().get();
-    }
+    auto alike = [&words](const TensorGroup &group) { return group.words == words; };
+    auto group = std::find_if(groups.begin(), groups.end(), alike);
+    if (group == groups.end()) group = groups.insert(group, {words, {}});
+    group->members.push_back({tensor, impl, autograd});
+    return true;
+}
+
+bool TensorTraces::unchanged() const {
+    for (const TensorGroup &group : groups)
+        if (!CHECKS[group.words.sizes[0]](group)) return false;
     return true;
 }
 

@@ -6,24 +6,16 @@
 
 #include "torch_api.h"
 
-#include <memory>
 #include <vector>
 
-// The words of a TensorImpl that metadata is made of; many tensors of a model have equal ones.
+// The words of a TensorImpl that metadata is made of, and what is asked of its autograd data.
 struct TensorWords {
+    PyTypeObject *type;
     uint64_t keys, kind;         // key set; dtype, device and flags
     uint64_t sizes[11];          // number of dimensions, room for five sizes, room for five strides
+    bool has_autograd;           // else no gradient is required
+    bool wants_grad, has_maker;  // its own flag; whether a node made it. A gradient is required if either says so
     bool operator==(const TensorWords &) const = default;
-};
-
-struct TensorTrace {
-    PyObject *object;
-    PyTypeObject *type;
-    void *impl;
-    char *autograd;   // null: no gradient is required
-    void *made_by;    // its node
-    const TensorWords *words;
-    char wants_grad;
 };
 
 // Where the words lie; -1: not found, nothing can be traced.
@@ -32,27 +24,26 @@ struct TensorPlaces {
 };
 extern TensorPlaces tensor_places;
 
-using TensorWordsList = std::vector<std::unique_ptr<TensorWords>>;
+// Tensors with equal words, which are compared with one expectation: many of a model's are alike.
+struct TensorGroup {
+    struct Member {
+        PyObject *object;
+        const char *impl, *autograd;
+    };
+    TensorWords words;
+    std::vector<Member> members;
+};
 
-// Takes a trace of an exact strided tensor; false if it cannot be traced. `known` owns the words.
-bool tensor_trace(PyObject *tensor, TensorWordsList &known, TensorTrace *trace);
+class TensorTraces {
+  public:
+    // Takes a trace of an exact strided tensor; false if it cannot be traced.
+    bool add(PyObject *tensor);
 
-inline bool tensor_unchanged(const TensorTrace &trace) {
-    if (Py_TYPE(trace.object) != trace.type) return false;
-    const char *impl = (const char *)impl_of(handle_of(trace.object));
-    if (impl != trace.impl) return false;
-    const TensorWords &words = *trace.words;
-    const char *autograd = *(char *const *)(impl + tensor_places.autograd);
-    if (*(const uint64_t *)(impl + torch_api.keys_offset) != words.keys || autograd != trace.autograd ||
-        *(const uint64_t *)(impl + tensor_places.kind) != words.kind)
-        return false;
-    auto *sizes = (const uint64_t *)(impl + tensor_places.sizes);
-    uint64_t dim = words.sizes[0];
-    if (sizes[0] != dim) return false;
-    for (uint64_t i = 1; i <= dim; i++)
-        if (sizes[i] != words.sizes[i] || sizes[i + 5] != words.sizes[i + 5]) return false;
-    return autograd == nullptr || (autograd[tensor_places.wants_grad] == trace.wants_grad &&
-                                   *(void *const *)(autograd + tensor_places.made_by) == trace.made_by);
-}
+    // Whether all of them are as they were. The objects must be alive.
+    bool unchanged() const;
+
+  private:
+    std::vector<TensorGroup> groups;
+};
 
 int trace_init(PyObject *module);
