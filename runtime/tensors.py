@@ -36,6 +36,7 @@ def bind(without: Iterable[str] = ()) -> dict[str, str]:
         _native.tensor_bind(*paths, samples(), _dtype_samples(), left_out)
         with torch.inference_mode(False), torch.enable_grad():
             traced = "trace" not in left_out
+            _native.count_swaps(getattr(torch._C, "_swap_tensor_impl", None))
             _native.trace_bind(_small(), _kinds(), _autograd_groups() if traced else ())
     _native.state_bind(None if "state" in left_out else _autograd_mask(), _context_facts())
     return _native.tensor_routes()

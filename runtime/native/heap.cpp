@@ -157,15 +157,19 @@ bool hold(const std::vector<Word> &words) {
 
 bool is_unchanged(Armed &armed) {
     if (armed.flag.raised) return false;
-#if PY312
-    if (!hold(armed.words)) return false;
-#else
+    Reassigned reassigned = reassigned_so_far();
+    bool settled = reassigned == armed.reassigned && !may_be_reassigning();
+    const std::vector<Word> *words = &armed.words;
+#if !PY312
     uint64_t clock = dict_clock == nullptr ? 0 : *dict_clock - own_dicts;
-    bool quiet = clock == armed.clock && dict_clock != nullptr;
-    if (!hold(quiet ? armed.words : armed.versions)) return false;
+    if (clock != armed.clock || dict_clock == nullptr) words = &armed.versions;
+#endif
+    if (!hold(settled ? *words : armed.all) || !armed.tensors.unchanged(settled)) return false;
+    armed.reassigned = reassigned;
+#if !PY312
     armed.clock = clock;
 #endif
-    return armed.tensors.unchanged();
+    return true;
 }
 
 // A state that was of no use makes the next one come later.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "guards.h"
+#include "reassigned.h"
 #include "tensor_trace.h"
 #include "watch.h"
 
@@ -50,14 +51,16 @@ struct Armed {
     std::vector<uintptr_t> roots;
     std::vector<PyObject *> registers;  // borrowed: alive while the words hold
     std::vector<PyObject *> inputs;     // null: filled by this call
-    std::vector<Word> words;
+    std::vector<Word> words;       // compared at each call
+    std::vector<Word> all;         // with those that change only if something is reassigned (reassigned.h)
+    Reassigned reassigned;         // when all of them held
     TensorTraces tensors;
     std::vector<int> loose;        // operations that run at each call
     std::vector<int> loose_reads;  // registers that they read
     std::vector<PyObject *> pins;  // constants at addresses that words name, and weak references to classes
     WatchFlag flag;
 #if !PY312
-    std::vector<Word> versions;  // the words with the versions of dicts between them
+    std::vector<Word> versions;  // `words` with the versions of dicts between them, which `all` has too
     uint64_t clock = 0;          // the counter of versions when all of them held
 #endif
     unsigned hits = 0;

@@ -3,6 +3,7 @@
 #include "ambient.h"
 #include "hook.h"
 #include "program.h"
+#include "reassigned.h"
 #include "tail.h"
 #include "tensor.h"
 #include "tensor_trace.h"
@@ -13,7 +14,7 @@ namespace {
 struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, nullptr};
 
 using Init = int (*)(PyObject *);
-const Init PARTS[] = {watch_init, tensor_init, trace_init, ambient_init, program_init,  guards_init, entry_init,
+const Init PARTS[] = {watch_init, reassigned_init, tensor_init, trace_init, ambient_init, program_init,  guards_init, entry_init,
                       state_init,  callable_init, tail_init,    hook_init};
 
 }  // namespace

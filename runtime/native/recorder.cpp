@@ -3,6 +3,7 @@
 #include "instructions.h"
 #include "tensor.h"
 
+#include <unordered_map>
 #include <unordered_set>
 
 namespace {
@@ -25,6 +26,9 @@ class Recorder {
 
     // Signs. Each of them says false where there is none.
     bool word(const void *at);
+    bool reassigned(int reg, bool counted, const void *at);
+    bool place_of_attributes(int reg, PyObject *object);
+    bool is_dict_told(PyTypeObject *type);
     bool kind_of(int reg, PyObject *object);
     bool class_at(PyTypeObject *type);
     bool class_facts(PyTypeObject *type);
@@ -49,17 +53,26 @@ class Recorder {
     // object may have come to it: then everything that rows ask of it is a sign of its own.
     std::vector<char> steady;
     std::vector<char> loose;
-    std::unordered_set<const void *> seen;
+    std::unordered_set<const void *> seen, polled;
+    std::unordered_map<PyTypeObject *, bool> dict_told;  // by class: whether another `__dict__` is counted
 };
 
 // --- signs -----------------------------------------------------------------------------------------------------
 
 bool Recorder::word(const void *at) {
-    if (!seen.insert(at).second) return true;
+    if (!polled.insert(at).second) return true;
     armed.words.push_back({(const uintptr_t *)at, *(const uintptr_t *)at});
+    armed.all.push_back(armed.words.back());
 #if !PY312
     armed.versions.push_back(armed.words.back());
 #endif
+    return true;
+}
+
+// A word of an object that only a setter writes, which may be counted.
+bool Recorder::reassigned(int reg, bool counted, const void *at) {
+    if (!counted || reg < 0 || !steady[reg]) return word(at);
+    if (seen.insert(at).second) armed.all.push_back({(const uintptr_t *)at, *(const uintptr_t *)at});
     return true;
 }
 
@@ -84,7 +97,7 @@ bool Recorder::kind_of(int reg, PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     bool fixed = (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !PyType_IsSubtype(type, &PyModule_Type);
     if (fixed && reg >= 0 && steady[reg]) return true;
-    return word(&object->ob_type) && class_at(type);
+    return reassigned(reg, counted_setters.classes, &object->ob_type) && class_at(type);
 }
 
 // What look-ups along a class's bases give.
@@ -97,6 +110,7 @@ bool Recorder::contents(PyObject *dict) {
     if (seen.insert((char *)dict + 3).second) {
         const uint64_t *version = dict_version(dict);
         armed.versions.push_back({(const uintptr_t *)version, (uintptr_t)*version});
+        armed.all.push_back(armed.versions.back());
     }
     return true;
 #endif
@@ -117,16 +131,30 @@ bool Recorder::one_key(const Instruction &at, PyObject *dict, bool *sure) {
            value_of(table->ma_keys, table->ma_values, at);
 }
 
+// Where its attributes live: in the object, or in a dict.
+bool Recorder::place_of_attributes(int reg, PyObject *object) {
+    const void *words[2];
+    int n = attribute_words(object, words);
+    if (n < 0) return false;
+    bool in_dict = n == 1 && inline_values(object) == nullptr && plain_dict(object) != nullptr;
+    if (in_dict) return reassigned(reg, is_dict_told(Py_TYPE(object)), words[0]);
+    for (int i = 0; i < n; i++) word(words[i]);
+    return true;
+}
+
+bool Recorder::is_dict_told(PyTypeObject *type) {
+    auto [known, is_new] = dict_told.try_emplace(type, false);
+    if (is_new) known->second = dict_setter_is_counted(type);
+    return known->second;
+}
+
 bool Recorder::attribute(const Instruction &at, PyObject *object, bool *sure) {
     if (PyType_Check(object)) {
         if (!is_steady(at) && !kind_of(at.source, object)) return false;
         return *sure = class_facts((PyTypeObject *)object);
     }
     if (!kind_of(at.source, object)) return false;
-    const void *words[2];
-    int n = attribute_words(object, words);
-    if (n < 0) return false;
-    for (int i = 0; i < n; i++) word(words[i]);
+    if (!place_of_attributes(at.source, object)) return false;
     if (PyDictValues *values = inline_values(object))
         return value_of(((PyHeapTypeObject *)Py_TYPE(object))->ht_cached_keys, values, at);
     PyObject *own = plain_dict(object);
@@ -204,12 +232,10 @@ bool Recorder::note_load(const Instruction &at, PyObject *base) {
         case CONTENTS: noted = kind_of(at.source, base) && word(&((PyCellObject *)base)->ob_ref); break;
         case TYPE: noted = sure = kind_of(at.source, base) && class_at(Py_TYPE(base)); break;
         case ATTR: noted = attribute(at, base, &sure); break;
-        case DICT: {
-            const void *words[2];
-            noted = !PyType_Check(base) && kind_of(at.source, base) && attribute_words(base, words) > 0 &&
-                    word(words[0]) && plain_dict(base) == run.registers[at.into];
+        case DICT:
+            noted = !PyType_Check(base) && kind_of(at.source, base) && plain_dict(base) == run.registers[at.into] &&
+                    place_of_attributes(at.source, base);
             break;
-        }
         case CLASS_ATTR:
             noted = sure = (by_class(at) || kind_of(at.source, base)) && class_facts(Py_TYPE(base));
             break;
@@ -255,7 +281,7 @@ bool Recorder::note_check(const Instruction &at, PyObject *base) {
             break;
         case TENSOR:
             noted = tensor_record_is_native((const TensorRecord *)at.record) && class_at(Py_TYPE(base)) &&
-                    armed.tensors.add(base);
+                    armed.tensors.add(base, steady[at.source]);
             break;
         case SAME: noted = !from_call(at.source) && !from_call(at.other); break;
         case UNBOUND_CELL: noted = kind_of(at.source, base) && word(&((PyCellObject *)base)->ob_ref); break;
@@ -307,6 +333,7 @@ bool Recorder::record() {
             return false;
     }
     keep_values();
+    armed.reassigned = reassigned_so_far();
 #if !PY312
     armed.clock = dict_clock == nullptr ? 0 : *dict_clock - own_dicts;
 #endif

@@ -114,12 +114,14 @@ uint64_t word_at(const char *base, Py_ssize_t place) { return *(const uint64_t *
 
 // Of many tensors each costs the cache lines that it is spread over: so no line is read that need not be, no load waits
 // for another, and what lies together is one comparison.
-template <int DIM> bool group_unchanged(const TensorGroup &group) {
+template <int DIM> bool group_unchanged(const TensorGroup &group, bool settled) {
     const TensorPlaces places = tensor_places;
     const Py_ssize_t keys = torch_api.keys_offset, handle = torch_api.handle_offset;
     const TensorWords words = group.words;
+    const bool same_body = settled && words.steady && counted_setters.tensors;
     for (const TensorGroup::Member &member : group.members) {
-        if (Py_TYPE(member.object) != words.type || word_at((char *)member.object, handle) != (uint64_t)member.impl)
+        if (!same_body && (Py_TYPE(member.object) != words.type ||
+                           word_at((char *)member.object, handle) != (uint64_t)member.impl))
             return false;
         auto *sizes = (const uint64_t *)(member.impl + places.sizes);
         uint64_t other = (word_at(member.impl, keys) ^ words.keys) | (word_at(member.impl, places.kind) ^ words.kind) |
@@ -134,7 +136,7 @@ template <int DIM> bool group_unchanged(const TensorGroup &group) {
     return true;
 }
 
-constexpr bool (*CHECKS[INLINE + 1])(const TensorGroup &) = {group_unchanged<0>, group_unchanged<1>, group_unchanged<2>,
+constexpr bool (*CHECKS[INLINE + 1])(const TensorGroup &, bool) = {group_unchanged<0>, group_unchanged<1>, group_unchanged<2>,
                                                              group_unchanged<3>, group_unchanged<4>, group_unchanged<5>};
 
 PyMethodDef methods[] = {
@@ -143,13 +145,14 @@ PyMethodDef methods[] = {
 
 }  // namespace
 
-bool TensorTraces::add(PyObject *tensor) {
+bool TensorTraces::add(PyObject *tensor, bool steady) {
     if (tensor_places.sizes < 0) return false;
     const char *impl = impl_at(tensor);
     auto *sizes = (const uint64_t *)(impl + tensor_places.sizes);
     if (sizes[0] > INLINE) return false;
     TensorWords words{};
     words.type = Py_TYPE(tensor);
+    words.steady = steady;
     words.keys = word_at(impl, torch_api.keys_offset);
     words.kind = word_at(impl, tensor_places.kind);
     words.sizes[0] = sizes[0];
@@ -170,9 +173,9 @@ bool TensorTraces::add(PyObject *tensor) {
     return true;
 }
 
-bool TensorTraces::unchanged() const {
+bool TensorTraces::unchanged(bool settled) const {
     for (const TensorGroup &group : groups)
-        if (!CHECKS[group.words.sizes[0]](group)) return false;
+        if (!CHECKS[group.words.sizes[0]](group, settled)) return false;
     return true;
 }
 

@@ -4,6 +4,7 @@
 // difference means nothing by itself: the record of the guard decides then. Used by heap.cpp.
 #pragma once
 
+#include "reassigned.h"
 #include "torch_api.h"
 
 #include <vector>
@@ -13,6 +14,7 @@ struct TensorWords {
     PyTypeObject *type;
     uint64_t keys, kind;         // key set; dtype, device and flags
     uint64_t sizes[11];          // number of dimensions, room for five sizes, room for five strides
+    bool steady;                 // the same objects for sure, while nothing on the way to them has changed
     bool has_autograd;           // else no gradient is required
     bool wants_grad, has_maker;  // its own flag; whether a node made it. A gradient is required if either says so
     bool operator==(const TensorWords &) const = default;
@@ -37,10 +39,10 @@ struct TensorGroup {
 class TensorTraces {
   public:
     // Takes a trace of an exact strided tensor; false if it cannot be traced.
-    bool add(PyObject *tensor);
+    bool add(PyObject *tensor, bool steady);
 
-    // Whether all of them are as they were. The objects must be alive.
-    bool unchanged() const;
+    // Whether all of them are as they were. The objects must be alive; `settled`: nothing was reassigned (reassigned.h).
+    bool unchanged(bool settled) const;
 
   private:
     std::vector<TensorGroup> groups;

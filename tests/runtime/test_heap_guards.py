@@ -284,7 +284,10 @@ class World:
         elif how == 4 and type(thing) in (Inline, Other, Plain):
             store_a(thing, value)
         elif how == 5 and type(thing) in (Plain, Other, Inline):
-            thing.__dict__ = rng.choice((dict(vars(thing)), {"a": 1.5, "b": "b"}))
+            own = rng.choice((dict(vars(thing)), {"a": 1.5, "b": "b"}))
+            rng.choice((setattr, object.__setattr__))(thing, "__dict__", own)
+            if rng.random() < 0.1:
+                del thing.__dict__
         elif type(thing) is not types.MethodType:
             setattr(thing, name, value)
 
@@ -302,7 +305,9 @@ class World:
 
     def change_kind(self) -> None:
         thing = self.rng.choice([o for o in self.objects() if type(o) in (Inline, Other)])
-        thing.__class__ = self.rng.choice((Inline, Other))
+        self.rng.choice((setattr, object.__setattr__))(
+            thing, "__class__", self.rng.choice((Inline, Other))
+        )
 
     def change_container(self) -> None:
         rng, x = self.rng, self.x
@@ -367,6 +372,8 @@ class World:
                 lambda: x.module.register_parameter("weight", torch.nn.Parameter(torch.zeros(2, 2))),
                 lambda: x.module.load_state_dict(torch.nn.Linear(2, 3).state_dict(), strict=False, assign=True),
                 lambda: x.module._forward_hooks.__setitem__(1, first), x.module._forward_hooks.clear,
+                lambda: torch.utils.swap_tensors(tensor, torch.nn.Parameter(torch.zeros(rng.choice((2, 3)), 3))),
+                lambda: torch._C._swap_tensor_impl(tensor, torch.zeros(rng.choice((2, 3)), 3)),
             ])()  # fmt: skip
 
 
