@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins as py
 import functools
 import inspect
+import operator
 import sys
 import types
 import typing
@@ -120,7 +121,11 @@ def _slice(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(enumerate)
 def _enumerate(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     start = args[1] if len(args) > 1 else kwargs.get("start", Const(0))
-    return iteration.enumerate_iterator(m, args[0], as_int(m, start))
+    try:
+        first = operator.index(as_int(m, start))
+    except TypeError as error:
+        raise raises(f"TypeError: {error}") from error
+    return iteration.enumerate_iterator(m, args[0], first)
 
 
 @models(zip)
@@ -206,7 +211,7 @@ def _next(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         if result is None:
             raise Break("GB120", "next() of this value")
         return result
-    item = args[0].step()
+    item = iteration.take(m, args[0])
     if item is None:
         if len(args) > 1:
             return args[1]
@@ -230,7 +235,7 @@ def _sum(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(any)
 def _any(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     iterator = iteration.iterate(m, args[0])
-    while (item := iterator.step()) is not None:
+    while (item := iteration.take(m, iterator)) is not None:
         if m.truth(item):
             return Const(True)
     return Const(False)
@@ -239,7 +244,7 @@ def _any(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(all)
 def _all(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     iterator = iteration.iterate(m, args[0])
-    while (item := iterator.step()) is not None:
+    while (item := iteration.take(m, iterator)) is not None:
         if not m.truth(item):
             return Const(False)
     return Const(True)

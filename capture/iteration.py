@@ -162,7 +162,7 @@ def enumerate_iterator(m: Machine, value: Value, start: int) -> Iterator:
     made = Iterator("enumerate", [inner, start], lambda: None)
 
     def step() -> Value | None:
-        item = inner.step()
+        item = take(m, inner)
         if item is None:
             return None
         made.parts[1] += 1
@@ -179,9 +179,9 @@ def zip_iterator(m: Machine, values: list[Value], strict: bool) -> Iterator:
     def step() -> Value | None:
         items = []
         for position, one in enumerate(inner):
-            item = one.step()
+            item = take(m, one)
             if item is None:
-                if strict and (position or any(other.step() for other in inner[1:])):
+                if strict and (position or any(take(m, other) for other in inner[1:])):
                     raise raises("ValueError: zip() arguments have different lengths")
                 return None
             items.append(item)
@@ -198,7 +198,7 @@ def map_iterator(m: Machine, func: Value, values: list[Value]) -> Iterator:
     def step() -> Value | None:
         items = []
         for one in inner:
-            item = one.step()
+            item = take(m, one)
             if item is None:
                 return None
             items.append(item)
@@ -213,7 +213,7 @@ def filter_iterator(m: Machine, func: Value, value: Value) -> Iterator:
     made = Iterator("filter", [func, inner], lambda: None)
 
     def step() -> Value | None:
-        while (item := inner.step()) is not None:
+        while (item := take(m, inner)) is not None:
             keep = item if isinstance(func, Const) else m.call(func, [item], {})  # type: ignore[attr-defined]
             if m.truth(keep):  # type: ignore[attr-defined]
                 return item
@@ -223,13 +223,21 @@ def filter_iterator(m: Machine, func: Value, value: Value) -> Iterator:
     return made
 
 
+def take(m: Machine, iterator: Iterator) -> Value | None:
+    """The next item, or None at the end. Others may hold the iterator: a step is not taken twice (see `Frame`)."""
+    item = iterator.step()
+    if item is not None:
+        m.activity += 1
+    return item
+
+
 def drain(m: Machine, value: Value) -> list[Value]:
     """All items of an iterable."""
     if isinstance(value, Sequence):
         return list(sequence_items(m, value))
     iterator = iterate(m, value)
     items: list[Value] = []
-    while (item := iterator.step()) is not None:
+    while (item := take(m, iterator)) is not None:
         items.append(item)
         if len(items) > 100_000:
             raise Break("GB116", "an iteration over 100,000 items")

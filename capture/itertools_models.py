@@ -17,7 +17,7 @@ from . import operators
 from .breaks import Break, Thrown
 from .builtins import as_int
 from .containers import raises
-from .iteration import drain, iterate
+from .iteration import drain, iterate, take
 from .kinds import is_kind
 from .tables import BUILTINS, NONE, Args, Kwargs
 from .values import Const, Iterator, Obj, Sequence, Value
@@ -30,9 +30,9 @@ Steps = PythonIterator[Value]
 Maker = Callable[..., Steps]
 
 
-def _next_of(iterator: Iterator) -> Steps:
+def _next_of(m: Machine, iterator: Iterator) -> Steps:
     """The rest of an iterator, as Python sees it."""
-    while (item := iterator.step()) is not None:
+    while (item := take(m, iterator)) is not None:
         yield item
 
 
@@ -51,21 +51,21 @@ def _bound(m: Machine, value: Value, least: int) -> int | None:
 def _islice(m: Machine, of: Value, *bounds: Value) -> Steps:
     first, last, step = {1: (NONE, *bounds, NONE), 2: (*bounds, NONE)}.get(len(bounds), bounds)
     start, stop = _bound(m, first, 0) or 0, _bound(m, last, 0)
-    return _sliced(iterate(m, of), start, stop, _bound(m, step, 1) or 1)
+    return _sliced(m, iterate(m, of), start, stop, _bound(m, step, 1) or 1)
 
 
-def _sliced(source: Iterator, wanted: int, stop: int | None, step: int) -> Steps:
+def _sliced(m: Machine, source: Iterator, wanted: int, stop: int | None, step: int) -> Steps:
     """As CPython does it: what lies between two items, and before the end, is taken when the next one is asked for."""
     taken = 0
     while True:
         while taken < wanted:
             taken += 1
-            if source.step() is None:
+            if take(m, source) is None:
                 return
         if stop is not None and taken >= stop:
             return
         taken += 1
-        item = source.step()
+        item = take(m, source)
         if item is None:
             return
         yield item
@@ -73,12 +73,12 @@ def _sliced(source: Iterator, wanted: int, stop: int | None, step: int) -> Steps
 
 
 def _chain(m: Machine, *parts: Value) -> Steps:
-    return (item for part in parts for item in _next_of(iterate(m, part)))
+    return (item for part in parts for item in _next_of(m, iterate(m, part)))
 
 
 def _chain_all(m: Machine, parts: Value) -> Steps:
     outer = iterate(m, parts)
-    return (item for part in _next_of(outer) for item in _next_of(iterate(m, part)))
+    return (item for part in _next_of(m, outer) for item in _next_of(m, iterate(m, part)))
 
 
 def _repeat(m: Machine, object: Value, times: Value | None = None) -> Steps:
@@ -125,28 +125,32 @@ def _permutations(m: Machine, iterable: Value, r: Value = NONE) -> Steps:
 
 def _zip_longest(m: Machine, *parts: Value, fillvalue: Value = NONE) -> Steps:
     return _tuples(
-        itertools.zip_longest(*[_next_of(iterate(m, part)) for part in parts], fillvalue=fillvalue)
+        itertools.zip_longest(
+            *[_next_of(m, iterate(m, part)) for part in parts], fillvalue=fillvalue
+        )
     )
 
 
 def _pairwise(m: Machine, of: Value) -> Steps:
-    return _tuples(itertools.pairwise(_next_of(iterate(m, of))))
+    return _tuples(itertools.pairwise(_next_of(m, iterate(m, of))))
 
 
 def _starmap(m: Machine, fn: Value, of: Value) -> Steps:
-    return (m.call(fn, drain(m, items), {}) for items in _next_of(iterate(m, of)))
+    return (m.call(fn, drain(m, items), {}) for items in _next_of(m, iterate(m, of)))
 
 
 def _while(real: Any) -> Maker:
     def make(m: Machine, test: Value, of: Value) -> Steps:
-        return iter(real(lambda item: m.truth(m.call(test, [item], {})), _next_of(iterate(m, of))))
+        return iter(
+            real(lambda item: m.truth(m.call(test, [item], {})), _next_of(m, iterate(m, of)))
+        )
 
     return make
 
 
 def _compress(m: Machine, data: Value, selectors: Value) -> Steps:
-    chosen = (m.truth(item) for item in _next_of(iterate(m, selectors)))
-    return itertools.compress(_next_of(iterate(m, data)), chosen)
+    chosen = (m.truth(item) for item in _next_of(m, iterate(m, selectors)))
+    return itertools.compress(_next_of(m, iterate(m, data)), chosen)
 
 
 def _accumulate(
@@ -159,7 +163,7 @@ def _accumulate(
 
     if isinstance(initial, Const) and initial.value is None:
         initial = None
-    return itertools.accumulate(_next_of(iterate(m, of)), add, initial=initial)  # type: ignore[arg-type]
+    return itertools.accumulate(_next_of(m, iterate(m, of)), add, initial=initial)  # type: ignore[arg-type]
 
 
 def _model(name: str, make: Maker) -> Callable[[Machine, Args, Kwargs], Value]:

@@ -146,6 +146,6 @@ _REAL = frozenset({"source", "origin", "ghost", "array"})  # fields that hold th
 
 @functools.cache
 def _fields(cls: type) -> tuple[str, ...]:
-    if cls in (Obj, Const, Unread) or not dataclasses.is_dataclass(cls):
+    if issubclass(cls, (Obj, Const, Unread)) or not dataclasses.is_dataclass(cls):
         return ()
     return tuple(field.name for field in dataclasses.fields(cls) if field.name not in _REAL)

@@ -80,6 +80,7 @@ class Unread(Value):
 UNREAD = Value()  # an item of a pre-existing container that nobody has asked for yet
 
 
+@dataclass(eq=False, slots=True)
 class Sequence(Value):
     """A list or tuple. `origin` is the pre-existing object; `changed` marks a list written to.
 
@@ -88,26 +89,17 @@ class Sequence(Value):
     frame, some of them `placed` anew; a `whole` one has been read and is written back as a whole.
     """
 
-    __slots__ = ("_items", "changed", "cls", "kept", "origin", "placed", "shut", "whole")
+    _items: list[Value]
+    cls: type
+    origin: Any = None
+    changed: bool = False
+    shut: Callable[[], int] | None = None  # guards the length and gives it
+    kept: int = 0
+    placed: set[int] = field(default_factory=set)
+    whole: bool = False
 
-    def __init__(
-        self,
-        items: list[Value],
-        cls: type,
-        origin: Any = None,
-        *,
-        source: Source | None = None,
-        shut: Callable[[], int] | None = None,
-    ) -> None:
-        self.source = source
-        self._items = items
-        self.cls = cls
-        self.origin = origin
-        self.changed = False
-        self.shut = shut  # guards the length and gives it
-        self.kept = len(items)
-        self.placed: set[int] = set()
-        self.whole = False
+    def __post_init__(self) -> None:
+        self.kept = len(self._items)
 
     @property
     def items(self) -> list[Value]:

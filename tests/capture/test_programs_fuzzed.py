@@ -394,3 +394,40 @@ def test_exceptions_of_the_walk_keep_no_frames():
         return x + 1, mortal.log is log
 
     return uncollected(f), (torch.ones(2), [])
+
+
+@agrees()
+def test_what_was_taken_of_an_iterator_is_not_taken_twice():
+    """list() had taken items when what map() calls raised: Python's list() began after them."""
+
+    def f(x, items):
+        doubled = map(abs, items)
+        return list(doubled), x + 1
+
+    return f, (torch.ones(2), [1, -2, [3]])
+
+
+@agrees()
+def test_an_iterator_goes_on_after_what_raised():
+    def f(x, items):
+        kept = filter(lambda one: one + 1 > 1, iter(items))
+        first = next(kept)
+        try:
+            sum(kept)
+        except TypeError:
+            pass
+        return first, list(kept), x + 1
+
+    return f, (torch.ones(2), [1, -2, "three", 4, 5])
+
+
+@agrees()
+def test_enumerate_from_what_is_no_integer():
+    def f(x, items, start):
+        try:
+            return list(enumerate(items, start)), x + 1
+        except TypeError as error:
+            return str(error), x
+
+    steps = [lambda _: None]
+    return f, (torch.ones(2), [1], "a"), steps

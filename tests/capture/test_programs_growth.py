@@ -302,3 +302,43 @@ def test_a_counter_of_many_steps():
         return x * state[0] + scale
 
     return program, (torch.ones(2), 0.3)
+
+
+def test_a_counter_in_the_body_of_a_long_loop():
+    holder = Holder()
+    holder.count = 0
+
+    @graftjit.jit
+    def program(x):
+        for _ in range(130):
+            holder.count += 1
+            y = x + 1
+        holder.log.append(y)
+        return y
+
+    for _ in range(3):
+        program(torch.ones(2))
+    assert holder.count == 390
+    assert not graftjit.report(program).recompiles
+
+
+@agrees()
+def test_what_an_appended_list_holds_is_missed_at_a_break():
+    class Item:
+        pass
+
+    def look(refs, item):
+        refs.append(weakref.ref(item))
+        return len(refs)
+
+    refs, outer = [], []
+
+    def program(x):
+        item = Item()
+        inner = [item]
+        outer.append(inner)
+        print(look(refs, item))
+        outer.clear()
+        return x + 1, [one() is None for one in refs]
+
+    return program, (torch.ones(2),)

@@ -129,6 +129,8 @@ def check(program: Program, transform: Transform) -> str | None:
     for number, ((step, wanted), (_step_text, found)) in enumerate(zip(plain, other, strict=True)):
         if repr(wanted) == repr(found):  # nearly always, and quick
             continue
+        if number < len(program.steps) and _told(wanted[0][1]).startswith("raised RecursionError"):
+            return None  # how deep it came, and what that left half done, is a matter of frames
         outcomes = _outcomes(wanted, found) if number < len(program.steps) else None
         if where := outcomes or difference(wanted, found):
             return f"step {number} {step[:60]}: plain {where}"
