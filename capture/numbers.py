@@ -34,6 +34,7 @@ from ..runtime.guards import Row
 from ..runtime.relations import compiled as row_of
 from ..runtime.relations import row_name
 from ..runtime.sources import Source
+from ..runtime.variation import LIMIT
 from . import rebuild
 from .values import Const, Sequence, Value
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _COMPUTED = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod"}
 _NUMBERS = (int, float)
+WHOLE = 1 << 63  # guards and programs know whole numbers of 64 bits
 
 
 class Held(Const):
@@ -116,10 +118,12 @@ def _expr(m: Machine, value: Held) -> Any:
     if value.expr is None:
         source, real, kind = value.source, value.real, type(value.real).__name__
         assert source is not None
+        if kind == "int" and not -WHOLE <= real < WHOLE:
+            return value.value
         low = high = None
         varies = m.varied.number(source, real)
         if varies and kind == "int":
-            low, high = (2, None) if real >= 2 else (None, -1)
+            low, high = (2, LIMIT) if real >= 2 else (-LIMIT, -1)
         value.expr = m.facts.symbol(kind, real, ("number", source), low, high)
         if varies:
             m.numbers.varying.add(value.expr)
@@ -268,6 +272,14 @@ def function_of(m: Machine, expr: Any) -> tuple[Any, list[Source]]:
     expr = m.facts.form(expr)
     sources: list[Source] = []
 
+    scope = {**OPS, "size": rebuild.size_of, "stride": rebuild.stride_of}
+
+    def constant(value: Any) -> str:
+        """By name: a text cannot say nan or an infinity."""
+        name = f"c{len(scope)}"
+        scope[name] = value
+        return name
+
     def symbol(one: Symbol) -> str:
         what, source, dim = _place(m.facts, one)
         if source not in sources:
@@ -279,9 +291,8 @@ def function_of(m: Machine, expr: Any) -> tuple[Any, list[Source]]:
         sign = SIGNS.get(op)
         return f"({f' {sign} '.join(parts)})" if sign else f"{op}({', '.join(parts)})"
 
-    text = fold(expr, repr, symbol, call)
+    text = fold(expr, constant, symbol, call)
     names = ", ".join(f"a{i}" for i in range(len(sources)))
-    scope = {**OPS, "size": rebuild.size_of, "stride": rebuild.stride_of}
     return eval(f"lambda {names}: {text}", scope), sources  # a text of our own making
 
 

@@ -100,6 +100,8 @@ _FACT_METHODS = frozenset(
         "get_device", "is_inference", "is_set_to",
     }
 )  # fmt: skip
+# What tells of a tensor's place in its memory, which no guard holds.
+_PLACES = frozenset({"storage_offset", "is_set_to"})
 # Functions that give no tensor, and whose answer follows from their arguments. Any other may tell of a state of
 # torch's (threads, precision, anomaly mode, memory) that changes without a guard noticing.
 _ANSWERS = _FACT_METHODS | frozenset(
@@ -154,6 +156,8 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
     name = getattr(fn, "__name__", str(fn))
     if name in _REFUSED:
         raise Break(_REFUSED[name], f"{name}()")
+    if name in _PLACES and not _made_here(*args, *kwargs.values()):
+        raise Break("GB112", f"{name}() of an input")
     if isinstance(fn, types.BuiltinFunctionType) and name.startswith(_STATE_PREFIXES):
         raise Break(_STATE, f"{name}()")
     if is_kind(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) and in_python(fn):
@@ -421,6 +425,8 @@ def call_tensor_method(
         raise Break(_REFUSED[name], f"Tensor.{name}()")
     if name == "is_inference" and (value.source is not None or torch.is_inference_mode_enabled()):
         raise Break("GB112", "Tensor.is_inference() of an input, or in inference mode")
+    if name in _PLACES and not _made_here(value, *args):
+        raise Break("GB112", f"Tensor.{name}() of an input")
     if name in _FACT_METHODS:
         taken = _by_mode(m, method, [value, *args], kwargs) if m.modes else None
         if taken is not None:
@@ -429,6 +435,11 @@ def call_tensor_method(
         named = {k: as_constant(m, a) for k, a in kwargs.items()}
         return fact(m, lambda: getattr(value.ghost, name)(*real, **named))
     return call_torch(m, method, [value, *args], kwargs)
+
+
+def _made_here(*values: Value) -> bool:
+    """No tensor among these lives in memory from outside."""
+    return all(value.ghost._store.fresh for value in values if isinstance(value, Tensor))
 
 
 # -- operators -------------------------------------------------------------------------------------------

@@ -216,8 +216,9 @@ class Facts:
         terms = rest.terms if isinstance(rest, Sum) else ((1, (rest,)),)
         for symbol in sorted(symbols_of(rest), key=lambda s: -int(s.name[1:])):
             own = [(c, f) for c, f in terms if symbol in symbols_of(f)]
-            if len(own) == 1 and own[0][1] == (symbol,) and abs(own[0][0]) == 1:
-                coefficient = own[0][0]
+            coefficient, factors = own[0]
+            # By identity: == of expressions is a question, here one about this very relation.
+            if len(own) == len(factors) == abs(coefficient) == 1 and factors[0] is symbol:
                 others = sub(mul(symbol, coefficient), rest)  # without the symbol
                 self._replace(symbol, mul(others + value, coefficient))
                 return

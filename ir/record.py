@@ -23,6 +23,7 @@ from .infer import infer
 from .layout import has_overlap, is_dense, numel, overlap
 from .location import Location
 from .registered import overridden
+from .scalars import hold_to_dtype
 from .schema import Plan, plan_of
 from .symnode import SYMBOLIC, from_torch
 
@@ -108,6 +109,7 @@ class Recorder:
             raise Unsupported("metadata", f"{plan.name} changes a tensor's sizes in place")
         operands = tuple([self.operand(arg) for arg in args])
         named = {name: self.operand(value) for name, value in kwargs.items()} if kwargs else {}
+        hold_to_dtype(plan.op, operands, named)
         if plan.random:
             self.random = True
         return ROUTES[plan.kind](self, plan, args, kwargs, operands, named)

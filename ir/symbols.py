@@ -33,7 +33,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-# op -> what computes it from Python numbers. Shared by ints and floats; "float" and the last row change the kind.
+# op -> what computes it from Python numbers. Shared by ints and floats; `_KIND` has those of one kind always.
 OPS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -50,6 +50,8 @@ OPS: dict[str, Callable[..., Any]] = {
     "int": int,
     "floor": math.floor,
     "ceil": math.ceil,
+    "round": round,
+    "sqrt": math.sqrt,
 }
 SIGNS: dict[str, str] = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"
@@ -556,15 +558,20 @@ def _quotient(terms: Terms, divisor: Terms) -> tuple[Terms, Terms] | None:
     whole: Terms = {}
     rest: Terms = {}
     for factors, coefficient in terms.items():
-        left = list(factors)
-        for factor in by:
-            if factor in left:
-                left.remove(factor)
-        if len(left) == len(factors) - len(by) and coefficient % count == 0:
-            whole[tuple(left)] = coefficient // count
+        left = _without(factors, by)
+        if left is not None and coefficient % count == 0:
+            whole[left] = coefficient // count
         else:
             rest[factors] = coefficient
     return whole, rest
+
+
+def _without(factors: tuple[Expr, ...], by: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
+    """The factors that are left when those of `by` are taken out; None if one of them is not there."""
+    left = {place: one.key for place, one in enumerate(factors)}  # == would be a question
+    for factor in by:
+        left.pop(next((place for place, key in left.items() if key == factor.key), -1), None)
+    return tuple(factors[i] for i in left) if len(left) == len(factors) - len(by) else None
 
 
 def floordiv(left: Any, right: Any) -> Any:
@@ -629,7 +636,9 @@ def power(left: Any, right: Any) -> Any:
     return apply("pow", left, right)
 
 
-_KIND = {"truediv": "float", "float": "float", "int": "int", "floor": "int", "ceil": "int"}
+_KIND = {
+    "truediv": "float", "float": "float", "sqrt": "float", "int": "int", "floor": "int", "ceil": "int", "round": "int"
+}  # fmt: skip
 
 
 def apply(op: str, *args: Any) -> Any:
@@ -637,7 +646,7 @@ def apply(op: str, *args: Any) -> Any:
     if not is_symbolic(args):
         return OPS[op](*args)
     kinds = {kind_of(a) for a in args}
-    if kinds == {"int"} and op in ("int", "floor", "ceil"):
+    if kinds == {"int"} and op in ("int", "floor", "ceil", "round"):
         return args[0]
     if op == "float" and kinds == {"float"}:
         return args[0]

@@ -17,11 +17,11 @@ from ..ir.symbols import Expr, Symbol, fold, kind_of
 CODES: tuple[str, ...] = (
     "add", "sub", "mul", "floordiv", "mod", "min", "max", "abs", "to_real", "real_add", "real_sub",
     "real_mul", "real_truediv", "real_neg", "real_abs", "real_min", "real_max", "real_int",
-    "real_floor", "real_ceil",
+    "real_floor", "real_ceil", "real_round", "real_floordiv", "real_mod", "real_pow", "real_sqrt",
 )  # fmt: skip
 # where a symbol comes from, as `enum class NumberSource` of numbers.h
 SOURCES = {"size": 0, "stride": 1, "offset": 2, "int": 3, "float": 4}
-_FROM_FLOAT = ("int", "floor", "ceil")
+_FROM_FLOAT = ("int", "floor", "ceil", "round")
 
 Place = tuple[int, str]  # a register, and its kind
 

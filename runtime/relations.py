@@ -8,6 +8,7 @@ that a double cannot hold is a relation that does not hold, in both.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 import struct
@@ -46,28 +47,47 @@ def row_name(source: Source, what: str, dim: int) -> str:
     return f"{source}{ends.get(what, '')}"
 
 
+def _power(base: float, exponent: float) -> float:
+    if not base > 0 or not math.isfinite(base) or not math.isfinite(exponent):
+        raise ArithmeticError
+    return math.pow(base, exponent)
+
+
 INT_STEPS: dict[str, Callable[..., int]] = {
     "add": operator.add, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod, "min": min,
     "max": max, "abs": abs,
 }  # fmt: skip
 FLOAT_STEPS: dict[str, Callable[..., float]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv, "neg": operator.neg,
+    "floordiv": operator.floordiv, "mod": operator.mod, "abs": abs, "sqrt": math.sqrt, "pow": _power,
 }  # fmt: skip
+WHOLE_STEPS: dict[str, Callable[[float], int]] = {  # the whole number of a float
+    "int": math.trunc, "floor": math.floor, "ceil": math.ceil, "round": round
+}  # fmt: skip
+_ONE = frozenset({"abs", "neg", "sqrt", *WHOLE_STEPS})  # operand
 _WHOLE = 1 << 63
 _EXACT = 1 << 53  # whole numbers up to here are doubles
 
 
 def can_hold(*sides: Any) -> bool:
-    """Whether a relation between these can be a row."""
+    """Whether a relation between these can be a row: one that holds, by its steps, for the numbers at capture."""
 
-    def known(op: str, kind: str, *parts: Any) -> bool:
-        steps = INT_STEPS if kind == "int" else FLOAT_STEPS
-        floats_to_int = kind == "int" and any(part == "float" for part in parts)
-        if False in parts or floats_to_int or not (op in steps or op == "float"):
-            return False
-        return kind  # type: ignore[return-value]
+    def run(op: str, kind: str, *parts: Any) -> Any:
+        stack = [_float(part) if kind == "float" else part for part in parts]
+        if op != "float":
+            taken = "float" if op in WHOLE_STEPS else kind
+            if any(type(part).__name__ != taken for part in stack):
+                raise TypeError(f"{op} of a float is no step")
+            _step(f"{kind} {op}", stack)
+        return stack[-1]
 
-    return all(fold(side, kind_of, kind_of, known) is not False for side in sides)
+    try:
+        found = [fold(side, lambda n: n, lambda s: s.hint, run) for side in sides]
+        if any(type(number) is float for number in found):
+            found = [_float(number) for number in found]
+    except (ArithmeticError, KeyError, TypeError, ValueError):
+        return False
+    return all(type(number) is float or -_WHOLE <= number < _WHOLE for number in found)
 
 
 def compiled(relation: Any, where: Callable[[Symbol], tuple[str, Source, int]]) -> Relation:
@@ -160,11 +180,14 @@ def _step(op: str, stack: list[Any]) -> None:
         stack.append(_float(stack.pop()))
         return
     kind, _, name = op.partition(" ")
-    one = name in ("abs", "neg")
     right = stack.pop()
-    operands = (right,) if one else (stack.pop(), right)
-    found: Any = (INT_STEPS if kind == "int" else FLOAT_STEPS)[name](*operands)
-    if kind == "int" and not -_WHOLE <= found < _WHOLE:
+    operands = (right,) if name in _ONE else (stack.pop(), right)
+    steps: Any = (
+        FLOAT_STEPS if kind == "float" else WHOLE_STEPS if name in WHOLE_STEPS else INT_STEPS
+    )
+    found: Any = steps[name](*operands)
+    limit = _WHOLE // 2 if name in WHOLE_STEPS else _WHOLE
+    if kind == "int" and not -limit <= found < limit:
         raise OverflowError
     stack.append(found)
 
@@ -183,7 +206,7 @@ def holds_for(relation: Relation, values: Sequence[Any]) -> bool:
                 stack.append(operand)
             else:
                 _step(op, stack)
-    except (OverflowError, ZeroDivisionError, RuntimeError, TypeError):
+    except (ArithmeticError, RuntimeError, TypeError, ValueError):
         return False
     left, right = stack
     if relation.op == "is":

@@ -20,6 +20,7 @@ from .sources import Source
 
 MARK = "_graftjit_dynamic"  # the attribute in which `mark_dynamic` leaves dimensions
 VALUES = 3  # of a number that are evidence
+LIMIT = (1 << 31) - 1  # of symbolic whole numbers: what follows from them is to stay within 64 bits
 
 
 class Variation:
@@ -88,7 +89,7 @@ class Variation:
     def number(self, source: Source, value: Any) -> bool:
         """Whether an int or float is symbolic."""
         if isinstance(value, int):
-            if value in (0, 1) or not -(1 << 31) < value < 1 << 31:
+            if value in (0, 1) or not -LIMIT <= value <= LIMIT:
                 return False
         elif not math.isfinite(value):
             return False

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "real.h"
 #include "torch_api.h"
 
 namespace {
@@ -58,20 +59,40 @@ int real_div(int64_t a, int64_t b, int64_t &out) {
     return real(as_double(a) / as_double(b), out);
 }
 
-// A whole number of a float; Python refuses nan and infinities, and knows no end.
-int whole(double value, int64_t &out) {
-    if (!(value > -0x1p62 && value < 0x1p62)) return too_large();
-    return out = (int64_t)value, 0;
-}
+int whole(double value, int64_t &out) { return real_whole(value, &out) ? 0 : too_large(); }
 
 int real_trunc(int64_t a, int64_t, int64_t &out) { return whole(std::trunc(as_double(a)), out); }
 int real_floor(int64_t a, int64_t, int64_t &out) { return whole(std::floor(as_double(a)), out); }
 int real_ceil(int64_t a, int64_t, int64_t &out) { return whole(std::ceil(as_double(a)), out); }
+int real_round(int64_t a, int64_t, int64_t &out) { return whole(std::nearbyint(as_double(a)), out); }
+
+int real_floordiv(int64_t a, int64_t b, int64_t &out) {
+    double quotient, remainder;
+    if (!real_divmod(as_double(a), as_double(b), &quotient, &remainder)) return division_by_zero();
+    return real(quotient, out);
+}
+
+int real_mod(int64_t a, int64_t b, int64_t &out) {
+    double quotient, remainder;
+    if (!real_divmod(as_double(a), as_double(b), &quotient, &remainder)) return division_by_zero();
+    return real(remainder, out);
+}
+
+int real_pow(int64_t a, int64_t b, int64_t &out) {
+    double value;
+    return real_power(as_double(a), as_double(b), &value) ? real(value, out) : too_large();
+}
+
+int real_sqrt(int64_t a, int64_t, int64_t &out) {
+    double value;
+    return real_root(as_double(a), &value) ? real(value, out) : too_large();
+}
 
 // In the order of `CODES` in runtime/numbers.py.
 const Operation OPERATIONS[] = {add,      sub,      mul,      floordiv, mod,        least,      most,
                                 absolute, to_real,  real_add, real_sub, real_mul,   real_div,   real_neg,
-                                real_abs, real_least, real_most, real_trunc, real_floor, real_ceil};
+                                real_abs, real_least, real_most, real_trunc, real_floor, real_ceil,
+                                real_round, real_floordiv, real_mod, real_pow, real_sqrt};
 
 int read_number(const NumberRead &read, PyObject *input, int64_t &out) {
     if (read.source == NumberSource::real) {

@@ -1,5 +1,6 @@
 #include "relation.h"
 
+#include "real.h"
 #include "tensor.h"
 #include "torch_api.h"
 
@@ -9,7 +10,7 @@
 
 namespace {
 
-enum class Step { load, whole, real, to_real, iadd, imul, ifloordiv, imod, imin, imax, iabs, fadd, fsub, fmul, ftruediv, fneg };
+enum class Step { load, whole, real, to_real, iadd, imul, ifloordiv, imod, imin, imax, iabs, fadd, fsub, fmul, ftruediv, ffloordiv, fmod, fpow, fneg, fabs, fsqrt, trunc, floor, ceil, round };
 
 struct StepLaw {
     const char *name;
@@ -23,7 +24,10 @@ const StepLaw STEPS[] = {
     {"int floordiv", Step::ifloordiv, 2}, {"int mod", Step::imod, 2},   {"int min", Step::imin, 2},
     {"int max", Step::imax, 2},       {"int abs", Step::iabs, 1},   {"float add", Step::fadd, 2},
     {"float sub", Step::fsub, 2},     {"float mul", Step::fmul, 2}, {"float truediv", Step::ftruediv, 2},
-    {"float neg", Step::fneg, 1},
+    {"float floordiv", Step::ffloordiv, 2}, {"float mod", Step::fmod, 2},   {"float pow", Step::fpow, 2},
+    {"float neg", Step::fneg, 1},     {"float abs", Step::fabs, 1}, {"float sqrt", Step::fsqrt, 1},
+    {"int int", Step::trunc, 1},      {"int floor", Step::floor, 1}, {"int ceil", Step::ceil, 1},
+    {"int round", Step::round, 1},
 };
 const char *const OUTCOMES[] = {"==", "!=", "<", "<=", ">", ">=", "is"};
 constexpr int MOST = 32;  // numbers on the stack at once
@@ -46,6 +50,11 @@ struct Read {
     int64_t dim;
 };
 
+bool to_whole(double rounded, Number &out) {
+    out.real = false;
+    return real_whole(rounded, &out.i);
+}
+
 int64_t floor_quotient(int64_t a, int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
 
 // One step; false where the relation cannot hold.
@@ -65,6 +74,12 @@ bool run(const Code &code, const std::vector<Number> &numbers, Number *stack, in
             b.i = b.i < 0 ? -b.i : b.i;
             return true;
         case Step::fneg: b.d = -b.d; return true;
+        case Step::fabs: b.d = std::fabs(b.d); return true;
+        case Step::fsqrt: return real_root(b.d, &b.d);
+        case Step::trunc: return to_whole(std::trunc(b.d), b);
+        case Step::floor: return to_whole(std::floor(b.d), b);
+        case Step::ceil: return to_whole(std::ceil(b.d), b);
+        case Step::round: return to_whole(std::nearbyint(b.d), b);
         default: break;
     }
     top--;
@@ -88,6 +103,9 @@ bool run(const Code &code, const std::vector<Number> &numbers, Number *stack, in
             if (b.d == 0) return false;
             a.d /= b.d;
             return true;
+        case Step::ffloordiv: return real_divmod(a.d, b.d, &a.d, &b.d);
+        case Step::fmod: return real_divmod(a.d, b.d, &b.d, &a.d);
+        case Step::fpow: return real_power(a.d, b.d, &a.d);
         default: return false;
     }
 }

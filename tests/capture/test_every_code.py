@@ -30,7 +30,7 @@ from graftjit.runtime.codes import CODES, RETIRED
 from graftjit.runtime.errors import BuildError
 from graftjit.runtime.session import SESSION
 
-from .harness import difference, play
+from .harness import DYNAMIC, difference, play
 
 HERE = __file__
 World = Callable[[], tuple]
@@ -886,9 +886,12 @@ def test_the_program_raises_its_code(row: Row) -> None:
     finally:
         torch.set_grad_enabled(grad)
     tolerance = 1e-5 if row.level == "O1" else 0.0
+    varying = row.code in ("RC401", "RC402", "RC403")  # what changes there is no reason to compile
     for number, (plain, jitted) in enumerate(zip(wanted, found, strict=True)):
         where = difference(plain, jitted, tolerance)
         assert where is None, f"call {number}: plain {where}\n{report}"
+    if DYNAMIC and varying:
+        return
     told = lines_of(report)
     assert row.code in told, f"{sorted(told)}\n{report}"
     if row.line:

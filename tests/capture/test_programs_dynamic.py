@@ -6,6 +6,7 @@ strides and types, and the entries made must not exceed `most`. Breaks are allow
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -449,3 +450,69 @@ def test_parameters_keep_their_sizes() -> None:
         fn(nn.Linear(4, width).requires_grad_(False), torch.ones(2, 4))
     assert entries(fn) == 3
     assert graftjit.__all__.count("mark_dynamic") == 1
+
+
+BASE = torch.arange(30.0)
+
+
+@agrees()
+def test_storage_offsets_of_inputs():
+    """No guard holds them: a view elsewhere in the same memory has the same sizes."""
+
+    def f(x):
+        return x.storage_offset(), x[1:].storage_offset(), (x + 1)[1:].storage_offset()
+
+    moves = [lambda: (BASE[1:10].view(3, 3),), lambda: (BASE[5:14].view(3, 3),)]
+    return f, (BASE[:9].view(3, 3),), moves
+
+
+def agree_dynamic(function: Any, calls: Any, most: int, level: str = "O0") -> None:
+    """All symbolic from the first call on: results and exceptions are plain Python's, from few entries."""
+    fn = jit(function, config=JitConfig(jit_level=level, dynamic=True))
+    for args in calls:
+        wanted, found = outcome(function, args), outcome(fn, args)
+        assert same(wanted, found), f"{args}: {wanted}, not {found}\n{fn.report()}"
+    assert entries(fn) <= most, fn.report()
+
+
+def outcome(function: Any, args: tuple) -> Any:
+    try:
+        return function(*[a.clone() if isinstance(a, torch.Tensor) else a for a in args])
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+@pytest.mark.parametrize("level", ["O0", "O1"])
+def test_numbers_that_a_dtype_cannot_hold(level: str) -> None:
+    values = (1.5, 2.5, -7.0, 1e300, -1e300, math.inf, 3.0)
+
+    def dropped(x, k):
+        x.clone().fill_(k)
+        return x + 1
+
+    x = torch.zeros(3)
+    agree_dynamic(lambda x, k: x.fill_(k), [(x, k) for k in values], 4, level)
+    agree_dynamic(dropped, [(x, k) for k in values], 4, level)
+    agree_dynamic(lambda x, k: x * k, [(x, k) for k in values], 4, level)
+    small = x.to(torch.int8)
+    agree_dynamic(lambda x, n: x.fill_(n), [(small, n) for n in (2, 100, 127, 128, 300)], 5, level)
+
+
+@pytest.mark.parametrize("level", ["O0", "O1"])
+def test_numbers_beyond_64_bits(level: str) -> None:
+    values = (2, 5, 2**31, 2**40, 2**62, 2**63 - 1, 2**63, 2**70, -(2**64), 3, True, 7)
+    x = torch.ones(3)
+    for function in (
+        lambda x, n: (x + 1, n + 1, n // 3),
+        lambda x, n: (x * (n * n * n // (n * n * n) + 1), n * n),
+        lambda x, n: (x, n > 2.5, max(0.5, n)),
+        lambda x, n: (x * 2, divmod(n, 7), n & 3, n | 8, n ^ 5, n << 2, n >> 1, ~n, round(n)),
+    ):
+        agree_dynamic(function, [(x, n) for n in values], 13, level)
+
+
+def test_floats_that_no_text_can_say() -> None:
+    values = (0.5, math.inf, -math.inf, math.nan, -0.0, 2.0)
+    agree_dynamic(
+        lambda x, k: (x, k * math.inf, k - math.nan), [(torch.ones(2), k) for k in values], 6
+    )

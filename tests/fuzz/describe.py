@@ -104,7 +104,7 @@ class Describer:
         return (
             "error",
             type(error).__name__,
-            str(error),
+            message(error),
             came,
             parts,
             getattr(error, "__notes__", []),
@@ -144,6 +144,11 @@ def _contents(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:
         return "empty"
+
+
+def message(error: BaseException) -> str:
+    """What an error says, without the C++ frames that torch adds to some."""
+    return str(error).partition("\nException raised from ")[0]
 
 
 def lines_of(error: BaseException, file: str) -> list[tuple[str, int | None]]:

@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from .describe import Describer, difference, lines_of, random_state, without_frames
+from .describe import Describer, difference, lines_of, message, random_state, without_frames
 from .grammar import generate
 from .pool import Pool, apart
 from .statements import Program, Statement
@@ -83,7 +83,7 @@ def _step(step: str, space: dict[str, Any], file: str) -> Any:
                 outcome = ("mutated", None)
         except Exception as error:
             lines = lines_of(error, file)
-            outcome = ("raised", type(error).__name__, str(error), lines, error)
+            outcome = ("raised", type(error).__name__, message(error), lines, error)
             without_frames(error, set())
         watched = {name: space[name] for name in WATCHED if name in space}
         state = {"arguments": arguments, "globals": watched, "grad": torch.is_grad_enabled()}
@@ -240,15 +240,22 @@ def find_transform(name: str) -> Transform:
     return lambda function: found(function, config=config)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="tests.fuzz.programs", description=__doc__)
+def main(
+    arguments: list[str] | None = None,
+    generate: Callable[..., Program] = generate,
+    transform_name: str = "graftjit:jit,O0",
+    size: int = 9,
+    description: str | None = __doc__,
+) -> int:
+    """The command line of a fuzzer whose programs `generate(seed, size)` makes."""
+    parser = argparse.ArgumentParser(prog=generate.__module__, description=description)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=1)
-    parser.add_argument("--size", type=int, default=9, help="statements of a program")
+    parser.add_argument("--size", type=int, default=size, help="statements of a program")
     parser.add_argument("--jobs", type=int, default=1, help="processes that run programs")
     parser.add_argument(
         "--transform",
-        default="graftjit:jit,O0",
+        default=transform_name,
         help="module:function[,O0] or identity; O0, the default, builds no kernels",
     )
     parser.add_argument("--seconds", type=float, default=60, help="for making one program small")
@@ -261,11 +268,11 @@ def main(arguments: list[str] | None = None) -> int:
     seeds = range(options.seed, options.seed + options.count)
     if options.show:
         for seed in seeds:
-            print(script(generate(seed, options.size), options.transform))
+            print(script(generate(seed, options.size), options.transform.partition(",")[0]))
         return 0
     torch.set_num_threads(1)  # children are forked
     # What is imported at a first use is imported here, for all children; torch.func.grad takes the second.
-    check(generate(0), transform)
+    check(generate(0, options.size), transform)
     importlib.import_module("torch._dynamo")
     pool = Pool(lambda seed: check(generate(seed, options.size), transform), options.jobs, SECONDS)
     failed: list[int] = []

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graftjit.ir import symbols
+from graftjit.ir.facts import Facts
 from graftjit.ir.symbols import Symbol, decided, evaluate, fold, substituted
 
 S0, S1 = Symbol("s0", "int", 8, 2), Symbol("s1", "int", 5, 2)
@@ -92,3 +93,13 @@ def test_floats_keep_the_order_of_the_program():
     assert str(made) == "(f0 * 2) + 1"
     for value in itertools.chain((0.1, -0.0, 1e308), (float("inf"),)):
         assert evaluate(made, {"f0": value}) == value * 2 + 1
+
+
+def test_what_an_equation_gives_is_no_further_question():
+    """Expressions are compared by form on the way: == would ask, and ask again within that."""
+    facts = Facts()
+    n, k = (facts.symbol("int", 8, ("number", place), 2) for place in "ab")
+    with facts.active():
+        assert n // 3 == 2
+        assert (n * (k // 3) + n * 4) // n == k // 3 + 4
+    assert [str(relation) for relation in facts.relations] == ["n0 // 3 == 2"]

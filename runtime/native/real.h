@@ -1,0 +1,39 @@
+// Operations of Python's floats that C has no operator for, with Python's results bit by bit. Each says false where
+// Python raises, or gives what is no float: nobody relies on the result then.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+// The remainder has the sign of the divisor; the quotient is the whole number nearest to (a - remainder) / b.
+inline bool real_divmod(double a, double b, double *quotient, double *remainder) {
+    if (b == 0) return false;
+    double rest = std::fmod(a, b), exact = (a - rest) / b;
+    if (rest == 0) {
+        rest = std::copysign(0.0, b);
+    } else if ((b < 0) != (rest < 0)) {
+        rest += b;
+        exact -= 1;
+    }
+    double below = std::floor(exact);
+    *quotient = exact == 0 ? std::copysign(0.0, a / b) : exact - below > 0.5 ? below + 1 : below;
+    *remainder = rest;
+    return true;
+}
+
+inline bool real_power(double a, double b, double *out) {
+    if (!(a > 0) || !std::isfinite(a) || !std::isfinite(b)) return false;
+    *out = std::pow(a, b);
+    return std::isfinite(*out);
+}
+
+inline bool real_root(double a, double *out) {
+    *out = std::sqrt(a);
+    return a >= 0;
+}
+
+// A whole number of a float that has been rounded; Python refuses nan and infinities, and knows no end.
+inline bool real_whole(double rounded, int64_t *out) {
+    if (!(rounded > -0x1p62 && rounded < 0x1p62)) return false;
+    *out = (int64_t)rounded;
+    return true;
+}
