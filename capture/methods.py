@@ -88,20 +88,24 @@ def contains(m: Machine, value: Value, item: Value) -> bool | None:
     if isinstance(value, Set):
         return freeze(read_key(m, item)) in value.items
     if isinstance(value, Const):
-        try:
-            at = as_constant(m, item)
-        except NotConstant:
-            if isinstance(value.value, str):
-                raise Break("GB121", "'in' of a string and a non-constant") from None
-            return False
-        result = fold(lambda: at in value.value)
-        assert isinstance(result, Const)
-        return bool(result.value)
+        return _in_constant(m, value, item)
     if isinstance(value, DictView) and value.kind == "keys":
         return contains(m, value.of, item)
     if isinstance(value, (Sequence, Iterator, DictView)):
         return any(m.same_or_equal(one, item) for one in drain(m, value))  # type: ignore[attr-defined]
     return None
+
+
+def _in_constant(m: Machine, value: Const, item: Value) -> bool:
+    try:
+        at = as_constant(m, item)
+    except NotConstant:
+        if isinstance(value.value, (str, bytes, frozenset)):
+            raise Break("GB121", "'in' of a constant and a value that is none") from None
+        return any(m.same_or_equal(one, item) for one in drain(m, value))  # type: ignore[attr-defined]
+    result = fold(lambda: at in value.value)
+    assert isinstance(result, Const)
+    return bool(result.value)
 
 
 Method = Callable[["Machine", Any, list[Value], dict[str, Value]], Value]

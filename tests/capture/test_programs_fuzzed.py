@@ -431,3 +431,29 @@ def test_enumerate_from_what_is_no_integer():
 
     steps = [lambda _: None]
     return f, (torch.ones(2), [1], "a"), steps
+
+
+class Rank(enum.IntEnum):
+    HIGH = 3
+
+
+class Two:
+    def __eq__(self, other):
+        return other == 2
+
+    __hash__ = None
+
+
+@agrees()
+def test_members_that_are_no_constants():
+    """Looked for in what is no container they were just not there, and in a range by identity alone."""
+
+    def f(x, held):
+        found = [Rank.HIGH in (1, 3), Rank.HIGH in range(5), Two() in range(4), Two() in range(2)]
+        try:
+            found.append(Rank.HIGH in held)
+        except TypeError as error:
+            found.append(str(error))
+        return found, x + 1
+
+    return f, (torch.ones(1), 0)
