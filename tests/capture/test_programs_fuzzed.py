@@ -433,7 +433,7 @@ def test_enumerate_from_what_is_no_integer():
     return f, (torch.ones(2), [1], "a"), steps
 
 
-class Rank(enum.IntEnum):
+class Level(enum.IntEnum):
     HIGH = 3
 
 
@@ -449,9 +449,9 @@ def test_members_that_are_no_constants():
     """Looked for in what is no container they were just not there, and in a range by identity alone."""
 
     def f(x, held):
-        found = [Rank.HIGH in (1, 3), Rank.HIGH in range(5), Two() in range(4), Two() in range(2)]
+        found = [Level.HIGH in (1, 3), Level.HIGH in range(5), Two() in range(4), Two() in range(2)]
         try:
-            found.append(Rank.HIGH in held)
+            found.append(Level.HIGH in held)
         except TypeError as error:
             found.append(str(error))
         return found, x + 1
