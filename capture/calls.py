@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..runtime import _native
+from ..runtime.held import source_of_globals
 from ..runtime.sources import Source
 from . import (
     attributes,
@@ -128,7 +129,7 @@ def scope_of(m: Machine, real: types.FunctionType) -> Scope:
     root = m.root_scope
     if real.__globals__ is root.names:
         return root
-    place = Source("const", None, real.__globals__)
+    place = source_of_globals(real.__globals__)
     m.scopes[id(real.__globals__)] = place
     if id(real.__globals__) in m.known:
         raise Break("GB112", "globals of a function that are in use as a dict")

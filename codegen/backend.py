@@ -49,7 +49,7 @@ class Compiled:
     """A graph that can run. `program` takes input tensors by position and returns a tuple of outputs.
 
     mode      "fused" or "replay"; `reason` says why the latter
-    kernels   a record a kernel; `library` counts ATen calls
+    kernels   a record a kernel; `distinct`: how many there are in the library; `library` counts ATen calls
     timings   stage -> seconds
     """
 
@@ -59,6 +59,7 @@ class Compiled:
     spec: ProgramSpec | None = None
     kernels: tuple[KernelRecord, ...] = ()
     library: int = 0
+    distinct: int = 0
     reason: str = ""
     timings: dict[str, float] = field(default_factory=dict)
 
@@ -85,6 +86,7 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
             level=level,
             nodes=sum(node.op == "call" for node in graph.nodes),
             kernels=len(compiled.kernels),
+            distinct=compiled.distinct,
             library=compiled.library,
             arena_bytes=0 if compiled.spec is None else hint_of(compiled.spec.arena),
             seconds=compiled.timings["total"],
@@ -125,8 +127,9 @@ def _fused(graph: Graph) -> Compiled:
     better = optimize(graph, check=SESSION.options.check, show=_show())
     clock.lap("passes")
     numbers: dict[str, tuple[Any, ...]] = {}
-    made, keep = _kernels(better, graph.name, clock, numbers)
-    addresses: dict[str, int] = {} if keep is None else keep.addresses
+    symbols: dict[str, str] = {}
+    made, keep = _kernels(better, graph.name, clock, numbers, symbols)
+    addresses = {} if keep is None else {n: keep.addresses[of] for n, of in symbols.items()}
     records = tuple(_record(kernel, keep.cached) for kernel in made.kernels) if keep else ()
     spec = schedule.spec(made, addresses, keep, numbers)
     program: Program = load(spec)
@@ -134,14 +137,19 @@ def _fused(graph: Graph) -> Compiled:
     library = sum(isinstance(step, Node) for step in made.steps)
     if SESSION.options.check and not graph.mutates and not graph.random:
         program = shadowed(program, compile_replay(graph), graph, [r.name for r in records])
-    return Compiled(graph, program, "fused", spec, records, library, timings=timings)
+    distinct = len(set(symbols.values())) if keep else 0
+    return Compiled(graph, program, "fused", spec, records, library, distinct, timings=timings)
 
 
 def _kernels(
-    graph: Graph, name: str, clock: _Clock, numbers: dict[str, tuple[Any, ...]]
+    graph: Graph,
+    name: str,
+    clock: _Clock,
+    numbers: dict[str, tuple[Any, ...]],
+    symbols: dict[str, str],
 ) -> tuple[schedule.Plan, Library | None]:
-    """The plan and the library of its kernels; `numbers` gets the expressions that each one takes. Without a compiler:
-    those that a bundle brought, or none."""
+    """The plan and the library of its kernels; `numbers` gets the expressions that each one takes, `symbols` the one
+    that stands for it there. Without a compiler: those that a bundle brought, or none."""
     compiler = device.find_compiler()
     if compiler is not None or SESSION.store.bundled():
         made = schedule.plan(graph, fuse=True)
@@ -149,11 +157,11 @@ def _kernels(
         if not made.kernels:
             return made, None
         nests = [kernel.nest for kernel in made.kernels]
-        source = cpp.render(nests, build.vector_bytes(), numbers)
+        source = cpp.render(nests, build.vector_bytes(), numbers, symbols)
         clock.lap("render")
         covers = tuple(line for nest in nests for line in nest.covers)
         try:
-            keep = build.load(source, [nest.name for nest in nests], name, covers)
+            keep = build.load(source, list(dict.fromkeys(symbols.values())), name, covers)
             clock.lap("build")
             return made, keep
         except BuildError:

@@ -59,9 +59,13 @@ LIBM = "".join(
 
 
 def render(
-    nests: list[LoopNest], vector_bytes: int, numbers: dict[str, tuple[Any, ...]] | None = None
+    nests: list[LoopNest],
+    vector_bytes: int,
+    numbers: dict[str, tuple[Any, ...]] | None = None,
+    symbols: dict[str, str] | None = None,
 ) -> str:
-    """The whole unit; each nest's name is its symbol. Nothing of the user's program but its computation is in
+    """The whole unit; a nest's name is its symbol, and of equal kernels (those of a model's equal layers) the first one
+    stands for all: `symbols` gets its name for each. Nothing of the user's program but its computation is in
     it: the same computation elsewhere is the same text. `numbers` gets the expressions that each kernel takes."""
     parts = [PREAMBLE]
     wanted: dict[int, set[str]] = {}
@@ -76,12 +80,21 @@ def render(
         parts.append(LIBM)
     for lanes, names in wanted.items():
         writers = [Kernel(n, lanes) for n in nests if lane_count(n, vector_bytes) == lanes]
-        kernels = [writer.text() for writer in writers]
+        kernels = _apart(writers, {} if symbols is None else symbols)
         if numbers is not None:
             numbers.update({writer.nest.name: tuple(writer.numbers) for writer in writers})
         header = f"namespace w{lanes} {{\nconstexpr int W = {lanes};\n"
         parts.append(header + library_text(names) + FOLD + "\n" + "\n".join(kernels) + "}\n")
     return "\n".join(parts)
+
+
+def _apart(writers: list[Kernel], symbols: dict[str, str]) -> list[str]:
+    """The texts of these kernels, each once."""
+    texts: dict[str, tuple[str, str]] = {}  # without its name -> its name, the text
+    for writer in writers:
+        name, text = writer.nest.name, writer.text()
+        symbols[name], _ = texts.setdefault(text.replace(f" {name}(", " (", 1), (name, text))
+    return [text for _, text in texts.values()]
 
 
 # All lanes of one accumulator combined; the result is in all lanes.

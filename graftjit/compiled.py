@@ -50,7 +50,8 @@ def compile(
         model = state.model
     _check(model)
     options: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "config": config}
-    call = make_callable(module_call(model), options_of(**options), _beginning(model))
+    chosen = options_of(**options)
+    call = make_callable(module_call(model), chosen, _beginning(model), type(model))
     return _wrap(_State(model, options, call))
 
 
@@ -130,7 +131,7 @@ def _wrap(state: _State) -> Any:
         if not hasattr(model, name):
             body[name] = method
     wrapped: Any = object.__new__(_derive(base, body))
-    wrapped.__dict__ = model.__dict__
+    object.__setattr__(wrapped, "__dict__", model.__dict__)  # whatever the class does at a store
     return wrapped
 
 

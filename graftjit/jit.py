@@ -20,6 +20,7 @@ from . import hook
 from .cell import made_in_graph_mode
 from .context import current_context
 from .ir.location import Location
+from .kin import KIN
 from .runtime import _native, events
 from .runtime.errors import OptionError, UserError, describe
 from .runtime.options import JitConfig
@@ -125,7 +126,7 @@ def _jit(fn: Any, config: JitConfig) -> Any:
     if isinstance(fn, JitFunction):
         return fn
     if isinstance(fn, types.FunctionType):
-        return make_callable(fn, config)
+        return make_callable(fn, config, kind=fn.__code__)
     if isinstance(fn, types.MethodType):
         return types.MethodType(_jit(fn.__func__, config), fn.__self__)
     if isinstance(fn, (staticmethod, classmethod)):
@@ -137,7 +138,7 @@ def _jit(fn: Any, config: JitConfig) -> Any:
     if isinstance(fn, type):
         return _jit_class(fn, config)
     if callable(fn):
-        return make_callable(_forwarding(fn), config, beginning(fn))
+        return make_callable(_forwarding(fn), config, beginning(fn), _kind_of(fn))
     if isinstance(fn, property):
         todo = "put @jit below @property, on the function"
     else:
@@ -151,11 +152,14 @@ def _jit(fn: Any, config: JitConfig) -> Any:
 
 
 def make_callable(
-    function: types.FunctionType, config: JitConfig, place: Location | None = None
+    function: types.FunctionType, config: JitConfig, place: Location | None = None, kind: Any = None
 ) -> JitFunction:
     """The jitted form of a Python function, in a unit of its own. `place`: the user's line that reports name for
-    it, where the function is one of ours."""
+    it, where the function is one of ours; `kind`: what it shares with those that may take over what is compiled for
+    it, code or a class."""
     unit = Unit(function.__qualname__, config, place)
+    if kind is not None:
+        unit.kin = KIN.of(kind, function.__globals__, config)
     made = JitFunction(function, unit.state_for(function.__code__))
     made._unit, unit.face = unit, weakref.ref(made)
     UNITS.add(unit)
@@ -172,6 +176,14 @@ def beginning(target: Any) -> Location | None:
     if not isinstance(code, types.CodeType):
         return None
     return Location(code.co_filename, code.co_firstlineno, function=code.co_qualname)
+
+
+def _kind_of(target: Any) -> Any:
+    """What a callable object shares with its kin: the code of a partial function, else its class."""
+    while isinstance(target, functools.partial):
+        target = target.func
+    function = target.__func__ if type(target) is types.MethodType else target
+    return function.__code__ if type(function) is types.FunctionType else type(target)
 
 
 def _forwarding(target: Any) -> Any:
@@ -192,7 +204,7 @@ def _jit_class(cls: type, config: JitConfig) -> type:
     for name in names:
         method = inspect.getattr_static(cls, name, None)
         if isinstance(method, types.FunctionType) and method is not torch.nn.Module.forward:
-            setattr(cls, name, make_callable(method, config))
+            setattr(cls, name, make_callable(method, config, kind=method.__code__))
             return cls
         if isinstance(method, JitFunction):
             return cls
@@ -256,6 +268,7 @@ def reset(target: Any = None) -> None:
         return
     for unit in list(UNITS):
         unit.reset()
+    KIN.forget()
     hook.reset()
     SESSION.log.clear()
 
@@ -274,6 +287,7 @@ def explain(target: Any, *args: Any, **kwargs: Any) -> Report:
         fresh: Callable[..., Any] = compile_module(target, config=config)
     else:
         fresh = _jit(target, config)
+    _unit_of(fresh)._unit.kin = None  # it takes nothing over
     fresh(*args, **kwargs)
     return _unit_of(fresh).report()
 

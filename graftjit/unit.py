@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._device import DeviceContext
 
+from .kin import KIN, Kin, Made, Recipe, retargeted, tell, worth_telling
 from .room import Change, Room, change_of
 from .runtime import _native, events
 from .runtime.errors import BreakError, CheckError, GraftError, InternalError
@@ -45,6 +46,7 @@ class Unit:
         self.name = name
         self.config = config
         self.face: weakref.ref[Any] | None = None  # the callable that users have
+        self.kin: Kin | None = None  # what has been compiled for callables like this one
         self.place = place  # where reports say that the function begins; None: where its code does
         # Held weakly: a callable keeps its state, an entry those of its resume functions, and a code object that
         # of a frame met by the hook. So a state, its entries and its events go when nothing can run them.
@@ -83,10 +85,16 @@ class Unit:
         return [state for state in found if state is not None and state.code is not None]
 
     def met(self, code: types.CodeType | None = None) -> list[types.CodeType]:
-        """The code of frames that the hook has met below this unit's; `code` is one more."""
+        """The code of frames that the hook has met below this unit's, or below those of its kin, for it meets a code
+        once; `code` is one more."""
+        known = self._met
         if code is not None:
-            self._met = [ref for ref in self._met if ref() is not None] + [weakref.ref(code)]
-        return [found for ref in self._met if (found := ref()) is not None]
+            known = self._met = [ref for ref in known if ref() is not None] + [weakref.ref(code)]
+            if self.kin is not None:
+                self.kin.met = [ref for ref in self.kin.met if ref() is not None] + [known[-1]]
+        elif self.kin is not None and any(state.entries for state in self.states):
+            known = known + self.kin.met
+        return list({id(code): code for ref in known if (code := ref()) is not None}.values())
 
     def runs(self, code: types.CodeType) -> bool:
         """Whether this is replacement code of one of the unit's entries."""
@@ -105,12 +113,21 @@ class Unit:
     def reset(self) -> None:
         """Forget all entries and events."""
         for state in self.states:
+            for entry in state.entries:
+                self._forget(entry)
             state.clear()
             state.room = Room(state.room.limit, state.room.warned)
             state.varied = None
+            if self.kin is not None:
+                self.kin.place(_at(state)).varied = None
             self._let_go(state)
             state.told.clear()
             SESSION.log.clear(state)
+
+    def _forget(self, entry: Any) -> None:
+        """An entry goes: nobody is to take it over from here on."""
+        if self.kin is not None:
+            self.kin.forget(entry)
 
     def _let_go(self, state: Any) -> None:
         """Callables keep the function of the entry that they ran last: not of one that is no more."""
@@ -150,6 +167,9 @@ class Unit:
     def _guarded_miss(self, state: Any, code: types.CodeType, view: FrameView) -> Any:
         for attempt in range(1, ATTEMPTS + 1):
             try:
+                adopted = self._adopted(state, code, view)
+                if adopted is not None:
+                    return adopted
                 change = change_of(state.entries, view)
                 if not state.room.worth(change):
                     times = f"combinations that have been met less than {state.room.times} times"
@@ -181,17 +201,15 @@ class Unit:
         values, varied = tuple(view.locals_vector), self._varied(state, view)
         frame = FrameInput(code, values, view.globals, view.closure, varied)
         started, self._compiling = time.perf_counter(), 0.0
-        made = capture(
-            frame, self._backend, self._resumer(state, view.globals), _native.call_in_extent,
-            self._strict,
-        )  # fmt: skip
+        resumes = _Resumes(self._resumer(state, view.globals), SESSION.log.serial())
+        made = capture(frame, self._backend, resumes, _native.call_in_extent, self._strict)
         spent = time.perf_counter() - started
         stages = {"capture": spent - self._compiling, "compile": self._compiling}
         self._check_own_frame(made, view)
         if change is not None:
             self._tell_recompile(state, change)
         self._make_room(state, change)
-        return self._publish(state, code, made, stages)
+        return self._publish(state, code, made, resumes, stages)
 
     def _check_own_frame(self, made: Capture, view: FrameView) -> None:
         """The guards hold for the frame that they were made from, unless another thread has changed what they read."""
@@ -213,32 +231,60 @@ class Unit:
         from .runtime.mirror import Reader
         from .runtime.variation import Variation
 
-        varied = state.varied  # a reset by another thread takes it away
+        shared = self.kin is not None and self.kin.one_function
+        holder = self.kin.place(_at(state)) if self.kin is not None and shared else state
+        varied = holder.varied  # a reset by another thread takes it away
         if varied is None:
-            varied = state.varied = Variation(self.config.dynamic)
-        varied.observe([entry.rows for entry in state.entries], Reader(view))
+            varied = holder.varied = Variation(self.config.dynamic)
+        known = [entry.rows for entry in state.entries]
+        if shared:
+            known += [recipe.rows for recipe in holder.recipes]
+        varied.observe(known, Reader(view))
         return varied
 
     def _publish(
-        self, state: Any, code: types.CodeType, made: Capture, stages: dict[str, float]
+        self,
+        state: Any,
+        code: types.CodeType,
+        made: Capture,
+        resumes: _Resumes,
+        stages: dict[str, float],
     ) -> Any:
-        from .runtime.guard_program import compile_rows
+        """Make the entry, tell of it, let calls find it, and callables of its kind take it over."""
         from .runtime.held import hold_weakly
 
         started = time.perf_counter()
-        lost = functools.partial(_drop_dead, weakref.ref(state))
+        lost = functools.partial(_drop_dead, weakref.ref(state), _weak(self.kin))
         rows, inputs, held = hold_weakly(made.rows, made.inputs, lost)
-        guards = compile_rows(rows, inputs, code)
         target = made.code if made.kind == "code" else made.program
-        entry = _native.Entry(
-            made.kind, guards, target, made.tree, n_program_inputs=made.n_program,
-            name=code.co_qualname, rows=rows, rerun=made.rerun,
+        recipe = Recipe(
+            made.kind, tuple(rows), tuple(inputs), target, made.tree, made.n_program, made.rerun,
+            made.plain is not None and made.plain.code not in ("PL204",), held, tuple(resumes.made),
         )  # fmt: skip
-        entry.data = held
-        if made.plain is not None:
-            entry.extent = made.plain.code not in ("PL204",)
+        entry = recipe.entry(code)
         stages["guards"] = time.perf_counter() - started
         self._tell(state, code, made, stages)
+        state.add(entry)
+        looks = (
+            made.plain is not None and made.plain.code == "GB132"
+        )  # at any values: this one alone
+        if self.kin is not None and not looks:
+            recipe.told.extend(worth_telling(SESSION.log.since(resumes.serial, state)))
+            self.kin.place(_at(state)).add(recipe, (code, self.kin.owner()))
+        return entry
+
+    def _adopted(self, state: Any, code: types.CodeType, view: FrameView) -> Any:
+        """An entry over what has been compiled for another callable of the kind, or None."""
+        if self.kin is None:
+            return None
+        recipe = self.kin.place(_at(state)).find(view, state.entries)
+        if recipe is None:
+            return None
+        lost = functools.partial(_drop_dead, weakref.ref(state), None)
+        target = retargeted(recipe, self._resumer(state, view.globals), code)
+        entry = recipe.entry(code, lost, target)
+        self._make_room(state, None)
+        tell(recipe)
         state.add(entry)
         return entry
 
@@ -343,7 +389,9 @@ class Unit:
         room: Room = state.room
         full = len(state.entries) >= room.limit
         while len(state.entries) >= room.limit:
-            state.remove(room.least_useful(state.entries))
+            gone = room.least_useful(state.entries)
+            self._forget(gone)
+            state.remove(gone)
             self._let_go(first_state(state))
             reason = f"{room.limit} entries: the least useful one makes room for a new one"
             SESSION.emit(events.Fallback(code="RC410", reason=reason, where=_place(state.code)))
@@ -399,6 +447,7 @@ def _after_fork() -> None:
     """In the child no other thread is left to let go of what it holds."""
     TURNS.after_fork()
     SESSION.after_fork()
+    KIN.after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -422,13 +471,39 @@ def first_state(state: Any) -> Any:
     return (state.origin and state.origin()) or state
 
 
-def _drop_dead(of: weakref.ref[Any], _reference: Any) -> None:
+class _Resumes:
+    """Makes resume functions for one capture and notes which; `serial`: of the first event of that capture."""
+
+    def __init__(self, make: Any, serial: int) -> None:
+        self.serial = serial
+        self.made: list[tuple[Any, Any]] = []
+        self._make = make
+
+    def __call__(self, code: types.CodeType, *way: Any) -> Any:
+        made = self._make(code, *way)
+        self.made.append((way, made))
+        return made
+
+
+def _weak(kin: Kin | None) -> weakref.ref[Kin] | None:
+    return None if kin is None else weakref.ref(kin)
+
+
+def _at(state: Any) -> types.CodeType | None:
+    """Where this state's frames begin among those of its callable: see `kin.Recipe`."""
+    return None if state.origin is None else state.code
+
+
+def _drop_dead(of: weakref.ref[Any], kin_of: weakref.ref[Kin] | None, _reference: Any) -> None:
     """An object that entries of this state were made for is gone: so are they."""
+    kin = None if kin_of is None else kin_of()
+    if kin is not None:
+        kin.prune()
     state = of()
     if state is None:
         return
     for entry in state.entries:
-        if any(reference() is None for reference in entry.data or ()):
+        if type(entry.data) is Made and any(one() is None for one in entry.data.held):
             state.remove(entry)
             state.room.gone(entry)
 

@@ -69,13 +69,28 @@ class Captured(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted(Event):
+    """An entry over what had been compiled for another callable of the kind: another model of the class, another
+    function of the same code. Nothing was captured or compiled for it. Fields as those of `Captured`."""
+
+    kind: str = "code"
+    resumed: bool = False
+    graphs: int = 0
+    nodes: int = 0
+    calls: int = 0
+    guards: tuple[GuardLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled(Event):
-    """A graph became a program: `nodes` operators in `kernels` kernels and `library` ATen calls."""
+    """A graph became a program: `nodes` operators in `kernels` kernels, `distinct` of them (those of equal layers are
+    one), and `library` ATen calls."""
 
     graph: str = ""
     level: str = "O1"
     nodes: int = 0
     kernels: int = 0
+    distinct: int = 0
     library: int = 0
     views: int = 0
     arena_bytes: int = 0
@@ -229,6 +244,16 @@ class EventLog:
         """The events of these keys in the order in which they happened; None: of all keys."""
         found = [pair for shelf in self._shelves_of(keys) for pair in tuple(shelf.events)]
         return tuple(event for _serial, event in sorted(found, key=lambda pair: pair[0]))
+
+    def serial(self) -> int:
+        """A number between those of the events so far and of those to come."""
+        return next(self._serial)
+
+    def since(self, serial: int, key: Any) -> list[Event]:
+        """The events of a key from there on."""
+        shelf = self._shelves.get(id(key))
+        pairs = () if shelf is None else tuple(shelf.events)
+        return [event for number, event in pairs if number > serial]
 
     def dropped(self, keys: Iterable[Any] | None = None) -> int:
         """How many events of these keys are lost to the bound."""

@@ -1,4 +1,4 @@
-"""What an entry expects of functions, classes and code objects is held weakly: a cache keeps nothing alive.
+"""What an entry expects of functions, classes, modules and code objects is held weakly: a cache keeps nothing alive.
 
 In: the rows and input sources that capture made. Out: the same with a `Weak` in place of each such object. A row
 whose object is gone holds no longer, whatever lives at its address by then; the entry is then taken from its
@@ -7,6 +7,8 @@ state by the callback. The guard program and the mirror both read through `given
 
 from __future__ import annotations
 
+import enum
+import sys
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,7 +20,8 @@ from .sources import Source
 from .weak import Weak
 
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time, so it may go
-_FUNCTIONS = (types.FunctionType, types.CodeType, _native.Callable)
+_WEAK = (types.FunctionType, types.CodeType, _native.Callable)
+_LASTING = frozenset({"torch", "numpy", "graftjit"}) | sys.stdlib_module_names  # modules that stay
 _BY_OBJECT = ("is", "type", "mro")
 _BY_SOURCE = ("same", "distinct", "apart")
 
@@ -36,9 +39,7 @@ class Holder:
         if type(value) is tuple:
             items = tuple(map(self.weak, value))
             return value if all(a is b for a, b in zip(items, value, strict=True)) else items
-        if not issubclass(type(value), _FUNCTIONS) and not (
-            issubclass(type(value), type) and value.__flags__ & HEAP_TYPE
-        ):
+        if not _may_go(value):
             return value
         found = self._seen.get(id(value))
         if found is None:
@@ -74,6 +75,33 @@ class Holder:
         if expected is row.expected and source is row.source:
             return row
         return Row(row.kind, source, expected, row.where)
+
+
+def _may_go(value: Any) -> bool:
+    """Whether an object may end before the program does, and can be held weakly."""
+    kind = type(value)
+    if issubclass(kind, type):
+        return bool(value.__flags__ & HEAP_TYPE)
+    if kind is types.ModuleType:
+        return not lasts(value.__dict__)
+    if issubclass(kind, enum.Enum):
+        return bool(kind.__weakrefoffset__)  # one that is an int, too, has no weak references
+    return issubclass(kind, _WEAK)
+
+
+def lasts(names: dict[str, Any]) -> bool:
+    """Whether these are the globals of a module that stays."""
+    name = names.get("__name__")
+    return type(name) is str and name.partition(".")[0] in _LASTING
+
+
+def source_of_globals(names: dict[str, Any]) -> Source:
+    """A source for the globals of some function. A dict can have no weak reference, a module can."""
+    name = names.get("__name__")
+    module = sys.modules.get(name) if type(name) is str and not lasts(names) else None
+    if type(module) is types.ModuleType and module.__dict__ is names:
+        return Source("dict", Source("const", None, module))
+    return Source("const", None, names)
 
 
 def hold_weakly(

@@ -109,17 +109,20 @@ class NoteRecord(Place):
 class FrameRecord(Place):
     """Totals of one frame, the resume functions after its breaks included; `hits` and `misses` are of its beginning.
 
-    `kinds`: of its entries ("direct", "code", "plain"); `plain`: the code of why it runs in plain Python
+    `distinct`: of the kernels, those that are another's equal left out; `adopted`: entries over what had been compiled for another callable of the kind; `kinds`: of the entries ("direct",
+    "code", "plain"); `plain`: the code of why it runs in plain Python
     (empty if it does not); `seconds`: (stage, seconds) summed over its captures.
     """
 
     frame: str = ""
     entries: int = 0
+    adopted: int = 0
     kinds: tuple[str, ...] = ()
     graphs: int = 0
     operators: int = 0
     calls: int = 0
     kernels: int = 0
+    distinct: int = 0
     library: int = 0
     breaks: int = 0
     recompiles: int = 0
@@ -128,6 +131,9 @@ class FrameRecord(Place):
     misses: int = 0
     plain: str = ""
     seconds: tuple[tuple[str, float], ...] = ()
+
+
+_ENTRIES = (events.Captured, events.Adopted)
 
 
 def _place(where: Location | None) -> dict[str, Any]:
@@ -144,8 +150,8 @@ class Report:
     events: tuple[events.Event, ...] = ()
     dropped: int = 0
 
-    def _of(self, kind: type) -> list[Any]:
-        return [event for event in self.events if type(event) is kind]
+    def _of(self, *kinds: type) -> list[Any]:
+        return [event for event in self.events if type(event) in kinds]
 
     @cached_property
     def breaks(self) -> list[BreakRecord]:
@@ -206,7 +212,7 @@ class Report:
                 text=line.expected,
                 frame=e.frame,
             )
-            for e in reversed(self._of(events.Captured))
+            for e in reversed(self._of(*_ENTRIES))
             for line in reversed(e.guards)
         }
         return list(reversed(found.values()))
@@ -248,24 +254,27 @@ class Report:
 
     def _frame(self, name: str) -> FrameRecord:
         mine = [e for e in self.events if e.frame == name]
-        captured = [e for e in mine if type(e) is events.Captured]
+        captured: list[Any] = [e for e in mine if type(e) in _ENTRIES]
         compiled = [e for e in mine if type(e) is events.Compiled]
         counted = [e for e in mine if type(e) is events.Counted]
         plain = [e for e in mine if type(e) is events.RanPlain]
         first = next((e.where for e in mine if type(e) is events.FrameSeen), None)
         seconds: dict[str, float] = {}
+        adopted = [e for e in captured if type(e) is events.Adopted]
         for e in captured:
-            for stage, spent in e.seconds:
+            for stage, spent in getattr(e, "seconds", ()):
                 seconds[stage] = seconds.get(stage, 0.0) + spent
         return FrameRecord(
             **_place(first or next((e.where for e in captured + plain if e.where), None)),
             frame=name,
             entries=sum(e.entries for e in counted) if counted else len(captured),
+            adopted=len(adopted),
             kinds=tuple(e.kind for e in captured),
             graphs=sum(e.graphs for e in captured),
             operators=sum(e.nodes for e in compiled) or sum(e.nodes for e in captured),
             calls=sum(e.calls for e in captured),
             kernels=sum(e.kernels for e in compiled),
+            distinct=sum(e.distinct for e in compiled),
             library=sum(e.library for e in compiled),
             breaks=sum(b.frame == name for b in self.breaks),
             recompiles=sum(type(e) is events.Recompile for e in mine),
@@ -278,8 +287,14 @@ class Report:
 
     @property
     def graph_count(self) -> int:
-        """Graphs compiled, over all entries."""
-        return sum(e.graphs for e in self._of(events.Captured))
+        """Graphs over all entries, those included that were taken over from another model of the class or another
+        function of the same code."""
+        return sum(e.graphs for e in self._of(*_ENTRIES))
+
+    @property
+    def adopted_count(self) -> int:
+        """Entries for which nothing was captured or compiled, for a callable of the kind had them already."""
+        return len(self._of(events.Adopted))
 
     @property
     def break_count(self) -> int:
@@ -324,6 +339,7 @@ class Report:
             "graph_count": self.graph_count,
             "break_count": self.break_count,
             "recompile_count": self.recompile_count,
+            "adopted_count": self.adopted_count,
             "dropped_events": self.dropped,
             **{name: [dataclasses.asdict(r) for r in records] for name, records in parts.items()},
         }

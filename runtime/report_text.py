@@ -99,6 +99,9 @@ def _summary(report: Report, width: int) -> Iterator[str]:
     yield "  " + ", ".join(totals)
     if any(f.operators for f in frames):
         yield "  " + _work(frames)
+    if report.adopted_count:
+        taken = counted(report.adopted_count, "capture")
+        yield f"  {taken} taken over from a callable of the same class or code: nothing new was compiled for that"
     spent: dict[str, float] = {}
     for frame in frames:
         for stage, seconds in frame.seconds:
@@ -117,7 +120,9 @@ def _summary(report: Report, width: int) -> Iterator[str]:
 def _work(frames: Sequence[FrameRecord]) -> str:
     operators, kernels = sum(f.operators for f in frames), sum(f.kernels for f in frames)
     library = sum(f.library for f in frames)
-    done = [counted(kernels, "kernel")] if kernels or not library else []
+    distinct = sum(f.distinct for f in frames)
+    equal = f" ({distinct} distinct)" if 0 < distinct < kernels else ""
+    done = [counted(kernels, "kernel") + equal] if kernels or not library else []
     done += [counted(library, "library call")] if library else []
     return f"{counted(operators, 'operator')} -> {' + '.join(done)}"
 

@@ -30,6 +30,7 @@ _LEVELS: dict[type[events.Event], int] = {
     events.RanPlain: 1,
     events.Warned: 1,
     events.Captured: 2,
+    events.Adopted: 2,
     events.FrameSeen: 2,
     events.Fallback: 2,
     events.Compiled: 3,

@@ -12,7 +12,7 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from .weak import given
+from .weak import Gone, given
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +31,33 @@ class Source:
         return (
             isinstance(other, Source)
             and self.kind == other.kind
-            and type(self.key) is type(other.key)
-            and (self.key is other.key if self.kind == "const" else self.key == other.key)
+            and (self.kind == "const" or type(self.key) is type(other.key))
+            and (_meant(self) is _meant(other) if self.kind == "const" else self.key == other.key)
             and self.base == other.base
         )
 
     def __hash__(self) -> int:
-        key = id(self.key) if self.kind == "const" else self.key
+        key = id(_meant(self)) if self.kind == "const" else self.key
         return hash((self.kind, key, self.base))
+
+    @property
+    def leads_somewhere(self) -> bool:
+        """Whether the fixed object that the path begins with is still there, if it begins with one."""
+        root = self
+        while root.base is not None:
+            root = root.base
+        return root.kind != "const" or given(root.key) is not Gone
 
     def __str__(self) -> str:
         base = "" if self.base is None else str(self.base)
         key = _fixed(self.key) if self.kind == "const" else self.key
         return KINDS[self.kind].text.format(base=base, key=key)
+
+
+def _meant(source: Source) -> Any:
+    """The object that a constant stands for, behind a weak reference or not."""
+    found = given(source.key)
+    return source.key if found is Gone else found
 
 
 def _fixed(value: Any) -> str:

@@ -52,6 +52,12 @@ class Variation:
                     if len(known) < VALUES:
                         known |= {_bits(row.expected), _bits(now)}
 
+    def forget_dead(self) -> None:
+        """Let go of what was seen on paths that began with an object that is gone."""
+        self._sizes = {key: seen for key, seen in self._sizes.items() if key[0].leads_somewhere}
+        self._strides = {key: seen for key, seen in self._strides.items() if key[0].leads_somewhere}
+        self._values = {key: seen for key, seen in self._values.items() if key.leads_somewhere}
+
     def _tensor(self, source: Source, spec: TensorSpec, now: torch.Tensor) -> None:
         parameter = issubclass(spec.type, torch.nn.Parameter)
         if spec.type not in {type(now)} or parameter:

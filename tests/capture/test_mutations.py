@@ -10,7 +10,9 @@ import os
 import pytest
 
 from graftjit import JitConfig, jit
+from graftjit.jit import _unit_of
 from graftjit.runtime.events import Captured
+from graftjit.runtime.session import SESSION
 
 from ..mutations import KINDS, play
 from .harness import TOLERANCE, Describer, _call, difference
@@ -26,6 +28,39 @@ def described(run, fn, args):
 def captures(run):
     counted = getattr(run, "report", None)
     return 0 if counted is None else sum(type(e) is Captured for e in counted().events)
+
+
+class Afresh:
+    """A program that is compiled anew for each call: all of these are kin, so that what one has compiled answers for
+    the next wherever nothing has changed, and nowhere else."""
+
+    def __init__(self, fn):
+        self.fn, self.made = fn, []
+
+    def __call__(self, *args):
+        run = jit(self.fn, config=JitConfig(jit_level=LEVEL))
+        self.made.append(run)
+        return run(*args)
+
+    def captures(self):
+        """Of their own frames: those that the hook meets belong to their code, whoever calls it."""
+        states = [state for run in self.made for state in _unit_of(run)._unit.states]
+        return sum(type(event) is Captured for event in SESSION.log.of(states))
+
+
+@pytest.mark.parametrize("name", KINDS, ids=lambda name: name.replace(" ", "_"))
+def test_mutation_seen_by_a_second_callable(name):
+    row = KINDS[name]
+    plain = play(row.world, lambda fn: fn, described, lambda run: 0)
+    found = play(row.world, Afresh, lambda run, fn, args: described(run, fn, args), Afresh.captures)
+    assert len(plain) == len(found) > 1
+    for number, (wanted, got) in enumerate(zip(plain, found, strict=True)):
+        for call, (one, other) in enumerate(zip(wanted.calls, got.calls, strict=True)):
+            where = difference(one, other, TOLERANCE[LEVEL])
+            assert where is None, f"step {number}, call {call}: plain {where}"
+        before, first, second = got.captures
+        assert not (got.same and second > before), f"step {number} captured anew"
+        assert not (row.settles and second > first), f"step {number}, call 1 captured"
 
 
 @pytest.mark.parametrize("name", KINDS, ids=lambda name: name.replace(" ", "_"))

@@ -41,10 +41,11 @@ class Made:
         keep: Any = None
         self.source = ""
         numbers: dict[str, tuple[Any, ...]] = {}
+        symbols: dict[str, str] = {}
         if nests:
-            self.source = cpp.render(nests, build.vector_bytes(), numbers)
-            keep = build.load(self.source, [nest.name for nest in nests])
-            addresses = keep.addresses
+            self.source = cpp.render(nests, build.vector_bytes(), numbers, symbols)
+            keep = build.load(self.source, list(dict.fromkeys(symbols.values())))
+            addresses = {name: keep.addresses[of] for name, of in symbols.items()}
         self.spec = schedule.spec(self.plan, addresses, keep, numbers)
         self.run = load(self.spec)
 

@@ -1,0 +1,109 @@
+"""Whether a thing of ours keeps objects of the program alive.
+
+In: what a compiled program is made of (rows, replacement code, a native program). Out: yes, unless everything that it
+leads to is known to be ours, torch's or the standard library's. `kin` asks before it keeps a program for longer than
+the models and functions live that it was compiled for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import types
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+_ATOMS = frozenset(
+    {
+        type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented), range,
+        torch.dtype, torch.device, torch.layout, torch.memory_format,
+    }
+)  # fmt: skip
+_OURS = frozenset({"graftjit", "torch", "numpy"}) | sys.stdlib_module_names | {"builtins"}
+_BUILTIN_CONTAINERS = (tuple, list, dict, set, frozenset, slice, types.CellType, types.MethodType)
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time
+_PYBIND = type(torch._C._get_tracing_state.__self__)  # of torch's functions, which are no module's
+_MOST = 200_000  # objects; what leads to more is not worth the time
+
+
+def keeps_program_alive(things: Iterable[Any], apart: Iterable[Any] = ()) -> bool:
+    """Whether one of `things` leads to an object of the program, or to one of `apart`."""
+    left, seen, forbidden = list(things), set[int](), frozenset(map(id, apart))
+    while left:
+        value = left.pop()
+        if id(value) in forbidden:
+            return True
+        if type(value) in _ATOMS or id(value) in seen:
+            continue
+        seen.add(id(value))
+        parts = _parts(value)
+        if parts is None or len(seen) > _MOST:
+            return True
+        left += parts
+    return False
+
+
+def _parts(value: Any) -> Iterable[Any] | None:
+    """What an object keeps alive besides what stays anyway; None: it is the program's."""
+    kind = type(value)
+    if issubclass(kind, weakref.ref):
+        return ()
+    if issubclass(kind, types.BuiltinFunctionType):
+        owner = type(value.__self__)
+        bound = owner is not _PYBIND and not issubclass(owner, types.ModuleType)
+        return (value.__self__,) if bound else ()
+    if issubclass(kind, types.CodeType):
+        return value.co_consts
+    if issubclass(kind, types.ModuleType):
+        return () if _is_ours(value.__name__) else None
+    if issubclass(kind, type):
+        return () if _stays(value) else None
+    if issubclass(kind, types.FunctionType):
+        return _parts_of_function(value)
+    if issubclass(kind, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return ()
+    if kind is dict and _is_ours(value.get("__name__")) and _module_of(value):
+        return ()
+    if issubclass(kind, ctypes.CDLL):
+        return ()
+    if issubclass(kind, torch.Tensor):
+        return () if kind is torch.Tensor and value.is_meta and value.grad_fn is None else None
+    if kind in _BUILTIN_CONTAINERS or _stays(kind):
+        return [part for part in gc.get_referents(value) if part is not kind]
+    return None
+
+
+def _parts_of_function(function: types.FunctionType) -> Iterable[Any] | None:
+    scope = function.__globals__
+    name = scope.get("__name__")
+    own = (function.__closure__, function.__defaults__, function.__kwdefaults__, function.__dict__)
+    if name is None:  # generated text: its names are what it was given
+        names = (part for key, part in scope.items() if key != "__builtins__")
+        return (*own, *names, *function.__code__.co_consts)
+    return own if _is_ours(name) and _module_of(scope) else None
+
+
+def _module_of(scope: dict[str, Any]) -> types.ModuleType | None:
+    module = sys.modules.get(scope["__name__"])
+    return module if type(module) is types.ModuleType and vars(module) is scope else None
+
+
+def _is_ours(name: Any) -> bool:
+    return type(name) is str and name.partition(".")[0] in _OURS
+
+
+def _stays(cls: type) -> bool:
+    """Whether a class is ours, torch's or the standard library's, and stays under its name."""
+    if not cls.__flags__ & _HEAP_TYPE:
+        return True
+    module = type.__getattribute__(cls, "__module__")
+    if not _is_ours(module):
+        return False
+    found: Any = sys.modules.get(module)
+    for name in type.__getattribute__(cls, "__qualname__").split("."):
+        found = vars(found).get(name) if isinstance(found, (type, types.ModuleType)) else None
+    return found is cls
