@@ -48,6 +48,7 @@ Binding Bound::fill_defaults(PyFunctionObject *function, PyCodeObject *code) {
 
 Binding Bound::bind(PyFunctionObject *function, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames) {
     auto *code = (PyCodeObject *)function->func_code;
+    Ref kept(Py_NewRef((PyObject *)code));  // what is made below may run finalizers, and one may rebind it
     Py_ssize_t n_named = code->co_argcount + code->co_kwonlyargcount;
     bool takes_rest = (code->co_flags & CO_VARARGS) != 0, takes_keywords = (code->co_flags & CO_VARKEYWORDS) != 0;
     Py_ssize_t direct = std::min<Py_ssize_t>(n_args, code->co_argcount);

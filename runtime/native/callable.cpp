@@ -102,7 +102,7 @@ PyObject *call_resume(PyObject *object, PyObject *const *args, size_t nargsf, Py
         return nullptr;
     }
     PyObject *closure = args[0] == Py_None || code->co_nfreevars == 0 ? nullptr : args[0];
-    Ref state(Py_NewRef((PyObject *)self->state));
+    Ref state(Py_NewRef((PyObject *)self->state)), kept(Py_NewRef((PyObject *)code));
     View view{args + 1, n - 1, self->globals, nullptr, closure};
     Outcome outcome{nullptr, true};
     if (!self->state->disabled && !is_watched(self->state, code))

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 
 PyObject *builtins_of(const View &view) {
@@ -324,16 +325,38 @@ int run_one(Run &run, const Instruction &at) {
     return -1;
 }
 
-int run_some(const GuardProgram *program, Run &run, const std::vector<int> &which) {
+int run_some(const GuardProgram *program, Run &run, std::span<const int> which) {
+    NoCollection borrowed;
     for (int index : which)
         if (int row = run_one(run, (*program->code)[index]); row >= 0) return row;
     return -1;
 }
 
-// All of them in order: the first row that fails.
+// The state may be asked for in Python: then anything may happen, in other threads and in finalizers.
+bool runs_python(const Instruction &at) {
+    return at.op == STATE && !state_record_is_native((const StateRecord *)at.record);
+}
+
+// Operations that need nothing of what was loaded; that is kept alive where Python may run.
+int run_about_the_thread(const GuardProgram *program, Run &run, std::vector<Ref> &held) {
+    const std::vector<Instruction> &code = *program->code;
+    std::span<const int> always = program->heap->always, arguments = always.first(program->heap->n_arguments);
+    for (int index : always.subspan(arguments.size())) {
+        if (held.empty() && runs_python(code[index]))
+            for (int load : arguments)
+                if (code[load].into >= 0) held.emplace_back(Py_NewRef(run.registers[code[load].into]));
+        if (int row = run_one(run, code[index]); row >= 0) return row;
+    }
+    return -1;
+}
+
+// All of them in order: the first row that fails. It is asked for by reports and checks.
 int run_all(const GuardProgram *program, Run &run) {
-    for (const Instruction &at : *program->code)
+    std::vector<Ref> held;
+    for (const Instruction &at : *program->code) {
         if (int row = run_one(run, at); row >= 0) return row;
+        if (at.into >= 0) held.emplace_back(Py_NewRef(run.registers[at.into]));
+    }
     return -1;
 }
 
@@ -371,10 +394,13 @@ int run_remembered(const GuardProgram *program, const Armed &armed, Run &run, Py
 
 int run_parts(GuardProgram *program, Run &run, PyObject **inputs) {
     Heap *heap = program->heap;
-    if (int row = run_some(program, run, heap->always); row >= 0) return row;
+    std::vector<Ref> held;
+    if (int row = run_some(program, run, std::span(heap->always).first(heap->n_arguments)); row >= 0) return row;
+    if (int row = run_about_the_thread(program, run, held); row >= 0) return row;
     if (const Armed *armed = heap_unchanged(heap, run)) return run_remembered(program, *armed, run, inputs);
     if (int row = run_some(program, run, heap->rest); row >= 0) return row;
     take_inputs(program, run, nullptr, inputs);
+    NoCollection borrowed;
     heap_remember(program, run);
     return -1;
 }

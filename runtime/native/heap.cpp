@@ -47,8 +47,9 @@ class Parter {
             if (!always) add_roots(at);
         }
         // Of many entries most differ in their arguments: those are asked first.
-        std::stable_partition(heap->always.begin(), heap->always.end(),
-                              [this](int i) { return !is_about_the_thread(code[i].op); });
+        auto thread = std::stable_partition(heap->always.begin(), heap->always.end(),
+                                            [this](int i) { return !is_about_the_thread(code[i].op); });
+        heap->n_arguments = (size_t)(thread - heap->always.begin());
     }
 
   private:

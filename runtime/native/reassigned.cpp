@@ -5,7 +5,7 @@
 CountedSetters counted_setters;
 uint64_t setters_run = 0;
 int setters_running = 0;
-const struct _gc_runtime_state *collector = nullptr;
+struct _gc_runtime_state *collector = nullptr;
 
 namespace {
 

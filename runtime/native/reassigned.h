@@ -23,7 +23,7 @@ extern CountedSetters counted_setters;
 
 extern uint64_t setters_run;
 extern int setters_running;  // some have begun: their words may be written at any time
-extern const struct _gc_runtime_state *collector;
+extern struct _gc_runtime_state *collector;
 
 inline bool may_be_reassigning() { return setters_running > 0 || collector->collecting; }
 
@@ -32,6 +32,24 @@ inline Reassigned reassigned_so_far() {
     for (const auto &generation : collector->generation_stats) now.collected += (uint64_t)generation.collected;
     return now;
 }
+
+// A stretch without collections: references are borrowed in it, and a collection runs finalizers, which may drop what
+// they refer to. 3.11 collects whenever an object is made, in C as well; later versions between two instructions only.
+class NoCollection {
+  public:
+#if PY312
+    NoCollection() {}
+#else
+    NoCollection() : was(collector->enabled) { collector->enabled = 0; }
+    ~NoCollection() { collector->enabled = was; }
+#endif
+    NoCollection(const NoCollection &) = delete;
+
+#if !PY312
+  private:
+    int was;
+#endif
+};
 
 // Whether the pointer to the `__dict__` of this class's instances is written by a counted setter alone.
 bool dict_setter_is_counted(PyTypeObject *type);

@@ -35,5 +35,7 @@ bool tensor_history_is(PyObject *tensor, PyObject *expected);
 StateRecord *state_record_new(PyObject *snapshot);
 void state_record_free(StateRecord *record);
 bool state_record_matches(const StateRecord *record);
+// Whether that runs no Python: the packed image is compared.
+bool state_record_is_native(const StateRecord *record);
 
 int tensor_init(PyObject *module);

@@ -243,4 +243,6 @@ bool state_record_matches(const StateRecord *record) {
     return true;
 }
 
+bool state_record_is_native(const StateRecord *record) { return native_state && record->plain && record->known; }
+
 int torch_state_init(PyObject *module) { return PyModule_AddFunctions(module, methods); }
