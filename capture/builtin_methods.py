@@ -19,6 +19,7 @@ from . import (
     hybrids,
     iteration,
     methods,
+    number_calls,
     refusals,
     set_algebra,
     stores,
@@ -60,6 +61,9 @@ _PURE_MODULES = frozenset(
 def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     """A C function: folded when it is pure and its arguments are constants."""
     if getattr(real, "__module__", None) in _PURE_MODULES:
+        counted = None if kwargs else number_calls.called(m, real, args)
+        if counted is not None:
+            return counted
         try:
             plain, named = as_constants(m, args, kwargs)
         except NotConstant:

@@ -10,8 +10,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..runtime._native import look_up
-from . import sets, sorting
+from . import number_calls, sets, sorting
 from .breaks import Break
 from .containers import (
     NotConstant,
@@ -318,6 +320,8 @@ ORDERED_METHODS: dict[str, Method] = {"move_to_end": _move_to_end, "popitem": _p
 def find_method(value: Value, name: str) -> Method | None:
     """The model of a method of a container Value."""
     if isinstance(value, Sequence):
+        if value.cls is torch.Size and name == "numel":
+            return lambda m, v, a, k: number_calls.product(m, sequence_items(m, v))
         return (LIST_METHODS if value.cls is list else TUPLE_METHODS).get(name)
     if isinstance(value, Dict):
         if value.cls is types.MappingProxyType and name not in READERS:

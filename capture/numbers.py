@@ -21,7 +21,6 @@ from ..ir.symbols import (
     SIGNS,
     Expr,
     Symbol,
-    apply,
     bounds_of,
     fold,
     is_handy,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 _COMPUTED = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod"}
+_SPECIAL = {"**": "pow", "<<": "mul", ">>": "floordiv", "&": "and", "|": "or", "^": "xor"}
 _NUMBERS = (int, float)
 WHOLE = 1 << 63  # guards and programs know whole numbers of 64 bits
 
@@ -165,9 +165,26 @@ def operand(m: Machine, value: Value) -> Any:
     """The expression or plain number of a constant; None if it is no number."""
     if is_number(value):
         return _expr(m, value)  # type: ignore[arg-type]
-    if isinstance(value, Const) and type(value.value) in _NUMBERS:
-        return value.value
+    if isinstance(value, Const):
+        plain = value.value
+        return (
+            int(plain)
+            if plain is True or plain is False
+            else plain
+            if type(plain) in _NUMBERS
+            else None
+        )
     return None
+
+
+def type_of(value: Const) -> type:
+    """Of a constant; that of a number does not bind it."""
+    return type(value.real if isinstance(value, Held) else value.value)
+
+
+def like_whole(value: Value) -> bool:
+    """A whole number, bound or not."""
+    return is_whole(value) or (type(value) is Const and type(value.value) is int)
 
 
 def number(m: Machine, expr: Any) -> Const:
@@ -187,11 +204,7 @@ def varies(m: Machine, *exprs: Any) -> bool:
 
 def computed(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
     """left <symbol> right over numbers of which one is not bound; None if that needs plain numbers."""
-    op = _COMPUTED.get(symbol)
-    if symbol == "**" and is_number(left) and type(getattr(right, "value", None)) is int:
-        whole = right.value  # type: ignore[attr-defined]
-        op = "pow" if 0 <= whole <= 4 and type(left.real) is int else None  # type: ignore[attr-defined]
-    if op is None or not (is_number(left) or is_number(right)):
+    if not (is_number(left) or is_number(right)) or symbol not in _COMPUTED | _SPECIAL:
         return None
     a, b = operand(m, left), operand(m, right)
     if a is None or b is None:
@@ -199,9 +212,28 @@ def computed(m: Machine, symbol: str, left: Value, right: Value) -> Value | None
     if symbol in ("/", "//", "%") and not _never_zero(m, b):
         return None
     try:
-        return number(m, made(op, a, b))
+        expr = _special(m, symbol, a, b) if symbol in _SPECIAL else made(_COMPUTED[symbol], a, b)
     except (ArithmeticError, ValueError):
         return None
+    return None if expr is None else number(m, expr)
+
+
+def _special(m: Machine, symbol: str, a: Any, b: Any) -> Any:
+    """Powers, shifts and bits; None if that needs plain numbers."""
+    if symbol == "**":
+        from .number_calls import power
+
+        return power(m, a, b)
+    if kind_of(a) != "int" or kind_of(b) != "int":
+        return None
+    if symbol in ("<<", ">>"):
+        if type(b) is not int or not 0 <= b < 32:
+            return None
+        return made("mul" if symbol == "<<" else "floordiv", a, 1 << b)
+    for other, mask in ((a, b), (b, a)):
+        if symbol == "&" and type(mask) is int and mask > 0 and mask & (mask + 1) == 0:
+            return made("mod", other, mask + 1)
+    return made(_SPECIAL[symbol], a, b)
 
 
 def _never_zero(m: Machine, divisor: Any) -> bool:
@@ -214,19 +246,12 @@ def _never_zero(m: Machine, divisor: Any) -> bool:
     return varies(m, divisor) and not with_where(m).ask("==", divisor, 0)
 
 
-def negated(m: Machine, value: Value) -> Value | None:
-    return number(m, made("neg", _expr(m, value))) if is_number(value) else None  # type: ignore[arg-type]
-
-
-def called(m: Machine, fn: Any, args: list[Value]) -> Value | None:
-    """abs(), int() or float() of a number that nobody has bound."""
-    op = {abs: "abs", int: "int", float: "float"}.get(fn)
-    if op is None or len(args) != 1 or not is_number(args[0]):
+def negated(m: Machine, symbol: str, value: Value) -> Value | None:
+    """-value, ~value or +value of a number that nobody has bound."""
+    if not is_number(value) or (symbol == "~" and not is_whole(value)):
         return None
-    expr = _expr(m, args[0])  # type: ignore[arg-type]
-    if op == "int" and kind_of(expr) == "float":
-        return None  # it may raise
-    return number(m, abs(expr) if op == "abs" else apply(op, expr))
+    expr = _expr(m, value)  # type: ignore[arg-type]
+    return number(m, expr if symbol == "+" else made("neg", expr) - (symbol == "~"))
 
 
 def compared(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:

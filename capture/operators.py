@@ -23,6 +23,7 @@ from . import (
     methods,
     numbers,
     set_algebra,
+    tensor_index,
     torchcalls,
 )
 from .breaks import Break
@@ -408,7 +409,7 @@ def unary(m: Machine, symbol: str, value: Value) -> Value:
         return arrays.operate(m, fn, [value])
     if isinstance(value, Tensor):
         return torchcalls.call_operator(m, fn, [value])
-    counted = numbers.negated(m, value) if symbol == "-" else None
+    counted = numbers.negated(m, symbol, value)
     if counted is not None:
         return counted
     if isinstance(value, (Obj, Instance)):
@@ -425,7 +426,10 @@ def unary(m: Machine, symbol: str, value: Value) -> Value:
 
 def get_item(m: Machine, value: Value, index: Value) -> Value:
     if isinstance(value, Tensor):
-        return torchcalls.call_operator(m, operator.getitem, [value, index])
+        value, rest = tensor_index.selected(m, value, index)
+        if rest is None:
+            return value
+        return torchcalls.call_operator(m, operator.getitem, [value, rest])
     if isinstance(value, Array):
         return arrays.operate(m, operator.getitem, [value, index])
     found = containers.get_item(m, value, index)
@@ -447,7 +451,8 @@ def _class_item(m: Machine, value: Obj, index: Value) -> Value:
 
 def set_item(m: Machine, value: Value, index: Value, item: Value) -> None:
     if isinstance(value, Tensor):
-        torchcalls.set_tensor_item(m, value, index, item)
+        value, rest = tensor_index.selected(m, value, index)
+        torchcalls.set_tensor_item(m, value, rest or Const(...), item)
     elif isinstance(value, Array):
         arrays.operate(m, operator.setitem, [value, index, item])
     elif not methods.set_item(m, value, index, item):

@@ -54,7 +54,7 @@ def identical(m: Machine, left: Value, right: Value) -> bool:
     if left is right:
         return True
     if isinstance(left, Const) and isinstance(right, Const):
-        if type(left.value) is not type(right.value):
+        if numbers.type_of(left) is not numbers.type_of(right):
             return False
         if isinstance(left.value, _SINGLETONS):
             return left.value is right.value

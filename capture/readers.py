@@ -207,6 +207,8 @@ def _container(m: Machine, value: Any, name: str) -> Value:
 def _record(m: Machine, value: Sequence, name: str) -> Value:
     """Fields, properties and methods of a named tuple (or torch.return_types)."""
     cls = value.cls
+    if cls is torch.Size and name == "numel":
+        return BuiltinMethod(value, name)
     if cls is torch.Size and name not in methods.TUPLE_METHODS:
         return _const(m, Const(containers.as_constant(m, value)), name)
     raw = of_class(m, cls, name)

@@ -17,7 +17,7 @@ import torch
 from . import (
     arrays,
     attributes,
-    numbers,
+    number_calls,
     torchcalls,
 )
 from .breaks import Break
@@ -48,7 +48,7 @@ def _constant_model(fn: Any) -> Model:
             if fn in (abs, pow, divmod) or fn is round:
                 return _tensor_number(m, fn, args)
             raise Break("GB104", f"{fn.__name__}() of a tensor")
-        counted = None if kwargs else numbers.called(m, fn, args)
+        counted = None if kwargs else number_calls.called(m, fn, args)
         if counted is not None:
             return counted
         if fn in _TEXT:

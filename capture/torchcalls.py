@@ -463,11 +463,11 @@ def call_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> Valu
         raise Break("GB104", "a tensor written into a text")
     if fn is not operator.getitem and any(isinstance(value, Array) for value in args):
         raise Break("GB123", "an operator between a tensor and a numpy array")
-    _hold_operator(m, fn, args)
+    hold_operator(m, fn, args)
     return call_torch(m, fn, args, {})
 
 
-def _hold_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> None:
+def hold_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> None:
     """Somebody may patch torch.Tensor's operators."""
     from .attributes import of_class
 
@@ -480,5 +480,5 @@ def _hold_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> Non
 
 
 def set_tensor_item(m: Machine, value: Tensor, index: Value, item: Value) -> None:
-    _hold_operator(m, operator.setitem, [value])
+    hold_operator(m, operator.setitem, [value])
     call_torch(m, operator.setitem, [value, index, item], {})

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from ..ir.graph import Call, Graph, Ref
-from ..ir.symbols import OPS, SIGNS, Expr, fold, symbols_of
+from ..ir.number_ops import OPS, SIGNS
+from ..ir.symbols import Expr, fold, symbols_of
 
 _LITERALS = (bool, int, str, type(None), type(...))
 
@@ -83,10 +84,14 @@ class _Writer:
 
     def number(self, value: Expr) -> str:
         """A symbolic number: computed from the sizes and numbers that came in."""
-        made = fold(value, repr, lambda s: s.name, _call)
+        made = fold(value, self.constant, lambda s: s.name, _call)
         for op in OPS:
             self.names.setdefault(f"number_{op}", OPS[op])
         return str(made)
+
+    def constant(self, value: Any) -> str:
+        """A plain number of an expression; a text cannot say nan or an infinity."""
+        return repr(value) if type(value) is int else self.named(value, "number")
 
     def variable(self, ref: int) -> str:
         constant = self.graph.constants.get(ref)

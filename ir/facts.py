@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .location import Location
+from .number_ops import OUTCOMES
 from .symbols import (
     ACTIVE,
-    OUTCOMES,
     Expr,
     Sum,
     Symbol,

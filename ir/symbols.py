@@ -7,7 +7,7 @@ An expression is a plain Python number or an `Expr`, which is immutable and one 
 - `Sum(terms)`: an integer polynomial in canonical form. `terms` is a sorted tuple of `(coefficient, factors)`;
   coefficient a Python int (never 0), factors a sorted tuple of Symbols and Applys of kind "int", a factor once for
   each power; the constant term has no factors;
-- `Apply(op, args, kind)`: `op` over expressions; the ops are the keys of `OPS`, with Python's meaning (floor
+- `Apply(op, args, kind)`: `op` over expressions; the ops are the keys of `number_ops.OPS`, with Python's meaning (floor
   division and modulo go by the divisor's sign). Integer sums and products are never an Apply; float ones always are,
   in the program's own order.
 
@@ -28,37 +28,11 @@ equality and hash go by form, and an order that the ranges do not decide is a Ty
 from __future__ import annotations
 
 import math
-import operator
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-# op -> what computes it from Python numbers. Shared by ints and floats; `_KIND` has those of one kind always.
-OPS: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "neg": operator.neg,
-    "truediv": operator.truediv,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "pow": operator.pow,
-    "min": min,
-    "max": max,
-    "abs": abs,
-    "float": float,
-    "int": int,
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "round": round,
-    "sqrt": math.sqrt,
-}
-SIGNS: dict[str, str] = {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"
-}  # fmt: skip
-OUTCOMES: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge
-}  # fmt: skip
+from .number_ops import KINDS, OPS, OUTCOMES, SIGNS
 
 Bounds = tuple[float, float]  # ends of a range; infinities where there is none
 
@@ -306,6 +280,10 @@ class Apply(Expr):
             return (max(e[0] for e in ends), max(e[1] for e in ends))
         if self.op == "abs":
             return (0, max(abs(ends[0][0]), abs(ends[0][1])))
+        if self.op in ("and", "or", "xor") and min(ends[0][0], ends[1][0]) >= 0:
+            most = max if self.op != "and" else min
+            top = most(ends[0][1], ends[1][1])
+            return (0, top if self.op == "and" else 2 * top)
         if self.op == "mod" and ends[1][0] > 0:
             return (0, min(ends[1][1] - 1, ends[0][1]) if ends[0][0] >= 0 else ends[1][1] - 1)
         if self.op == "floordiv" and ends[1][0] > 0 and ends[0][0] >= 0:
@@ -636,11 +614,6 @@ def power(left: Any, right: Any) -> Any:
     return apply("pow", left, right)
 
 
-_KIND = {
-    "truediv": "float", "float": "float", "sqrt": "float", "int": "int", "floor": "int", "ceil": "int", "round": "int"
-}  # fmt: skip
-
-
 def apply(op: str, *args: Any) -> Any:
     """op over numbers: computed where all are plain."""
     if not is_symbolic(args):
@@ -650,7 +623,7 @@ def apply(op: str, *args: Any) -> Any:
         return args[0]
     if op == "float" and kinds == {"float"}:
         return args[0]
-    return Apply(op, args, _KIND.get(op) or ("float" if "float" in kinds else "int"))
+    return Apply(op, args, KINDS.get(op) or ("float" if "float" in kinds else "int"))
 
 
 # op -> what makes its canonical form

@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from ..ir.symbols import OUTCOMES, Apply, Expr, Sum, Symbol, fold, kind_of
+from ..ir.number_ops import OUTCOMES
+from ..ir.symbols import Apply, Expr, Sum, Symbol, fold, kind_of
 from .sources import Source
 
 # What is read at a source: an exact int or float, or one of a tensor's sizes or strides.
@@ -55,16 +56,17 @@ def _power(base: float, exponent: float) -> float:
 
 INT_STEPS: dict[str, Callable[..., int]] = {
     "add": operator.add, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod, "min": min,
-    "max": max, "abs": abs,
+    "max": max, "abs": abs, "and": operator.and_, "or": operator.or_, "xor": operator.xor,
 }  # fmt: skip
 FLOAT_STEPS: dict[str, Callable[..., float]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv, "neg": operator.neg,
     "floordiv": operator.floordiv, "mod": operator.mod, "abs": abs, "sqrt": math.sqrt, "pow": _power,
+    "exp": math.exp, "log": math.log,
 }  # fmt: skip
 WHOLE_STEPS: dict[str, Callable[[float], int]] = {  # the whole number of a float
     "int": math.trunc, "floor": math.floor, "ceil": math.ceil, "round": round
 }  # fmt: skip
-_ONE = frozenset({"abs", "neg", "sqrt", *WHOLE_STEPS})  # operand
+_ONE = frozenset({"abs", "neg", "sqrt", "exp", "log", *WHOLE_STEPS})  # operand
 _WHOLE = 1 << 63
 _EXACT = 1 << 53  # whole numbers up to here are doubles
 

@@ -10,7 +10,7 @@
 
 namespace {
 
-enum class Step { load, whole, real, to_real, iadd, imul, ifloordiv, imod, imin, imax, iabs, fadd, fsub, fmul, ftruediv, ffloordiv, fmod, fpow, fneg, fabs, fsqrt, trunc, floor, ceil, round };
+enum class Step { load, whole, real, to_real, iadd, imul, ifloordiv, imod, imin, imax, iabs, fadd, fsub, fmul, ftruediv, ffloordiv, fmod, fpow, fneg, fabs, fsqrt, fexp, flog, iand, ior, ixor, trunc, floor, ceil, round };
 
 struct StepLaw {
     const char *name;
@@ -26,6 +26,8 @@ const StepLaw STEPS[] = {
     {"float sub", Step::fsub, 2},     {"float mul", Step::fmul, 2}, {"float truediv", Step::ftruediv, 2},
     {"float floordiv", Step::ffloordiv, 2}, {"float mod", Step::fmod, 2},   {"float pow", Step::fpow, 2},
     {"float neg", Step::fneg, 1},     {"float abs", Step::fabs, 1}, {"float sqrt", Step::fsqrt, 1},
+    {"float exp", Step::fexp, 1},     {"float log", Step::flog, 1},
+    {"int and", Step::iand, 2},       {"int or", Step::ior, 2},     {"int xor", Step::ixor, 2},
     {"int int", Step::trunc, 1},      {"int floor", Step::floor, 1}, {"int ceil", Step::ceil, 1},
     {"int round", Step::round, 1},
 };
@@ -76,6 +78,13 @@ bool run(const Code &code, const std::vector<Number> &numbers, Number *stack, in
         case Step::fneg: b.d = -b.d; return true;
         case Step::fabs: b.d = std::fabs(b.d); return true;
         case Step::fsqrt: return real_root(b.d, &b.d);
+        case Step::fexp:
+            b.d = std::exp(b.d);
+            return std::isfinite(b.d);
+        case Step::flog:
+            if (!(b.d > 0)) return false;
+            b.d = std::log(b.d);
+            return true;
         case Step::trunc: return to_whole(std::trunc(b.d), b);
         case Step::floor: return to_whole(std::floor(b.d), b);
         case Step::ceil: return to_whole(std::ceil(b.d), b);
@@ -96,6 +105,9 @@ bool run(const Code &code, const std::vector<Number> &numbers, Number *stack, in
             return true;
         case Step::imin: a.i = b.i < a.i ? b.i : a.i; return true;
         case Step::imax: a.i = b.i > a.i ? b.i : a.i; return true;
+        case Step::iand: a.i &= b.i; return true;
+        case Step::ior: a.i |= b.i; return true;
+        case Step::ixor: a.i ^= b.i; return true;
         case Step::fadd: a.d += b.d; return true;
         case Step::fsub: a.d -= b.d; return true;
         case Step::fmul: a.d *= b.d; return true;

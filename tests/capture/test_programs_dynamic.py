@@ -516,3 +516,64 @@ def test_floats_that_no_text_can_say() -> None:
     agree_dynamic(
         lambda x, k: (x, k * math.inf, k - math.nan), [(torch.ones(2), k) for k in values], 6
     )
+
+
+FUNCTIONS_OF_NUMBERS = """\
+divmod(n, 3)
+(n << 1, n >> 1, n & 3, n & 5, n | 4, n ^ 3, ~n, +n)
+(round(n), round(k), int(k), int(n / 2), math.floor(k), math.ceil(k), math.trunc(k))
+(hash(n), pow(n, 2), -(n // -2), (n > 100) + n, n + True)
+(n ** -1, n ** 0.5, k ** 2, k ** -0.5, x.shape[-1] ** -0.5)
+(math.sqrt(n), math.sqrt(k), math.exp(k), math.log(n), math.fabs(k), 1 / math.sqrt(x.shape[-1]))
+(k // 2, k % 2, k // -0.3, k % -0.3, n % k, divmod(k, 2))
+(sum(x.shape), sum([n, 1, n]), math.prod(x.shape), x.shape.numel(), x.shape[:1].numel())
+(n is True, n is None, math.isnan(k), math.isinf(k), math.isfinite(n))
+(x + int(k) + n // 2, x * (n & 12) + (n | 1), x * math.sqrt(n) + k // 2 + k % 3, x.clamp(max=k ** 2))
+(wide[n], wide[-n], wide[n, 1:], wide[n, n % 4], wide[n, ..., None], wide[n % x.shape[0]], wide[n][:n])
+""".splitlines()
+
+
+@pytest.mark.parametrize("level", ["O0", "O1"])
+@pytest.mark.parametrize("text", FUNCTIONS_OF_NUMBERS)
+def test_functions_of_numbers_do_not_recompile(text: str, level: str) -> None:
+    """Also in registers and kernels' arguments; what is odd (0, 1, True, negative, infinite) may have entries of its own."""
+    scope: dict[str, Any] = {"math": math, "wide": torch.arange(200.0).reshape(50, 4)}
+    exec(f"def f(x, n, k):\n    return x + 1, {text}", scope)
+    common = [(torch.ones(i + 3, i + 4), i + 2, i * 0.75 + 0.5) for i in range(10)]
+    agree_dynamic(scope["f"], common, 4, level)
+    odd = [(torch.ones(4, 5), n, k) for n, k in ODD_PAIRS]
+    agree_dynamic(scope["f"], odd, 20, level)
+
+
+ODD_PAIRS = (
+    (0, 0.0), (1, 1.0), (True, -0.0), (-1, -1.0), (-3, -2.5), (2**40, 1e300), (2**63, 1e-300), (-(2**63), math.inf),
+    (-4, -math.inf), (49, math.nan), (50, 2.5), (60, 3.5), (-50, 0.5), (-51, 1.5), (5, -7.5), (7, 1e19),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("level", ["O0", "O1"])
+def test_items_written_at_places_that_vary(level: str) -> None:
+    def write(x, i, k):
+        x[i] = k
+        x[i, 1:] += 1
+        x[i - 1][0] = 7.0
+        return x
+
+    calls = [(torch.zeros(9, 3), i, i / 4) for i in (2, 3, 4, 5, 8, -1, -3, 9, 0, 1, -9, -10)]
+    agree_dynamic(write, calls, 8, level)
+
+
+def test_the_body_of_a_long_loop_computes_with_its_step() -> None:
+    """The body is a frame of its own after 64 steps."""
+
+    def f(x, n):
+        for e in range(n):
+            x = x + divmod(e, 3)[1] + e % 3 + e // 2 + (e << 1) + x[e % 4]
+        return x / n
+
+    fn = jit(f)
+    for n in (100, 150, 90):
+        assert same(
+            f(torch.ones(4, dtype=torch.float64), n), fn(torch.ones(4, dtype=torch.float64), n)
+        )
+    assert entries(fn) <= 8, fn.report()

@@ -15,7 +15,8 @@ from graftjit.ir.facts import Facts
 from graftjit.ir.ghost import meta_of
 from graftjit.ir.graph import Graph, Meta
 from graftjit.ir.layout import contiguous_strides
-from graftjit.ir.symbols import OUTCOMES, evaluate
+from graftjit.ir.number_ops import OUTCOMES
+from graftjit.ir.symbols import evaluate
 from graftjit.ir.trace import Tracer
 
 # What torch 2.11 says in the C++ of matmul.

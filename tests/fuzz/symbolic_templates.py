@@ -94,7 +94,7 @@ STATEMENTS = (
     "o.n += 1", "o.n = {i}", "o.k = {k}", "o.k *= 0.5", "print({i}, {k})", "print({t}.shape)", "i9 = {i}\ni9 += {i}", "x.add_({i})", "x[{i}:] = {k}", "y.mul_({t}.shape[0])",
     "i8 = [d + 1 for d in {t}.shape]\ni7 = i8[0]", "s1 = f'{{i}} {{t}.shape[0]}'", "i6, i5 = divmod({i}, {i})", "i4, *s2 = {t}.shape\ni3 = len(s2) + i4", "x, y = y, x",
     "s3 = {'a': {i}, 'b': {t}}\nt9 = s3['b'] * s3['a']", "s4 = ({i}, {k}, {t}.shape)\nk9 = s4[1] * s4[0]", "assert {t}.shape[0] < 100, {i}", "s5 = list(range({i} % 6))\ni2 = sum(s5)",
-    "try:\n    i1 = {i} // {i}\nexcept ZeroDivisionError as error:\n    i1 = -7\n    print(error)", "i0 = {t}[0].sum().item() if {i} > 3 else {i}", "print({t}.sum().item())",
+    "try:\n    i1 = {i} // {i}\nexcept ZeroDivisionError as error:\n    i1 = -7\n    print(error)", "i0 = {t}[0].sum().item() if {i} > 3 else {i}", "print({t}.sum().item() > {k})",
     "def inner(a, s={i}):\n    return a * s\nt8 = inner({t})", "t7 = [{t} * d for d in range({i} % 3 + 1)][-1]", "i90 = 0\nwhile i90 < {i} % 5:\n    i90 += 2",
     "t6 = {t}\nfor e in {t}.shape:\n    t6 = t6 * e", "if {c}:\n    raise ValueError(f'{{i}}')", "k8 = {k}\nk8 += {i}\nk8 /= 2", "t5 = torch.stack([{t}[e] for e in range(2)])", "GI\ni91 = GI * 2",
     "t4, t3 = {t}.split([{t}.shape[0] - 1, 1])", "t2, t1 = {t}.chunk(2, -1)", "s6 = slice({i}, None)\nt0 = {t}[s6]", "t92 = {t}.view({t}.size(0), -1)\ni92 = t92.size(1)",
