@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import threading
 import weakref
 
 import pytest
@@ -182,6 +183,25 @@ def test_explain_takes_nothing_over():
     compile(model)(M)
     report = graftjit.explain(model, M)
     assert report.adopted_count == 0 and report.graph_count == 1
+
+
+def test_models_called_first_from_many_threads():
+    models = [Net() for _ in range(8)]
+    runs, found = [compile(model, config=O0) for model in models], {}
+    start = threading.Barrier(len(runs))
+
+    def call(number):
+        with torch.no_grad():
+            start.wait()
+            found[number] = runs[number](M)
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(len(runs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(torch.equal(found[number], model(M)) for number, model in enumerate(models))
+    assert sum(count(run, Captured) for run in runs) == 1
 
 
 # -- differences -------------------------------------------------------------------------------------------
