@@ -32,7 +32,7 @@ class Recorder {
     bool kind_of(int reg, PyObject *object);
     bool class_at(PyTypeObject *type);
     bool class_facts(PyTypeObject *type);
-    bool contents(PyObject *dict);
+    bool contents(PyObject *dict, PyObject *key = nullptr);
     bool one_key(const Instruction &at, PyObject *dict, bool *sure);
     bool value_of(PyDictKeysObject *keys, PyDictValues *values, const Instruction &at);
     bool attribute(const Instruction &at, PyObject *object, bool *sure);
@@ -103,10 +103,11 @@ bool Recorder::kind_of(int reg, PyObject *object) {
 // What look-ups along a class's bases give.
 bool Recorder::class_facts(PyTypeObject *type) { return class_version(type) != 0 && word(&type->tp_version_tag); }
 
-bool Recorder::contents(PyObject *dict) {
+bool Recorder::contents(PyObject *dict, PyObject *key) {
 #if PY312
-    return watch_dict(dict, &armed.flag);
+    return watch_dict(dict, &armed.flag, key);
 #else
+    (void)key;  // a version is of the whole dict
     if (seen.insert((char *)dict + 3).second) {
         const uint64_t *version = dict_version(dict);
         armed.versions.push_back({(const uintptr_t *)version, (uintptr_t)*version});
@@ -125,7 +126,7 @@ bool Recorder::value_of(PyDictKeysObject *keys, PyDictValues *values, const Inst
 // The value of one key of a dict, or that it has none. `sure`: of the very object.
 bool Recorder::one_key(const Instruction &at, PyObject *dict, bool *sure) {
     auto *table = (PyDictObject *)dict;
-    if (table->ma_values == nullptr || split_dicts_are_watched) return *sure = contents(dict);
+    if (table->ma_values == nullptr || split_dicts_are_watched) return *sure = contents(dict, at.key);
     *sure = false;
     return PyUnicode_CheckExact(at.key) && word(&table->ma_values) && word(&table->ma_keys) &&
            value_of(table->ma_keys, table->ma_values, at);

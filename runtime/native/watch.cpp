@@ -16,19 +16,35 @@ bool split_dicts_are_watched = false;
 namespace {
 
 int watcher = -1;
-// Who listens to a dict; a dict is in it as long as it lives. Never freed: dicts die after the module does.
-std::unordered_map<PyObject *, std::vector<WatchFlag *>> *listeners;
 
-int on_event(PyDict_WatchEvent event, PyObject *dict, PyObject *, PyObject *) {
+struct Listener {
+    WatchFlag *flag;
+    bool whole = false;            // every key matters
+    std::vector<PyObject *> keys;  // else these, exact strs
+};
+
+// Who listens to a dict; a dict is in it as long as it lives. Never freed: dicts die after the module does.
+std::unordered_map<PyObject *, std::vector<Listener>> *listeners;
+
+bool is_of_one_key(PyDict_WatchEvent event) {
+    return event == PyDict_EVENT_ADDED || event == PyDict_EVENT_MODIFIED || event == PyDict_EVENT_DELETED;
+}
+
+int on_event(PyDict_WatchEvent event, PyObject *dict, PyObject *key, PyObject *) {
     auto found = listeners->find(dict);
     if (found == listeners->end()) return 0;
-    for (WatchFlag *flag : found->second) flag->raised = true;
+    // A key of another class may be equal to a str.
+    bool told = is_of_one_key(event) && key != nullptr && PyUnicode_CheckExact(key);
+    for (const Listener &one : found->second) {
+        auto same = [key](PyObject *mine) { return same_constant(mine, key); };
+        if (!told || one.whole || std::any_of(one.keys.begin(), one.keys.end(), same)) one.flag->raised = true;
+    }
     if (event == PyDict_EVENT_DEALLOCATED) listeners->erase(found);
     return 0;
 }
 
 int start_watching() {
-    listeners = new std::unordered_map<PyObject *, std::vector<WatchFlag *>>();
+    listeners = new std::unordered_map<PyObject *, std::vector<Listener>>();
     watcher = PyDict_AddWatcher(on_event);
     if (watcher < 0) PyErr_Clear();  // all taken: values are compared instead
     return 0;
@@ -36,17 +52,23 @@ int start_watching() {
 
 }  // namespace
 
-bool watch_dict(PyObject *dict, WatchFlag *flag) {
+bool watch_dict(PyObject *dict, WatchFlag *flag, PyObject *key) {
     if (watcher < 0) return false;
-    std::vector<WatchFlag *> &flags = (*listeners)[dict];
-    if (std::find(flags.begin(), flags.end(), flag) != flags.end()) return true;
-    if (flags.empty() && PyDict_Watch(watcher, dict) < 0) {
+    std::vector<Listener> &all = (*listeners)[dict];
+    auto mine = std::find_if(all.begin(), all.end(), [flag](const Listener &one) { return one.flag == flag; });
+    if (all.empty() && PyDict_Watch(watcher, dict) < 0) {
         PyErr_Clear();
         listeners->erase(dict);
         return false;
     }
-    flags.push_back(flag);
-    flag->dicts.push_back(dict);
+    if (mine == all.end()) {
+        mine = all.insert(all.end(), {flag});
+        flag->dicts.push_back(dict);
+    }
+    if (key == nullptr || !PyUnicode_CheckExact(key))
+        mine->whole = true;
+    else if (std::find(mine->keys.begin(), mine->keys.end(), key) == mine->keys.end())
+        mine->keys.push_back(key);
     return true;
 }
 
@@ -54,9 +76,9 @@ void watch_release(WatchFlag *flag) {
     for (PyObject *dict : flag->dicts) {
         auto found = listeners->find(dict);  // may be another dict by now, at the address of one that died
         if (found == listeners->end()) continue;
-        std::vector<WatchFlag *> &flags = found->second;
-        flags.erase(std::remove(flags.begin(), flags.end(), flag), flags.end());
-        if (!flags.empty()) continue;
+        std::vector<Listener> &all = found->second;
+        std::erase_if(all, [flag](const Listener &one) { return one.flag == flag; });
+        if (!all.empty()) continue;
         listeners->erase(found);
         if (PyDict_Unwatch(watcher, dict) < 0) PyErr_Clear();
     }

@@ -1,7 +1,7 @@
 // Knowing that a dict has not changed.
 //
-// 3.12 and later: dict watchers. A `WatchFlag` goes up when one of its dicts is changed or dies; the callback runs no
-// Python and allocates nothing. 3.11: every dict has a version, a new one at each change, drawn from one counter.
+// 3.12 and later: dict watchers. A `WatchFlag` goes up when one of its dicts is changed, where that matters to it, or dies;
+// the callback runs no Python and allocates nothing. 3.11: every dict has a version, a new one at each change, drawn from one counter.
 // Used by heap.cpp; the counter of dicts that binding makes (`own_dicts`) by bind.cpp.
 #pragma once
 
@@ -21,8 +21,9 @@ extern bool split_dicts_are_watched;
 
 #if PY312
 
-// False if no watcher can be had.
-bool watch_dict(PyObject *dict, WatchFlag *flag);
+// False if no watcher can be had. `key`: only what is stored there matters, or null: everything. A key must live as
+// long as the flag listens.
+bool watch_dict(PyObject *dict, WatchFlag *flag, PyObject *key = nullptr);
 
 #else
 

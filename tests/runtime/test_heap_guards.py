@@ -534,3 +534,56 @@ def test_programs_come_and_go() -> None:
     assert all(program.check((thing, None), {}) == 0 for program in programs)
     programs.clear()
     thing.a = 1
+
+
+@pytest.mark.parametrize("kind", [str, lambda text: "".join(list(text))])
+def test_stores_under_other_keys(kind: Callable[[str], str]) -> None:
+    """With watchers they do not matter; with versions they make the rows decide. Either way what is read is seen."""
+    thing, scope = Plain(), {"g": 1.5, "__builtins__": builtins}
+    own = vars(thing)
+    rows = [
+        Row("equals", Source("attr", Source("local", None, "x"), "a"), 1.5),
+        Row("no_attr", Source("local", None, "x"), "late"),
+        Row("equals", Source("global", None, "g"), 1.5),
+        Row("len", Source("attr", Source("local", None, "x"), "d"), 1),
+    ]
+    program = compile_rows(rows, [], frame_of(None).__code__)
+    for number in range(50):
+        for _ in range(3):
+            assert program.check((thing, None), scope) == -1
+        scope[kind("other")] = own[kind("more")] = number
+        assert program.check((thing, None), scope) == -1
+        for place, key, value, row in (
+            (own, "a", 2.5, 0), (own, "late", 1, 1), (scope, "g", 2, 2), (own, "d", {}, 3), (thing.d, "z", 1, 3),
+        ):  # fmt: skip
+            before = place.get(key)
+            place[kind(key)] = value
+            assert program.check((thing, None), scope) == row
+            if before is None:
+                del place[kind(key)]
+            else:
+                place[kind(key)] = before
+            assert program.check((thing, None), scope) == -1
+
+
+def test_a_key_of_another_class_that_is_equal() -> None:
+    class Same(str):
+        __slots__ = ()
+
+    class Equal:
+        def __hash__(self) -> int:
+            return hash("a")
+
+        def __eq__(self, other: object) -> bool:
+            return other == "a"
+
+    for key in (Same("a"), Equal()):
+        holder = [{"a": 1.5}]
+        rows = [
+            Row("equals", Source("item", Source("item", Source("local", None, "x"), 0), "a"), 1.5)
+        ]
+        program = compile_rows(rows, [], frame_of(None).__code__)
+        for _ in range(4):
+            assert program.check((holder, None), {}) == -1
+        holder[0][key] = 2.5
+        assert program.check((holder, None), {}) == 0
