@@ -320,7 +320,7 @@ def length(m: Machine, value: Value) -> int | None:
             return dict.__len__(value.origin)
         return len(value.items)
     if isinstance(value, Const) and hasattr(value.value, "__len__"):
-        return len(value.value)
+        return int(compute(lambda: len(value.value)))  # that of a long range raises
     if isinstance(value, Array):
         return int(compute(lambda: len(value.array)))
     if isinstance(value, Tensor):

@@ -577,3 +577,8 @@ def test_the_body_of_a_long_loop_computes_with_its_step() -> None:
             f(torch.ones(4, dtype=torch.float64), n), fn(torch.ones(4, dtype=torch.float64), n)
         )
     assert entries(fn) <= 8, fn.report()
+
+
+def test_ranges_that_are_too_long_to_have_a_length() -> None:
+    calls = [(torch.ones(2), n) for n in (3, 2**63, 5, 2**70, -(2**64))]
+    agree_dynamic(lambda x, n: (x + 1, len(range(n))), calls, 5)
