@@ -1,7 +1,8 @@
 """Deques made in the frame: a list beneath, and the methods of `collections.deque` as Python over that list.
 
 In: `deque(...)`, and C methods of deque called with such an object, which `hybrids` brings here. Out: Values; a deque
-that leaves the frame is made by Python, with the items it then has. Deques that existed before are left to Python.
+that leaves the frame is made by Python, with the items it then has. Deques that existed before are left to Python; what
+is added to one that drops nothing for it is an effect.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.sources import Source
 from .breaks import Break
+from .iteration import drain
 from .tables import NONE, Args, Kwargs
 from .values import Const, Instance, Obj, Sequence, Value
 
@@ -152,6 +155,27 @@ def call(m: Machine, value: Instance, name: str, args: Args, kwargs: Kwargs) -> 
     if any(one is value for one in args):
         raise Break("GB122", "a deque and itself")
     return m.call(Obj(method), [value.storage, limit_of(m, value), *args], {})
+
+
+def grow(m: Machine, value: Obj, name: str, args: Args, kwargs: Kwargs) -> Value | None:
+    """A C method that adds to a deque of the caller's, whatever it holds; None for the other methods."""
+    real = value.value
+    if name not in _GROWING or type(real) is not deque or value.source is None:
+        return None
+    if kwargs or len(args) != 1:
+        return None
+    limit = m.wrap(real.maxlen, Source("member", value.source, "maxlen"))
+    if not isinstance(limit, Const) or limit.value is not None:
+        return None
+    given = args[0] if _GROWING[name] else Sequence(drain(m, args[0]), tuple)
+    from .machine import Filled
+
+    m.effects.append(Filled(value, getattr(deque, name), (given,)))
+    m.activity += 1
+    return NONE
+
+
+_GROWING = {"append": True, "appendleft": True, "extend": False, "extendleft": False}  # one item
 
 
 def _init(

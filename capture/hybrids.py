@@ -100,6 +100,8 @@ def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs)
     """A C method of a container class called with an object as its self; None if it is not one of ours."""
     if real.__objclass__ is deque and deques.is_made(value):
         return deques.call(m, value, real.__name__, args, kwargs)  # type: ignore[arg-type]
+    if real.__objclass__ is deque and isinstance(value, Obj):
+        return deques.grow(m, value, real.__name__, args, kwargs)
     if real.__objclass__ not in BASES:
         return None
     held = storage(m, value)

@@ -132,9 +132,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A list, set or dict that the program builds on its stack, across a break, gets one more: step(target, *items)."""
+    """A container that nobody looks into gets more, one that the program builds on its stack across a break, or a deque
+    of the caller's: step(target, *items)."""
 
-    target: Unread
+    target: Value
     step: Any
     items: tuple[Value, ...]
 

@@ -33,9 +33,19 @@ NONE = Const(None)
 
 def add(m: Machine, value: Set, item: Value) -> None:
     frozen = freeze(read_key(m, item))
-    if frozen not in value.items:
-        value.items[frozen] = item
+    held = value.items if value.shut is None else value._items
+    if frozen not in held:
+        held[frozen] = item
         value.history.append(("add", item))
+
+
+def _add(m: Machine, value: Set, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """set.add: what it holds does not matter."""
+    if kwargs:
+        raise Break("GB122", "keywords")
+    m.changed(value)
+    add(m, value, args[0])
+    return NONE
 
 
 def discard(m: Machine, value: Set, item: Value, missing_ok: bool) -> None:
@@ -105,7 +115,7 @@ def of_iterable(m: Machine, value: Value, cls: type) -> Set:
 
 def is_exact(value: Set) -> bool:
     """Whether the steps of its history make the set that plain Python has, in the same order."""
-    if len(value.items) < 2 and not value.history and value.made is None:
+    if not value.history and value.made is None and len(value.items) < 2:
         return True
     parts = [other for _, other in value.history] + list((value.made or ())[1:])
     return (
@@ -192,7 +202,7 @@ def _take_all(m: Machine, value: Set, others: list[Value]) -> None:
 
 
 METHODS: dict[str, Method] = {
-    "add": _then_none(lambda m, v, a: add(m, v, a[0])),
+    "add": _add,
     "discard": _then_none(lambda m, v, a: discard(m, v, a[0], True)),
     "remove": _then_none(lambda m, v, a: discard(m, v, a[0], False)),
     "clear": _then_none(lambda m, v, a: clear(v)),

@@ -148,9 +148,13 @@ class DictView(Value):
 @dataclass(eq=False, slots=True)
 class Set(Value):
     """A set or frozenset. `history` holds the steps made in the frame (see `sets`), after `made` if it began as the
-    result of an operator: (fn, left, right). Not `exact` when they do not tell the order."""
+    result of an operator: (fn, left, right). Not `exact` when they do not tell the order.
 
-    items: dict[Any, Value]
+    A pre-existing set may be `shut`: until somebody asks what it holds, nothing of that is guarded, and what is
+    added is known apart.
+    """
+
+    _items: dict[Any, Value]
     cls: type = set
     origin: Any = None
     changed: bool = False
@@ -158,6 +162,14 @@ class Set(Value):
     exact: bool = True
     made: tuple[Any, Value, Value] | None = None
     whole: bool = False
+    shut: Callable[[], dict[Any, Value]] | None = None  # guards what it holds and gives it
+
+    @property
+    def items(self) -> dict[Any, Value]:
+        if self.shut is not None:
+            held = self.shut()
+            self.shut, self._items = None, {**self._items, **held}
+        return self._items
 
 
 @dataclass(eq=False, slots=True)

@@ -267,11 +267,18 @@ def _dict(m: Machine, value: Any, source: Source) -> Value:
 
 def _set(m: Machine, value: Any, source: Source) -> Value:
     m.guard("type", source, type(value))
-    if not all(type(item) in CONST_TYPES for item in value):
+    if type(value) is frozenset and not all(type(item) in CONST_TYPES for item in value):
         return Obj(value, source=source)
-    m.guard("set", source, frozenset(value))
-    items: dict[Any, Value] = {freeze(Const(item)): Const(item) for item in value}
-    return Set(items, type(value), value, source=source)
+
+    def held() -> dict[Any, Value]:
+        if not all(type(item) in CONST_TYPES for item in value):
+            raise Break("GB122", "what a set of objects holds")
+        m.guard("set", source, frozenset(value))
+        return {freeze(Const(item)): Const(item) for item in value}
+
+    if type(value) is frozenset:
+        return Set(held(), frozenset, value, source=source)
+    return Set({}, set, value, source=source, shut=held)
 
 
 def _method(m: Machine, value: Any, source: Source) -> Value:

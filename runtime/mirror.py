@@ -14,6 +14,7 @@ import itertools
 import sys
 import types
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -70,6 +71,7 @@ _MEMBERS: dict[type, frozenset[str]] = {
     classmethod: frozenset(("__func__", "__wrapped__")),
     staticmethod: frozenset(("__func__", "__wrapped__")),
     types.BuiltinFunctionType: frozenset(("__self__", "__name__")),
+    deque: frozenset(("maxlen",)),
 }
 
 

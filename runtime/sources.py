@@ -105,7 +105,7 @@ KINDS: dict[str, SourceKind] = {
         "{base}.{key}",
         "a C-level field of an exact function, method, partial, property, classmethod or staticmethod:"
         " __code__ __defaults__ __kwdefaults__ __closure__ __globals__ __dict__ __name__ __qualname__ __module__"
-        " __doc__ __annotations__ __type_params__ __func__ __self__ __wrapped__ func args keywords fget fset; of a builtin: __self__ __name__; of a class: __name__ __qualname__,"
+        " __doc__ __annotations__ __type_params__ __func__ __self__ __wrapped__ func args keywords fget fset; of a builtin: __self__ __name__; of a deque: maxlen; of a class: __name__ __qualname__,"
         " by `type` itself",
     ),
 }  # fmt: skip

@@ -46,7 +46,8 @@ bool is_member(PyTypeObject *type, PyObject *name) {
     std::string word = std::string(" ") + text + " ";
     for (const MemberLaw &law : members)
         if (law.type == type) return strstr(law.names, word.c_str()) != nullptr;
-    return type == known.partial && type != nullptr && strstr(" func args keywords ", word.c_str()) != nullptr;
+    const char *names = type == known.partial ? " func args keywords " : type == known.deque ? " maxlen " : "";
+    return strstr(names, word.c_str()) != nullptr;
 }
 
 // __name__ or __qualname__ of a class by `type` itself, whatever its metaclass does.

@@ -342,3 +342,71 @@ def test_what_an_appended_list_holds_is_missed_at_a_break():
         return x + 1, [one() is None for one in refs]
 
     return program, (torch.ones(2),)
+
+
+@agrees(calls=6, recompiles=0)
+def test_sets_and_deques_grow():
+    seen, queue = {1, "a"}, deque([1])
+
+    def program(x):
+        seen.add(x.shape[0])
+        seen.add("a")
+        queue.append(x)
+        queue.appendleft(2)
+        queue.extend([3, x])
+        queue.extendleft((4, 5))
+        return x * 2
+
+    return program, (torch.ones(2),)
+
+
+@agrees(calls=4)
+def test_what_was_added_to_a_set_is_looked_for():
+    class Key:
+        def __repr__(self):
+            return "a key"
+
+    seen, keys = {1, 2}, set()
+    key = Key()
+
+    def program(x):
+        seen.add(3)
+        before = 3 in seen, 1 in seen, len(seen)
+        seen.add(1)
+        seen.discard(2)
+        seen.add(4)
+        keys.add(key)
+        return before, len(seen), 2 in seen, sorted(seen), x + 1
+
+    return program, (torch.ones(2),)
+
+
+@agrees(calls=4)
+def test_deques_are_looked_at_after_they_grew():
+    queue, short = deque([1]), deque([0], maxlen=2)
+
+    def program(x):
+        queue.append(x)
+        short.append(x)
+        size = len(queue)
+        queue.appendleft(size)
+        return [type(one) for one in queue], len(short), bool(queue), queue[0], x + 1
+
+    return program, (torch.ones(2),)
+
+
+@agrees(calls=4)
+def test_a_set_of_objects():
+    class Key:
+        def __repr__(self):
+            return "a key"
+
+    first = Key()
+    keys = {first, 1}
+
+    def program(x):
+        found = first in keys, len(keys)
+        keys.add(2)
+        return found, len(keys), x + 1
+
+    return program, (torch.ones(2),)
