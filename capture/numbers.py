@@ -113,6 +113,9 @@ def hold(m: Machine, value: Any, source: Source) -> Held:
     return known
 
 
+_MANY = 256  # symbols of a capture, as of a list that is summed up; one more is told at its value
+
+
 def _expr(m: Machine, value: Held) -> Any:
     """The expression of a number; that of one from outside is made when it is first computed with."""
     if value.expr is None:
@@ -122,6 +125,8 @@ def _expr(m: Machine, value: Held) -> Any:
             return value.value
         low = high = None
         varies = m.varied.number(source, real)
+        if not varies and len(m.facts.symbols) >= _MANY:
+            return value.value
         if varies and kind == "int":
             low, high = (2, LIMIT) if real >= 2 else (-LIMIT, -1)
         value.expr = m.facts.symbol(kind, real, ("number", source), low, high)

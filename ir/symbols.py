@@ -298,10 +298,8 @@ class Apply(Expr):
         return f"{self.op}({', '.join(map(str, self.args))})"
 
 
-_DEEPEST, _LARGEST = (
-    24,
-    500,
-)  # of trees; a number that many steps of a loop made is told at its value
+# Of trees: a number that many steps of a loop made, or many numbers, is told at its value.
+_DEEPEST, _LARGEST = 24, 60
 
 
 def _around(parts: Iterable[Any]) -> tuple[int, int]:

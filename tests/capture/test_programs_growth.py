@@ -410,3 +410,16 @@ def test_a_set_of_objects():
         return found, len(keys), x + 1
 
     return program, (torch.ones(2),)
+
+
+@agrees()
+def test_many_numbers_are_summed_up():
+    """An expression of hundreds of numbers was more than Python's parser takes."""
+
+    def program(x, numbers):
+        total = 0
+        for one in numbers:
+            total = total + one
+        return x * 2, sum(numbers), ~total
+
+    return program, (torch.ones(2), list(range(2, 500)))
