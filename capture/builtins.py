@@ -225,17 +225,17 @@ def _sum(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     total = args[1] if len(args) > 1 else kwargs.get("start", Const(0))
     items = list(drain(m, args[0]))
     counted = [total, *items]
-    if any(map(numbers.is_whole, counted)) and all(map(numbers.like_whole, counted)):
-        for item in items:
-            total = binary(m, "+", total, item)
-        return total
-    try:  # sum() of floats is compensated from 3.12 on: constants go to the real one
-        real, start = [as_constant(m, i) for i in items], as_constant(m, total)
-    except NotConstant:
-        for item in items:
-            total = binary(m, "+", total, item)
-        return total
-    return fold(lambda: sum(real, start))
+    varying = any(map(numbers.is_whole, counted)) and all(map(numbers.like_whole, counted))
+    if not varying:
+        try:  # sum() of floats is compensated from 3.12 on: constants go to the real one
+            real, start = [as_constant(m, i) for i in items], as_constant(m, total)
+        except NotConstant:
+            pass
+        else:
+            return fold(lambda: sum(real, start))
+    for item in items:
+        total = binary(m, "+", total, item)
+    return total
 
 
 @models(any)

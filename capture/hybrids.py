@@ -69,7 +69,7 @@ def storage(m: Machine, value: Value) -> Any:
         return None
     made: Value
     if base is list:
-        made = shut_list(m, value.value, list, value.source)
+        made = shut_list(m, value.value, value.source)
     else:
         kind = OrderedDict if base is OrderedDict else dict
         made = Dict({}, kind, value.value, opened=False, source=value.source)

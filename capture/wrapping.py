@@ -235,12 +235,12 @@ def tensor_spec(value: torch.Tensor) -> TensorSpec:
 def _sequence(m: Machine, value: Any, source: Source) -> Value:
     m.guard("type", source, type(value))
     if type(value) is list:
-        return shut_list(m, value, list, source)
+        return shut_list(m, value, source)
     m.guard("len", source, len(value))
     return Sequence([UNREAD] * len(value), type(value), value, source=source)
 
 
-def shut_list(m: Machine, value: list[Any], cls: type, source: Source) -> Sequence:
+def shut_list(m: Machine, value: list[Any], source: Source) -> Sequence:
     """A pre-existing list: its length is guarded when somebody asks for it."""
 
     def size() -> int:
@@ -248,7 +248,7 @@ def shut_list(m: Machine, value: list[Any], cls: type, source: Source) -> Sequen
         m.guard("len", source, held)
         return held
 
-    return Sequence([], cls, value, source=source, shut=size)
+    return Sequence([], list, value, source=source, shut=size)
 
 
 def _dict(m: Machine, value: Any, source: Source) -> Value:

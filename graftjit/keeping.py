@@ -17,13 +17,14 @@ from typing import Any
 
 import torch
 
+from .runtime.held import is_lasting, module_of
+
 _ATOMS = frozenset(
     {
         type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented), range,
         torch.dtype, torch.device, torch.layout, torch.memory_format,
     }
 )  # fmt: skip
-_OURS = frozenset({"graftjit", "torch", "numpy"}) | sys.stdlib_module_names | {"builtins"}
 _BUILTIN_CONTAINERS = (tuple, list, dict, set, frozenset, slice, types.CellType, types.MethodType)
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time
 _PYBIND = type(torch._C._get_tracing_state.__self__)  # of torch's functions, which are no module's
@@ -59,14 +60,14 @@ def _parts(value: Any) -> Iterable[Any] | None:
     if issubclass(kind, types.CodeType):
         return value.co_consts
     if issubclass(kind, types.ModuleType):
-        return () if _is_ours(value.__name__) else None
+        return () if is_lasting(value.__name__) else None
     if issubclass(kind, type):
         return () if _stays(value) else None
     if issubclass(kind, types.FunctionType):
         return _parts_of_function(value)
     if issubclass(kind, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return ()
-    if kind is dict and _is_ours(value.get("__name__")) and _module_of(value):
+    if kind is dict and is_lasting(value.get("__name__")) and module_of(value):
         return ()
     if issubclass(kind, ctypes.CDLL):
         return ()
@@ -84,16 +85,7 @@ def _parts_of_function(function: types.FunctionType) -> Iterable[Any] | None:
     if name is None:  # generated text: its names are what it was given
         names = (part for key, part in scope.items() if key != "__builtins__")
         return (*own, *names, *function.__code__.co_consts)
-    return own if _is_ours(name) and _module_of(scope) else None
-
-
-def _module_of(scope: dict[str, Any]) -> types.ModuleType | None:
-    module = sys.modules.get(scope["__name__"])
-    return module if type(module) is types.ModuleType and vars(module) is scope else None
-
-
-def _is_ours(name: Any) -> bool:
-    return type(name) is str and name.partition(".")[0] in _OURS
+    return own if is_lasting(name) and module_of(scope) else None
 
 
 def _stays(cls: type) -> bool:
@@ -101,7 +93,7 @@ def _stays(cls: type) -> bool:
     if not cls.__flags__ & _HEAP_TYPE:
         return True
     module = type.__getattribute__(cls, "__module__")
-    if not _is_ours(module):
+    if not is_lasting(module):
         return False
     found: Any = sys.modules.get(module)
     for name in type.__getattribute__(cls, "__qualname__").split("."):

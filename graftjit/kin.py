@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import sys
 import threading
 import types
 import weakref
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from .keeping import keeps_program_alive
 from .runtime import _native, events
+from .runtime.held import module_of
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
 from .runtime.weak import Weak
@@ -267,7 +267,7 @@ class _Table:
         with self._lock:
             row = self._rows.get(key)
             kin = None if row is None or row.owner() is not owner else row.kin()
-            module = _module_of(scope)
+            module = module_of(scope)
             if kin is not None and row is not None:
                 same = (
                     row.module is None if module is None else row.module and row.module() is module
@@ -302,13 +302,6 @@ class _Table:
 
     def __len__(self) -> int:
         return len(self._rows)
-
-
-def _module_of(scope: dict[str, Any]) -> types.ModuleType | None:
-    """The module whose names these are: with it they go, and until then their address is theirs."""
-    name = scope.get("__name__")
-    module = sys.modules.get(name) if type(name) is str else None
-    return module if type(module) is types.ModuleType and vars(module) is scope else None
 
 
 KIN = _Table()

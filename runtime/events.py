@@ -50,13 +50,12 @@ class GuardLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Captured(Event):
-    """A frame, or what follows a break in it, became an entry.
+class Entered(Event):
+    """What is told of a new entry.
 
     kind      "direct" (no Python frame on a hit), "code" (replacement code) or "plain"
     resumed   the frame is what follows a break
     graphs    graphs in this entry (0 or 1); nodes: ATen nodes; calls: torch-level calls
-    seconds   (stage, seconds) pairs
     """
 
     kind: str = "code"
@@ -65,20 +64,19 @@ class Captured(Event):
     nodes: int = 0
     calls: int = 0
     guards: tuple[GuardLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured(Entered):
+    """A frame, or what follows a break in it, became an entry. `seconds`: (stage, seconds) pairs."""
+
     seconds: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted(Event):
+class Adopted(Entered):
     """An entry over what had been compiled for another callable of the kind: another model of the class, another
-    function of the same code. Nothing was captured or compiled for it. Fields as those of `Captured`."""
-
-    kind: str = "code"
-    resumed: bool = False
-    graphs: int = 0
-    nodes: int = 0
-    calls: int = 0
-    guards: tuple[GuardLine, ...] = ()
+    function of the same code. Nothing was captured or compiled for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

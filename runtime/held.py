@@ -83,23 +83,28 @@ def _may_go(value: Any) -> bool:
     if issubclass(kind, type):
         return bool(value.__flags__ & HEAP_TYPE)
     if kind is types.ModuleType:
-        return not lasts(value.__dict__)
+        return not is_lasting(value.__dict__.get("__name__"))
     if issubclass(kind, enum.Enum):
         return bool(kind.__weakrefoffset__)  # one that is an int, too, has no weak references
     return issubclass(kind, _WEAK)
 
 
-def lasts(names: dict[str, Any]) -> bool:
-    """Whether these are the globals of a module that stays."""
-    name = names.get("__name__")
+def is_lasting(name: Any) -> bool:
+    """Whether a module of this name is ours, torch's, numpy's or the standard library's, and so stays."""
     return type(name) is str and name.partition(".")[0] in _LASTING
+
+
+def module_of(names: dict[str, Any]) -> types.ModuleType | None:
+    """The module whose globals these are: with it they go, and until then their address is theirs."""
+    name = names.get("__name__")
+    module = sys.modules.get(name) if type(name) is str else None
+    return module if type(module) is types.ModuleType and module.__dict__ is names else None
 
 
 def source_of_globals(names: dict[str, Any]) -> Source:
     """A source for the globals of some function. A dict can have no weak reference, a module can."""
-    name = names.get("__name__")
-    module = sys.modules.get(name) if type(name) is str and not lasts(names) else None
-    if type(module) is types.ModuleType and module.__dict__ is names:
+    module = module_of(names)
+    if module is not None and not is_lasting(names["__name__"]):
         return Source("dict", Source("const", None, module))
     return Source("const", None, names)
 
