@@ -11,6 +11,7 @@ import enum
 import itertools
 import math
 import random
+import sys
 import traceback
 import types
 import zlib
@@ -152,10 +153,16 @@ def message(error: BaseException) -> str:
 
 
 def lines_of(error: BaseException, file: str) -> list[tuple[str, int | None]]:
-    """The lines of the program in a traceback."""
-    return [
-        (f.name, f.lineno) for f in traceback.extract_tb(error.__traceback__) if f.filename == file
-    ]
+    """The lines of the program in a traceback.
+
+    The line where an unbound local was read is left out on CPython 3.11: once a function is warm, the read may be the
+    second half of a joined instruction (STORE_FAST__LOAD_FAST), and the traceback has the line of the first half.
+    """
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    lines = [(f.name, f.lineno) for f in frames]
+    if lines and isinstance(error, UnboundLocalError) and sys.version_info < (3, 12):
+        lines[-1] = (lines[-1][0], None)
+    return lines
 
 
 def without_frames(error: BaseException | None, met: set[int]) -> None:

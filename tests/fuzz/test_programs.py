@@ -7,7 +7,7 @@ import functools
 
 import pytest
 
-from .describe import Describer, difference
+from .describe import Describer, difference, lines_of
 from .grammar import generate
 from .pool import Pool
 from .prelude import needed
@@ -228,3 +228,21 @@ def test_what_is_said_of_two_outcomes():
     assert _outcomes(raised, told("raised", "KeyError", "'a'")) == (
         "raised ValueError bad, not raised KeyError 'a'"
     )
+
+
+def test_an_unbound_local_has_the_same_lines_cold_and_warm():
+    """CPython 3.11 names the line before, once the function is warm: that is no difference."""
+
+    def unbound(number):
+        number = number + 1
+        del number
+        other = 1
+        return number + other
+
+    lines = []
+    for _ in range(50):
+        with pytest.raises(UnboundLocalError) as told:
+            unbound(1)
+        lines.append(lines_of(told.value, __file__))
+    assert len(lines[0]) == 2
+    assert all(found == lines[0] for found in lines)
