@@ -104,6 +104,11 @@ def why_not(tensor: torch.Tensor) -> tuple[str, str] | None:
         return "lazy-bit", "a tensor with a pending conjugation or negation"
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # type: ignore[attr-defined]
         return "functorch", "a tensor inside a functorch transform"
+    if tensor.requires_grad and tensor._is_view():
+        try:
+            _ = tensor.grad_fn  # made anew here, if its base has been written to
+        except RuntimeError:
+            return "history", "a view without a history: its base was written to behind autograd"
     return None
 
 

@@ -457,3 +457,25 @@ def test_members_that_are_no_constants():
         return found, x + 1
 
     return f, (torch.ones(1), 0)
+
+
+@agrees()
+def test_a_view_without_a_history_comes_in():
+    """It was an internal fault: merely asking such a tensor whether it is a leaf raises."""
+
+    def stale(x):
+        view = (x * 2).unbind(0)[0]
+        print("a break")
+        view.detach().add_(1)
+        return view
+
+    def f(x):
+        view = stale(x)
+        print("and one with the view at hand")
+        seen = view.shape, view.requires_grad
+        try:
+            return torch.add(x, 1, out=view), seen
+        except RuntimeError as error:
+            return str(error), x * 2, seen
+
+    return f, (torch.ones(2, 3, requires_grad=True),)
