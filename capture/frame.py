@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ..ir import cast_cache
 from ..ir.graph import Graph
 from ..ir.location import Location
 from ..ir.trace import Tracer
@@ -213,7 +214,7 @@ class _Attempt:
         builtins = frame.globals.get("__builtins__", __builtins__)
         names = builtins.__dict__ if isinstance(builtins, types.ModuleType) else builtins
         scope = Scope(frame.globals, names)
-        self.tracer = Tracer(frame.code.co_qualname)
+        self.tracer = Tracer(frame.code.co_qualname, outliving=cast_cache.outliving())
         self.machine = Machine(self.tracer, scope, frame.varied)
         self.machine.handled_outside = sys.exception() is not None
         self.root = self._root(scope)

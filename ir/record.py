@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .cast_cache import cached_cast, is_kept
 from .effects import root
 from .errors import DataDependent, Unsupported
 from .ghost import Ghost, Owner, Store, make_ghost
@@ -62,6 +63,10 @@ class Recorder:
         self.slow_ops: list[str] = []
         self.zeros: set[Node] = set()  # made as tensors of zeros without memory
         self.echo: tuple[Node, Meta, Store] | None = None
+        self.kept_casts: dict[
+            str, torch.dtype
+        ] = {}  # see cast_cache.outliving; empty while none are kept
+        self._casts: dict[Node, tuple[int, Ghost]] = {}
         self._plans: dict[int, Plan] = {}
         self._count = 0
         self._log: list[tuple[Ghost, Node, Store]] = []
@@ -80,6 +85,8 @@ class Recorder:
         length, self.mutates, self.random, (self.written, self.followed), slow = mark
         del self.nodes[length:]
         del self.slow_ops[slow:]
+        if self._casts:
+            self._casts = {node: made for node, made in self._casts.items() if made[0] < length}
         for ghost, node, store in reversed(self._log):
             ghost._node, ghost._store = node, store
         self._log.clear()
@@ -420,6 +427,8 @@ class Recorder:
     def _number_copied(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`aten._to_copy` of a Python number, as which a wrapped number arrives here."""
         if type(args[0]) is Ghost:
+            if self.kept_casts and is_kept(args[0], kwargs.get("dtype"), self.kept_casts):
+                return self._cached_cast(args[0], kwargs["dtype"])
             plan = plan_of(op)
             operands = tuple([self.operand(arg) for arg in args])
             return self._pure(plan, args, kwargs, operands, kwargs)
@@ -427,6 +436,16 @@ class Recorder:
         assert tracer is not None
         with torch._C._DisableTorchDispatch():
             return tracer.constant(op(torch.as_tensor(args[0]), **kwargs))
+
+    def _cached_cast(self, weight: Ghost, dtype: torch.dtype) -> Any:
+        """A weight cast by autocast, whose cache outlives the graph: once, as eager does it."""
+        node = weight._node
+        if node not in self._casts:
+            operands = (node, dtype, node.meta.device)
+            position = len(self.nodes)
+            made = self._pure(plan_of(cached_cast), operands, {}, operands, {})
+            self._casts[node] = position, made
+        return self._casts[node][1]
 
     def _zero_tensor(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A tensor of zeros without memory, which forward-mode derivatives make: here it gets its memory."""

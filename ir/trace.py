@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import ops as _ops  # noqa: F401  (fills the op table)
+from .cast_cache import by_hand
 from .errors import CannotTrace, DataDependent, TraceError, Unsupported
 from .facts import Facts
 from .failing import may_raise
@@ -115,8 +116,16 @@ def why_not(tensor: torch.Tensor) -> tuple[str, str] | None:
 class Tracer:
     """Records one graph. Not thread-safe; one trace runs at a time in a thread."""
 
-    def __init__(self, name: str, facts: Facts | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        facts: Facts | None = None,
+        outliving: dict[str, torch.dtype] | None = None,
+    ) -> None:
         self.name = name
+        self._outliving = (
+            outliving or {}
+        )  # casts, as cast_cache.outliving says where the frame begins
         self.facts = facts or Facts()  # of symbolic numbers; a trace inside of another shares its
         self._recorder = Recorder(self)
         self._mode = _Mode(self._recorder)
@@ -276,6 +285,10 @@ class Tracer:
         if untracked:
             _exclude(VIEW_TRACKING, True)
         held = _hold_saving_hooks(True)
+        keeps = bool(self._outliving) and torch.is_autocast_cache_enabled()
+        if keeps:  # the recorder keeps casts in place of autocast, whose cache is the program's
+            torch.set_autocast_cache_enabled(False)
+            self._recorder.kept_casts = {} if by_hand(fn, args, kwargs) else self._outliving
         torch._C._push_on_torch_dispatch_stack(self._mode)
         before, ACTIVE.facts = ACTIVE.facts, self.facts
         try:
@@ -284,6 +297,9 @@ class Tracer:
             ACTIVE.facts = before
             torch._C._pop_torch_dispatch_stack(None)
             _hold_saving_hooks(held)
+            if keeps:
+                torch.set_autocast_cache_enabled(True)
+                self._recorder.kept_casts = {}
             if untracked:
                 _exclude(VIEW_TRACKING, False)
 
@@ -316,7 +332,7 @@ class Tracer:
             for key in [key for key, (_, ghost) in self._known.items() if ghost._ref >= refs]:
                 del self._known[key]
             self._refs = refs
-        if torch.is_autocast_cache_enabled():
+        if not self._outliving and torch.is_autocast_cache_enabled():
             torch.clear_autocast_cache()  # it may hold casts that the trace no longer has
 
     def grad_mode(self, enabled: bool, where: Location | None = None) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..ir.cast_cache import cached_cast
 from ..ir.symbols import Expr, evaluate, is_symbolic
 from . import _native, operators
 from .numbers import NotNative, Registers, values_of
@@ -224,6 +225,9 @@ def _lower_aten(step: Aten, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
     call, slots, expressions = call_form(step)
     numbers = to.numbers.handed(expressions)
     native = operators.usable("operators" in SESSION.left_out)
+    if native and step.op is cached_cast:
+        (weight, dtype, device), (result,) = step.args, step.results
+        return "cast", (result, weight.index, dtype, device, call)
     plan = operators.plan(step.op, step.args, step.kwargs, to.numbers) if native else None
     if plan is None:
         return "python", (call, slots, step.results, numbers)

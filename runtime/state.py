@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch.autograd import forward_ad
 
+from ..ir.cast_cache import is_nested
+
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 # Context flags that choose between operators while a program is traced: name, question. torch_state.cpp asks the
@@ -34,6 +36,8 @@ class State:
     """One reading; equal readings mean that a program captured under one may run under the other.
 
     autocast    (device type, enabled, dtype) for each device type that has autocast here
+    autocast_nested   a block of autocast is open, be it one that switches autocast off: casts of weights are kept
+                until it is left
     modes       names of the torch-function modes in force, innermost last, with the device of a default device
     dispatch    names of the dispatch modes in force
     functorch   (kind, level) of the transform in force, "" and -1 if there is none
@@ -47,6 +51,7 @@ class State:
     forward_level: int
     autocast: tuple[tuple[str, bool, torch.dtype], ...]
     autocast_cache: bool
+    autocast_nested: bool
     default_dtype: torch.dtype
     modes: tuple[str, ...]
     torch_function: str
@@ -91,6 +96,7 @@ def snapshot() -> State:
             for name in _AUTOCAST_DEVICES
         ),
         autocast_cache=torch._C.is_autocast_cache_enabled(),
+        autocast_nested=is_nested(),
         default_dtype=torch.get_default_dtype(),
         modes=_function_modes(),
         torch_function=_torch_function(),

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ..ir.cast_cache import is_nested
 from . import _native, state
 from .session import SESSION
 
@@ -177,6 +178,7 @@ def _context_facts() -> tuple[Any, ...]:
         torch._C.get_autocast_dtype("cpu"),
         torch._C.get_autocast_dtype("cuda"),
         torch._C.is_autocast_cache_enabled(),
+        is_nested(),
         torch._C._len_torch_function_stack(),
         torch._C._len_torch_dispatch_stack(),
         tuple(asked() for _, asked in state.FLAGS),

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "ambient.h"
+#include "cast_cache.h"
 
 namespace {
 
@@ -138,6 +139,7 @@ class Run {
             case StepKind::launch: return launch(step);
             case StepKind::view: return view(step);
             case StepKind::aten: return aten(step);
+            case StepKind::cast: return cast(step);
             case StepKind::python: return python(step);
             case StepKind::free:
                 for (int32_t slot : step.slots) clear(slot);
@@ -280,6 +282,18 @@ class Run {
             else
                 own(slot, results[i]);
         }
+        return 0;
+    }
+
+    int cast(const Step &step) {
+        Handle handle;
+        drop_gil();
+        try {
+            if (!cached_cast(handles_[step.base], step.dtype, step.device_type, &handle)) return python(step);
+        } catch (...) {
+            return failed(std::current_exception());
+        }
+        own(step.slot, handle);
         return 0;
     }
 
@@ -514,6 +528,19 @@ bool read_aten(PyObject *args, Steps &steps, Step &step) {
            read_slots(results, steps, step.results);
 }
 
+bool read_cast(PyObject *args, Steps &steps, Step &step) {
+    PyObject *dtype, *device, *callable;
+    step.kind = StepKind::cast;
+    if (!PyArg_ParseTuple(args, "iiOOO", &step.slot, &step.base, &dtype, &device, &callable)) return false;
+    step.callable = Py_NewRef(callable);
+    step.slots = {step.base};
+    step.results = {step.slot};
+    steps.calls_aten = true;
+    step.dtype = dtype_code(dtype);
+    return !PyErr_Occurred() && good_slot(steps, step.slot) && good_slot(steps, step.base) &&
+           device_code(device, &step.device_type, &step.device_index) == 0;
+}
+
 bool read_free(PyObject *args, Steps &steps, Step &step) {
     PyObject *slots;
     step.kind = StepKind::free;
@@ -525,7 +552,7 @@ const struct {
     bool (*read)(PyObject *args, Steps &steps, Step &step);
 } READERS[] = {
     {"alloc", read_alloc}, {"scratch", read_scratch}, {"launch", read_launch}, {"view", read_view},
-    {"python", read_python}, {"aten", read_aten},     {"free", read_free},
+    {"python", read_python}, {"aten", read_aten},     {"cast", read_cast},     {"free", read_free},
 };
 
 bool read_step(PyObject *lowered, Steps &steps, Step &step) {

@@ -11,13 +11,13 @@
 #include "operator.h"
 #include "torch_api.h"
 
-enum class StepKind : uint8_t { alloc, scratch, launch, view, aten, python, free };
+enum class StepKind : uint8_t { alloc, scratch, launch, view, aten, cast, python, free };
 
 struct Step {
     StepKind kind;
     bool absolute = false;               // view: offset counts from the storage's start
     bool symbolic = false;               // alloc, scratch, view: sizes, strides and offset are registers
-    int32_t slot = -1, base = -1;        // alloc, scratch, view: what is made; view: of what
+    int32_t slot = -1, base = -1;        // alloc, scratch, view, cast: what is made; view, cast: of what
     int32_t dtype = 0, device_type = 0, device_index = 0;
     int64_t offset = 0;                  // scratch: byte of the arena; view: elements
     std::vector<int64_t> sizes, strides;
@@ -26,7 +26,7 @@ struct Step {
     std::vector<int32_t> numbers;        // launch, Python forms: registers that are handed over
     std::vector<char> reals;             // which of those are floats
     void *kernel = nullptr;
-    PyObject *callable = nullptr;        // python: f(*tensors) -> tuple; aten: the same, for the exception's sake
+    PyObject *callable = nullptr;        // python: f(*tensors) -> tuple; aten, cast: the same, for what has no native way
     Operator op;
 };
 

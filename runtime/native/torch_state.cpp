@@ -24,6 +24,8 @@ struct StateApi {
     uint16_t (*default_dtype)();          // c10::get_default_dtype(): caffe2::TypeMeta is one uint16_t
     int8_t (*autocast_dtype)(int8_t);     // at::autocast::get_autocast_dtype(DeviceType)
     bool (*autocast_cache)();             // at::autocast::is_autocast_cache_enabled()
+    int (*autocast_deeper)();             // at::autocast::increment_nesting(): the depth then
+    int (*autocast_back)();               // at::autocast::decrement_nesting()
     int64_t (*function_modes)();          // at::impl::PythonTorchFunctionTLS::stack_len()
     int8_t (*function_disabled)();        // at::impl::PythonTorchFunctionTLS::get_disabled_state()
     int64_t (*dispatch_modes)();          // c10::impl::TorchDispatchModeTLS::stack_len()
@@ -51,7 +53,7 @@ struct Image {
     uint64_t include, exclude;  // as torch keeps them: relative to its defaults
     int64_t function_modes, dispatch_modes, forward_level;
     uint16_t default_dtype;
-    int8_t autocast_cpu, autocast_cuda, autocast_cache, function_disabled;
+    int8_t autocast_cpu, autocast_cuda, autocast_cache, autocast_nested, function_disabled;
     int8_t flags[FLAGS];
 };
 
@@ -86,6 +88,8 @@ void read_image(Image *image) {
     image->autocast_cpu = api.autocast_dtype(0);
     image->autocast_cuda = api.autocast_dtype(1);
     image->autocast_cache = api.autocast_cache();
+    image->autocast_nested = api.autocast_deeper() > 1;
+    api.autocast_back();
     image->function_disabled = api.function_disabled();
     const void *context = api.context();
     for (int i = 0; i < FLAGS; i++) image->flags[i] = api.flags[i](context);
@@ -99,11 +103,13 @@ bool bind_symbols() {
     *(void **)&api.default_dtype = c10("_ZN3c1017get_default_dtypeEv");
     *(void **)&api.autocast_dtype = cpu("_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE");
     *(void **)&api.autocast_cache = cpu("_ZN2at8autocast25is_autocast_cache_enabledEv");
+    *(void **)&api.autocast_deeper = cpu("_ZN2at8autocast17increment_nestingEv");
+    *(void **)&api.autocast_back = cpu("_ZN2at8autocast17decrement_nestingEv");
     *(void **)&api.function_modes = cpu("_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv");
     *(void **)&api.function_disabled = cpu("_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv");
     *(void **)&api.dispatch_modes = c10("_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv");
     *(void **)&api.context = cpu("_ZN2at13globalContextEv");
-    bool all = api.autograd && api.default_dtype && api.autocast_dtype && api.autocast_cache &&
+    bool all = api.autograd && api.default_dtype && api.autocast_dtype && api.autocast_cache && api.autocast_deeper && api.autocast_back &&
                api.function_modes && api.function_disabled && api.dispatch_modes && api.context;
     for (int i = 0; i < FLAGS; i++) {
         *(void **)&api.flags[i] = cpu(FLAG_SYMBOLS[i]);
@@ -127,16 +133,16 @@ PyObject *autograd_words(PyObject *, PyObject *) {
 int agrees(PyObject *facts) {
     unsigned long long include, exclude;
     PyObject *dtype, *cpu, *cuda, *flags;
-    int cache;
+    int cache, nested;
     long long function_modes, dispatch_modes;
-    if (!PyArg_ParseTuple(facts, "KKOOOpLLO!", &include, &exclude, &dtype, &cpu, &cuda, &cache,
+    if (!PyArg_ParseTuple(facts, "KKOOOppLLO!", &include, &exclude, &dtype, &cpu, &cuda, &cache, &nested,
                           &function_modes, &dispatch_modes, &PyTuple_Type, &flags))
         return -1;
     if (PyTuple_GET_SIZE(flags) != FLAGS) return 0;
     Image now;
     read_image(&now);
     bool same = now.default_dtype == dtype_code(dtype) && now.autocast_cpu == dtype_code(cpu) &&
-                now.autocast_cuda == dtype_code(cuda) && now.autocast_cache == cache &&
+                now.autocast_cuda == dtype_code(cuda) && now.autocast_cache == cache && now.autocast_nested == nested &&
                 now.function_modes == function_modes && now.dispatch_modes == dispatch_modes;
     for (int i = 0; i < FLAGS; i++)
         same = same && now.flags[i] == PyObject_IsTrue(PyTuple_GET_ITEM(flags, i));

@@ -237,7 +237,7 @@ def test_an_unbound_local_has_the_same_lines_cold_and_warm():
         number = number + 1
         del number
         other = 1
-        return number + other
+        return number + other  # noqa: F821
 
     lines = []
     for _ in range(50):
