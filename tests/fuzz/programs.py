@@ -18,6 +18,7 @@ import importlib
 import io
 import linecache
 import random
+import signal
 import sys
 import time
 import traceback
@@ -116,11 +117,31 @@ def _told(outcome: Any) -> str:
     return " ".join(["raised", *(str(field[1]).partition("\n")[0] for field in fields[:2])])
 
 
-def check(program: Program, transform: Transform) -> str | None:
-    """Run plain and transformed here: what differs, or None. Errors of the transform itself count."""
+class _TooLong(BaseException):
+    """A program whose data grow at each call does not end in time, in plain Python either."""
+
+
+@contextlib.contextmanager
+def _in_time(seconds: float) -> Iterator[None]:
+    def late(*_: Any) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGVTALRM, late)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
-        plain = run(program, identity)
-    except Exception:  # a reduction went too far: the module itself does not run
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def check(program: Program, transform: Transform) -> str | None:
+    """Run plain and transformed here: what differs, or None. Errors of the transform itself count. In the main
+    thread only: the plain run has its time."""
+    try:
+        with _in_time(SECONDS / 10):
+            plain = run(program, identity)
+    except (Exception, _TooLong):  # a reduction went too far: the module itself does not run
         return None
     try:
         other = run(program, transform)

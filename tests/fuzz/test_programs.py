@@ -146,6 +146,18 @@ def test_messages_of_exceptions_are_compared():
     assert "bad 1" in (check(program, other) or "")
 
 
+def test_a_program_that_does_not_end_in_plain_python_says_nothing(monkeypatch):
+    from . import programs
+
+    def never(function):
+        raise AssertionError("not reached")
+
+    monkeypatch.setattr(programs, "SECONDS", 2)
+    program = sample()
+    program.body = parse("while True:\n    i = i + 1")
+    assert check(program, never) is None
+
+
 def test_descriptions():
     import torch
 
