@@ -34,7 +34,7 @@ _SITE = tuple(
     for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
 )
 
-_UNIT = Unit("frames met by the hook", JitConfig())
+_UNITS: dict[JitConfig, Unit] = {}  # of the frames met below callables of one configuration
 
 
 def skipped_file(name: str) -> bool:
@@ -54,11 +54,16 @@ def policy(code: types.CodeType, scope: dict[str, Any]) -> Any:
     owner = _owner()
     if owner is not None:
         owner.met(code)
-    return _UNIT.state_for(code)
+    return _unit(JitConfig() if owner is None else owner.config).state_for(code)
+
+
+def _unit(config: JitConfig) -> Unit:
+    """Frames are compiled as the callable says below which they are first met."""
+    return _UNITS.setdefault(config, Unit("frames met by the hook", config))
 
 
 def _owner() -> Unit | None:
-    """The unit whose replacement code is nearest on this thread's stack: its report shows the frame."""
+    """The unit whose code is nearest on this thread's stack: its report shows the frame."""
     frame = sys._getframe(1)
     units = list(UNITS)
     while frame is not None:
@@ -71,15 +76,21 @@ def _owner() -> Unit | None:
 
 def state_for_code(code: types.CodeType) -> Any:
     """The state of a jitted function whose `__code__` was rebound."""
-    return _UNIT.state_for(code)
+    return _unit(JitConfig()).state_for(code)
 
 
 def counted(codes: list[types.CodeType]) -> list[tuple[Any, events.Counted]]:
     """The states of these frames, and of what resumes them after a break, with their totals."""
     names = {id(code) for code in codes}
-    return [(state, row) for state, row in _UNIT.counted() if id(first_state(state).code) in names]
+    return [
+        (state, row)
+        for unit in list(_UNITS.values())
+        for state, row in unit.counted()
+        if id(first_state(state).code) in names
+    ]
 
 
 def reset() -> None:
     """Forget what was compiled for frames met by the hook."""
-    _UNIT.reset()
+    for unit in list(_UNITS.values()):
+        unit.reset()

@@ -97,8 +97,11 @@ class Unit:
         return list({id(code): code for ref in known if (code := ref()) is not None}.values())
 
     def runs(self, code: types.CodeType) -> bool:
-        """Whether this is replacement code of one of the unit's entries."""
-        return any(entry.target is code for state in self.states for entry in state.entries)
+        """Whether this is code of the unit's: replacement code of an entry, or that of a frame left to plain Python."""
+        return any(
+            state.code is code or any(entry.target is code for entry in state.entries)
+            for state in self.states
+        )
 
     def _miss_of(self) -> Any:
         """A callback that does not keep the unit alive: states outlive it in frames only."""

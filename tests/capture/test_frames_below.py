@@ -1,0 +1,45 @@
+"""Frames that the hook meets below a callable are compiled as the callable says below which they are first met."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from graftjit import JitConfig, jit
+
+SOURCE = """
+def below(x):
+    return torch.relu(x * 2 + 1)
+
+def inspected(x):
+    line = sys._getframe().f_lineno
+    return below(x), line
+"""
+
+
+def program() -> Any:
+    """With code of its own: what is met below one callable is known below the next."""
+    scope: dict[str, Any] = {"torch": torch, "sys": sys}
+    exec(compile(SOURCE, "below.py", "exec"), scope)
+    return scope["inspected"]
+
+
+@pytest.mark.parametrize("level", ["O0", "O1"])
+def test_the_level_is_the_callables(level):
+    plain, made = program(), jit(program(), config=JitConfig(jit_level=level))
+    x = torch.arange(-2.0, 4.0)
+    for _ in range(3):
+        assert torch.equal(made(x)[0], plain(x)[0])
+    report = made.report()
+    assert [record.frame for record in report.frames if record.graphs] == ["below"]
+    assert ("FB311" in {note.code for note in report.notes}) == (level == "O0")
+
+
+def test_sizes_are_as_dynamic_as_the_callables():
+    made = jit(program(), config=JitConfig(dynamic=True))
+    for size in (3, 4, 5, 6):
+        assert made(torch.ones(size))[0].shape == (size,)
+    assert made.report().graph_count == 1
