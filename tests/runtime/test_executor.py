@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 import torch
 
+from graftjit.ir.cast_cache import cached_cast
 from graftjit.runtime import _native, executor, operators, tensors
 from graftjit.runtime.program import Alloc, Aten, Free, Launch, ProgramSpec, Scratch, Slot, View
+from graftjit.runtime.session import SESSION
 
 A = torch.ops.aten
 CPU = torch.device("cpu")
@@ -80,6 +82,23 @@ def test_which_executor(kernels):
             _native.Program(program)
     finally:
         tensors.bind()
+
+
+def test_a_cast_is_the_one_that_autocast_keeps(load):
+    """The very tensor, in each executor; without a block around it, a new one each time."""
+    step = Aten(cached_cast, (Slot(0), torch.bfloat16, CPU), {}, (1,))
+    run = load(spec(1, 2, step, outputs=(1,)))
+    if isinstance(run, _native.Program):
+        native = operators.usable("operators" in SESSION.left_out)
+        assert run.routes == ("cast" if native else "python",)
+    weight = torch.nn.Parameter(torch.tensor([1.0, -2.5]))
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        first, second = run(weight)[0], run(weight)[0]
+        assert first.dtype is torch.bfloat16 and first.tolist() == [1.0, -2.5]
+        assert first.data_ptr() == second.data_ptr()
+        torch.clear_autocast_cache()
+        assert run(weight)[0].data_ptr() != first.data_ptr()
+        assert run(weight.detach())[0].data_ptr() != run(weight.detach())[0].data_ptr()
 
 
 def test_kernel(load, kernels):
