@@ -8,7 +8,7 @@ first effect, since an effect may change the path that led to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Any
 
@@ -189,9 +189,13 @@ class Emitter:
         """Let go of what the program no longer holds at this point: temporaries, and arguments not in `kept`."""
         asm = self.asm
         dead = [name for name in arguments if name not in kept and name not in asm.cells]
-        for name in [*asm.made, *dead]:
-            asm.push_null()
-            asm.store_fast(name)
+        self.drop([*asm.made, *dead])
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Let go of what these locals hold, one after the other."""
+        for name in names:
+            self.asm.push_null()
+            self.asm.store_fast(name)
 
     def set_raw(self, value: Value, name: str, item: Value) -> None:
         """object.__setattr__(value, name, item)"""

@@ -1,7 +1,7 @@
 """Objects whose end can be seen: when a frame drops one, Python must do it, at its place among the effects.
 
 In: the arguments of a frame, and what it takes out of places outside of it. Out: at each instruction, whether the
-frame has just let go of one that may end with it. A resume function owns what it is handed: with `Loud().name` on its
+frame has just let go of one that may end with it; at its end, the order in which they go. A resume function owns what it is handed: with `Loud().name` on its
 stack, the object dies where the name is read, and what its `__del__` writes stands before what the rest of the
 function writes. `capture.frame` breaks there. Who holds an object elsewhere is not known; then nothing ends, and the
 break was for nothing.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import types
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from ..runtime.safe import MISSING, in_classes
 from .bytecodes import Decoded, decode
 from .generators import closing_is_seen
 from .kinds import is_kind
+from .left import reachable
 from .machine import Frame, Machine
 from .tables import NONE
 from .values import Method, Value
@@ -46,6 +48,11 @@ class Ends:
             if name in dropped and name in frame.locals and _may_be_seen(real)
         ]
         self.looked_at = 0  # of what the machine has unhooked
+        self.arguments = {
+            name: (dict.__getitem__(frame.locals, name), real)
+            for name, real in arguments.items()
+            if name in frame.locals
+        }
 
     def just_dropped(self, m: Machine, frame: Frame) -> Any:
         """What is no longer on the stack, among the locals or being handled, or None."""
@@ -60,6 +67,22 @@ class Ends:
             if not any(_holds(one, unread, value) for one in (*frame.stack, *names, *m.handling)):
                 return real
         return None
+
+    def at_the_end(self, m: Machine, frame: Frame, order: Sequence[str]) -> list[str]:
+        """The arguments whose ends can be seen, in the order in which plain Python lets go of them when the frame ends:
+        that of the locals that hold them last. Empty where it is the order of the arguments anyway."""
+        seen = {name: pair for name, pair in self.arguments.items() if _may_be_seen(pair[1])}
+        last: dict[str, int] = {}
+        for place, local in enumerate(order if len(seen) > 1 else ()):
+            if dict.__contains__(frame.locals, local):
+                held = reachable(m, [dict.__getitem__(frame.locals, local)])
+                for name, (unread, real) in seen.items():
+                    if unread in held or m.known.get(id(real)) in held:
+                        last[name] = place
+        if len(last) < len(seen):
+            return []  # one of them is held in a way that is not known here, if there are two at all
+        wanted = sorted(seen, key=last.__getitem__)
+        return [] if wanted == [*seen] else wanted
 
 
 def _holds(one: Value, unread: Value, value: Value | None) -> bool:

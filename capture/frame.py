@@ -78,6 +78,7 @@ from .resume import (
     break_tail,
     can_break,
     needs_spare,
+    order_of,
 )
 from .values import (
     UNREAD,
@@ -282,7 +283,7 @@ class _Attempt:
             raise PlainFrame("GB132", f"the frame looks at itself by {looks[0]}", looks[1])
         instrs = f.decoded.instrs
         named = zip(argument_names(self.input.code), self.input.locals, strict=True)
-        ends = Ends(f.decoded, f, dict(named))
+        ends = self.ends = Ends(f.decoded, f, dict(named))
         while f.result is None:
             instr = instrs[f.pc]
             if (ends.held or m.unhooked) and (ended := ends.just_dropped(m, f)) is not None:
@@ -328,11 +329,17 @@ class _Attempt:
             record = BreakRecord("PL204", "no tensor operation in this frame", None)
             return Capture("plain", _types_only(self.rows()), plain=record)
         mode = torch.is_grad_enabled()
-        if not m.effects and not m.contexts and mode == self.grad_before:
+        ends = self.ends.at_the_end(m, self.root, order_of(self.input.code))
+        if not m.effects and not m.contexts and mode == self.grad_before and not ends:
             made = self._direct(result)
             if made is not None:
                 return made
-        return self._emit(lambda e: e.push(result), lambda e: e.asm.return_value(), mode, [])
+
+        def tail(e: Emitter) -> None:
+            e.drop(ends)
+            e.asm.return_value()
+
+        return self._emit(lambda e: e.push(result), tail, mode, [])
 
     def _direct(self, result: Value) -> Capture | None:
         trees = _Trees()

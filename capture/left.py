@@ -14,7 +14,7 @@ from typing import Any
 
 from .kinds import is_kind
 from .machine import Effect, Frame, Machine
-from .resume import Path
+from .resume import Path, order_of
 from .stackshape import RAISES, after
 from .values import (
     PREVIOUS,
@@ -62,7 +62,7 @@ def shape_after(path: Path, shape: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def bound_after(code: types.CodeType, path: Path, bound: set[str]) -> tuple[str, ...]:
-    """Locals to hand to a resume function, in the order of the code's own: those in `bound`, and what these
+    """Locals to hand to a resume function, in the order of the function's: those in `bound`, and what these
     instructions store; nobody knows whether that may die before its frame does."""
     names = set(bound)
     for instr, way in path:
@@ -72,7 +72,7 @@ def bound_after(code: types.CodeType, path: Path, bound: set[str]) -> tuple[str,
             names.add(instr.arg)
         elif instr.op in ("DELETE_FAST", "LOAD_FAST_CLEAR"):
             names.discard(instr.arg)
-    return tuple(sorted(names, key=code.co_varnames.index))
+    return tuple(sorted(names, key=[*order_of(code), *code.co_varnames].index))
 
 
 def _may_be_missed(value: Value) -> bool:
@@ -100,19 +100,19 @@ def missed_locals(m: Machine, f: Frame, stack: list[Value]) -> set[str]:
 def _handed_over(m: Machine, stack: list[Value]) -> set[Value]:
     """What Python gets to see at the break that a weak reference may be made of: on the stack of the instruction that
     breaks, stored outside of the frame, or below one of those."""
-    seen = _reachable(m, [*stack, *(part for effect in m.effects for part in _parts(effect))])
+    seen = reachable(m, [*stack, *(part for effect in m.effects for part in _parts(effect))])
     return {value for value in seen if not isinstance(value, _WITHOUT_WEAK_REFERENCES)}
 
 
 def _holds_any(m: Machine, value: Value, handed: set[Value]) -> bool:
     """Whether a local is, or holds, something that Python got to see: it must live as long as its frame."""
-    return bool(handed) and not handed.isdisjoint(_reachable(m, [value]))
+    return bool(handed) and not handed.isdisjoint(reachable(m, [value]))
 
 
 _WITHOUT_WEAK_REFERENCES = (Const, Sequence, Dict, Slice, Null, Handled, Cell)
 
 
-def _reachable(m: Machine, values: list[Any]) -> set[Value]:
+def reachable(m: Machine, values: list[Any]) -> set[Value]:
     """These Values and those that they are made of."""
     seen: set[Value] = set()
     todo = list(values)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,15 @@ def can_resume(code: types.CodeType, index: int) -> str | None:
     return None
 
 
+# code of a resume function -> the locals of the function that it resumes, in their order there
+_ORDERS: weakref.WeakKeyDictionary[types.CodeType, tuple[str, ...]] = weakref.WeakKeyDictionary()
+
+
+def order_of(code: types.CodeType) -> tuple[str, ...]:
+    """The order in which plain Python lets go of the locals when the frame ends."""
+    return _ORDERS.get(code, code.co_varnames)
+
+
 def resume_code(
     code: types.CodeType, index: int, stack: tuple[str, ...], bound: tuple[str, ...]
 ) -> types.CodeType:
@@ -102,7 +112,9 @@ def resume_code(
         asm.load_deref(source)
         asm.store_fast(first)
     asm.jump(asm.original(index))
-    return asm.finish()
+    made = asm.finish()
+    _ORDERS[made] = order_of(code)
+    return made
 
 
 SPARE = "spare"

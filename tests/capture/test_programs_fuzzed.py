@@ -479,3 +479,80 @@ def test_a_view_without_a_history_comes_in():
             return str(error), x * 2, seen
 
     return f, (torch.ones(2, 3, requires_grad=True),)
+
+
+class Ending:
+    log: list = []
+
+    def __init__(self, name):
+        self.name = name
+
+    def __del__(self):
+        Ending.log.append(self.name)
+
+
+@agrees()
+def test_locals_end_in_the_order_of_the_functions_locals():
+    """What a break left on the stack is the first argument of what goes on after it, and went first."""
+    Ending.log.clear()
+
+    def two(x):
+        a = Ending("a")
+        b = Ending("b")
+        x.mul_(2)
+
+    def stored_first(x):
+        b = None
+        a = Ending("a")
+        b = Ending("b")
+        return x * 2
+
+    def in_a_list(x):
+        a = Ending("a")
+        held = [Ending("b"), a]
+        c = Ending("c")
+        a = None
+        return x + 1
+
+    def returned(x):
+        a = Ending("a")
+        b = Ending("b")
+        c = Ending("c")
+        return x * 3, b
+
+    def closed(x):
+        def numbers():
+            try:
+                yield 1
+            finally:
+                Ending.log.append("closed")
+
+        steps = numbers()
+        next(steps)
+        b = Ending("b")
+        x.mul_(2)
+
+    def f(x, log):
+        found = [g(x.clone()) for g in (two, stored_first, in_a_list, closed)]
+        named = returned(x)[1].name
+        log += Ending.log
+        Ending.log.clear()
+        return found, named
+
+    return f, (torch.ones(2), [])
+
+
+@agrees()
+def test_the_outermost_frames_locals_end_in_their_order():
+    Ending.log.clear()
+
+    def f(x, log):
+        log += Ending.log
+        Ending.log.clear()
+        first = Ending("first")
+        print(end="")
+        second = Ending("second")
+        third = [Ending("third")]
+        return x * 2
+
+    return f, (torch.ones(2), [])
