@@ -2,7 +2,8 @@
 
 `compile_graph(graph, options)` gives a `Compiled`: fused kernels and ATen steps run by the executor, or the replay of
 the torch-level calls (a gradient is needed, level O0, or code generation failed: said by an event and, once, by a
-warning). Under GRAFTJIT_CHECK a failure raises, and each run is compared with the replay.
+warning). Under GRAFTJIT_CHECK a failure raises, and each run is compared with the replay. With the option `background`
+a program begins as ATen's operators and is exchanged for the fused one when its kernels are built.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..runtime.kernel_store import Library
 from ..runtime.program import ProgramSpec
 from ..runtime.session import LOGGER, SESSION
 from . import build, cpp, lower, lower_reduce, schedule
+from .background import BACKGROUND
 from .nest import Kernel
 from .replay import compile_replay
 from .shadow import shadowed
@@ -48,7 +50,7 @@ class KernelRecord:
 class Compiled:
     """A graph that can run. `program` takes input tensors by position and returns a tuple of outputs.
 
-    mode      "fused" or "replay"; `reason` says why the latter
+    mode      "fused", "replay" (`reason` says why), or "background": ATen's operators until kernels take their place
     kernels   a record a kernel; `distinct`: how many there are in the library; `library` counts ATen calls
     timings   stage -> seconds
     """
@@ -78,8 +80,15 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     elif level == "O0":
         compiled = _replayed(graph, "FB311", "level O0")
     else:
-        compiled = _fused_or_replayed(graph)
+        compiled = _fused_or_replayed(graph, level, getattr(options, "background", False))
     compiled.timings["total"] = time.perf_counter() - start
+    if compiled.mode != "background":  # that is told when it is done
+        _tell(compiled, level)
+    return compiled
+
+
+def _tell(compiled: Compiled, level: str) -> None:
+    graph = compiled.graph
     SESSION.emit(
         CompiledEvent(
             graph=graph.name,
@@ -92,7 +101,6 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
             seconds=compiled.timings["total"],
         )
     )
-    return compiled
 
 
 def _replayed(graph: Graph, code: str, reason: str, where: Location | None = None) -> Compiled:
@@ -100,81 +108,145 @@ def _replayed(graph: Graph, code: str, reason: str, where: Location | None = Non
     return Compiled(graph, compile_replay(graph), "replay", library=len(graph.calls), reason=reason)
 
 
-def _fused_or_replayed(graph: Graph) -> Compiled:
+def _fused_or_replayed(graph: Graph, level: str, background: bool) -> Compiled:
     try:
-        return _fused(graph)
+        planned = _planned(graph)
+        try:
+            return _finished(planned, _library(planned, stored=background))
+        except build.NotBuilt:
+            return _deferred(planned, level)
     except Exception as error:  # a fault of ours must not become the user's
-        if SESSION.options.check:
-            if isinstance(error, GraftError):
-                raise
-            raise InternalError(
-                f"code generation failed for the graph {graph.name}", found=repr(error)
-            ) from error
-        code = "FB306" if isinstance(error, BuildError) else "FB303"
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        SESSION.warn_once(
-            "WN606",
-            f"a graph runs operator by operator, for its kernels could not be made: {reason}",
-        )
-        return _replayed(graph, code, reason)
+        return _replayed(graph, *_told(graph, error))
 
 
-def _fused(graph: Graph) -> Compiled:
-    from ..runtime.executor import load  # late: it loads the native extension
+def _told(graph: Graph, error: Exception) -> tuple[str, str]:
+    """The code and the reason of a fallback, after one warning. Under GRAFTJIT_CHECK it is raised."""
+    if SESSION.options.check:
+        if isinstance(error, GraftError):
+            raise error
+        raise InternalError(
+            f"code generation failed for the graph {graph.name}", found=repr(error)
+        ) from error
+    reason = f"{type(error).__name__}: {error}".splitlines()[0]
+    SESSION.warn_once(
+        "WN606",
+        f"a graph runs operator by operator, for its kernels could not be made: {reason}",
+    )
+    return "FB306" if isinstance(error, BuildError) else "FB303", reason
 
-    timings: dict[str, float] = {}
-    clock = _Clock(timings)
+
+@dataclass(slots=True)
+class _Planned:
+    """A graph before its kernels are built. `source` is their text, empty where there are none; `numbers`: the
+    expressions that each one takes; `symbols`: the one that stands for it there."""
+
+    graph: Graph
+    clock: _Clock
+    better: Graph
+    made: schedule.Plan
+    source: str = ""
+    numbers: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    symbols: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def checked(self) -> bool:
+        """Whether each run is to be compared with eager's."""
+        return SESSION.options.check and not self.graph.mutates and not self.graph.random
+
+
+def _planned(graph: Graph) -> _Planned:
+    """Passes, fusion and the kernels' text. Without a compiler: for those that a bundle brought, or none."""
+    clock = _Clock({})
     better = optimize(graph, check=SESSION.options.check, show=_show())
     clock.lap("passes")
-    numbers: dict[str, tuple[Any, ...]] = {}
-    symbols: dict[str, str] = {}
-    made, keep = _kernels(better, graph.name, clock, numbers, symbols)
-    addresses = {} if keep is None else {n: keep.addresses[of] for n, of in symbols.items()}
-    records = tuple(_record(kernel, keep.cached) for kernel in made.kernels) if keep else ()
-    spec = schedule.spec(made, addresses, keep, numbers)
-    program: Program = load(spec)
-    clock.lap("load")
-    library = sum(isinstance(step, Node) for step in made.steps)
-    if SESSION.options.check and not graph.mutates and not graph.random:
-        program = shadowed(program, compile_replay(graph), graph, [r.name for r in records])
-    distinct = len(set(symbols.values())) if keep else 0
-    return Compiled(graph, program, "fused", spec, records, library, distinct, timings=timings)
-
-
-def _kernels(
-    graph: Graph,
-    name: str,
-    clock: _Clock,
-    numbers: dict[str, tuple[Any, ...]],
-    symbols: dict[str, str],
-) -> tuple[schedule.Plan, Library | None]:
-    """The plan and the library of its kernels; `numbers` gets the expressions that each one takes, `symbols` the one
-    that stands for it there. Without a compiler: those that a bundle brought, or none."""
-    compiler = device.find_compiler()
-    if compiler is not None or SESSION.store.bundled():
-        made = schedule.plan(graph, fuse=True)
-        clock.lap("plan")
-        if not made.kernels:
-            return made, None
-        nests = [kernel.nest for kernel in made.kernels]
-        source = cpp.render(nests, build.vector_bytes(), numbers, symbols)
+    fuse = device.find_compiler() is not None or SESSION.store.bundled()
+    planned = _Planned(graph, clock, better, schedule.plan(better, fuse=fuse))
+    clock.lap("plan")
+    if planned.made.kernels:
+        nests = [kernel.nest for kernel in planned.made.kernels]
+        planned.source = cpp.render(nests, build.vector_bytes(), planned.numbers, planned.symbols)
         clock.lap("render")
-        covers = tuple(line for nest in nests for line in nest.covers)
-        try:
-            keep = build.load(source, list(dict.fromkeys(symbols.values())), name, covers)
-            clock.lap("build")
-            return made, keep
-        except BuildError:
-            if compiler is not None:
-                raise
+    elif not fuse:
+        _without_compiler()
+    return planned
+
+
+def _library(planned: _Planned, stored: bool = False) -> Library | None:
+    """The kernels, built or found. Without a compiler and without a bundle that has them the plan becomes one
+    without kernels."""
+    if not planned.source:
+        return None
+    covers = tuple(line for kernel in planned.made.kernels for line in kernel.nest.covers)
+    names = list(dict.fromkeys(planned.symbols.values()))
+    try:
+        return build.load(planned.source, names, planned.graph.name, covers, stored)
+    except BuildError:
+        if device.find_compiler() is not None:
+            raise
+    finally:
+        planned.clock.lap("build")
+    _without_compiler()
+    planned.made, planned.source = schedule.plan(planned.better, fuse=False), ""
+    planned.symbols.clear()
+    return None
+
+
+def _without_compiler() -> None:
     SESSION.emit(Fallback(code="FB302", reason="no C++ compiler was found"))
     SESSION.warn_once(
         "WN604",
         "no C++ compiler was found: programs run as ATen steps. Install g++ or clang++, or set CXX.",
     )
-    made = schedule.plan(graph, fuse=False)
-    clock.lap("plan")
-    return made, None
+
+
+def _finished(planned: _Planned, keep: Library | None) -> Compiled:
+    """The program over loaded kernels."""
+    from ..runtime.executor import load  # late: it loads the native extension
+
+    made, graph, symbols = planned.made, planned.graph, planned.symbols
+    addresses = {} if keep is None else {n: keep.addresses[of] for n, of in symbols.items()}
+    records = tuple(_record(kernel, keep.cached) for kernel in made.kernels) if keep else ()
+    spec = schedule.spec(made, addresses, keep, planned.numbers)
+    program: Program = load(spec)
+    planned.clock.lap("load")
+    library = sum(isinstance(step, Node) for step in made.steps)
+    distinct = len(set(symbols.values())) if keep else 0
+    if planned.checked:
+        names = [record.name for record in records]
+        program = shadowed(program, compile_replay(graph), graph, names)
+    laps = planned.clock.laps
+    return Compiled(graph, program, "fused", spec, records, library, distinct, timings=laps)
+
+
+def _deferred(planned: _Planned, level: str) -> Compiled:
+    """ATen's operators one by one, exchanged for the kernels when these are built."""
+    from ..runtime import _native
+    from ..runtime.executor import load
+
+    graph = planned.graph
+    by_aten = schedule.plan(planned.better, fuse=False)
+    spec = schedule.spec(by_aten, {})
+    program: Program = load(spec)
+    if not isinstance(program, _native.Program):  # nothing could be exchanged
+        return _finished(planned, _library(planned))
+    owner, library = SESSION.owner, sum(isinstance(step, Node) for step in by_aten.steps)
+
+    def exchange() -> None:
+        with SESSION.working_for(*owner):
+            try:
+                done = _finished(planned, _library(planned))
+                program.become(load(done.spec))  # type: ignore[arg-type]  # a fused one has a spec
+            except Exception as error:
+                code, reason = _told(graph, error)
+                SESSION.emit(Fallback(code=code, reason=reason))
+            else:
+                done.timings["total"] = sum(done.timings.values())
+                _tell(done, level)
+
+    SESSION.emit(Fallback(code="FB315", reason=f"{len(planned.made.kernels)} kernels to be built"))
+    BACKGROUND.submit(f"building {len(planned.made.kernels)} kernels of {graph.name}", exchange)
+    checked = shadowed(program, compile_replay(graph), graph, ()) if planned.checked else program
+    return Compiled(graph, checked, "background", spec, (), library)
 
 
 def _show() -> Callable[[str], None] | None:

@@ -42,14 +42,25 @@ def machine_flags() -> tuple[str, ...]:
     return ("-mcpu=native",) if machine in ("aarch64", "arm64") else ()
 
 
+class NotBuilt(Exception):
+    """The library is in no store, and was not to be built."""
+
+
 def load(
-    source: str, symbols: Sequence[str], name: str = "kernel", covers: Sequence[str] = ()
+    source: str,
+    symbols: Sequence[str],
+    name: str = "kernel",
+    covers: Sequence[str] = (),
+    stored: bool = False,
 ) -> Library:
-    """The library of this source. Raises BuildError where there is no compiler or it fails."""
+    """The library of this source. Raises BuildError where there is no compiler or it fails, NotBuilt where it would
+    have to be built and `stored` says that it shall not."""
     compiler = device.find_compiler()
     flags = (*FLAGS, *machine_flags())
 
     def build(text: str, target: Path) -> None:
+        if stored:
+            raise NotBuilt
         if compiler is None:
             raise BuildError(
                 "no C++ compiler was found", todo="install g++ or clang++", code="FB302"

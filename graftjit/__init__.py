@@ -7,7 +7,7 @@ from .runtime import native_part as _native_part  # noqa: F401
 from . import context, nn, ops
 from .compiled import compile
 from .context import GRAPH_MODE, PYNATIVE_MODE, get_context, set_context
-from .jit import explain, jit, report, reset
+from .jit import explain, jit, report, reset, wait
 from .legacy import jit_class, ms_function, mutable
 from .marks import mark_dynamic
 from .runtime.capturing import graft_break
@@ -24,6 +24,7 @@ __all__ = [
     "explain",
     "report",
     "reset",
+    "wait",
     "graft_break",
     "mark_dynamic",
     "Report",

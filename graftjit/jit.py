@@ -117,7 +117,6 @@ def options_of(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) 
 
 # Options whose work is still to come, with the values that ask for nothing.
 _LATER: dict[str, tuple[Any, ...]] = {
-    "background": (False,),
     "exec_mode": ("auto", "sink"),
 }
 
@@ -273,14 +272,24 @@ def reset(target: Any = None) -> None:
     SESSION.log.clear()
 
 
+def wait(seconds: float | None = None) -> bool:
+    """Wait until everything that `JitConfig(background=True)` has put off is built; False if that takes longer than
+    `seconds`."""
+    from .codegen.background import BACKGROUND
+
+    return BACKGROUND.wait(seconds)
+
+
 def explain(target: Any, *args: Any, **kwargs: Any) -> Report:
-    """Run `target(*args, **kwargs)` once in a fresh compilation of its own and report what happened."""
+    """Run `target(*args, **kwargs)` once in a fresh compilation of its own and report what happened. What the target
+    would build in the background is waited for."""
     config = JitConfig()
     if isinstance(target, JitFunction):
         config, target = target._unit.config, target.__wrapped__
     elif isinstance(target, types.MethodType) and isinstance(target.__func__, JitFunction):
         config = target.__func__._unit.config
         target = types.MethodType(target.__func__.__wrapped__, target.__self__)
+    config = config.replace(background=False)
     if isinstance(target, torch.nn.Module):
         from .compiled import compile as compile_module
 

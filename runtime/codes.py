@@ -205,6 +205,9 @@ _TABLE: tuple[Code, ...] = (
          "what lies there could be anybody's code: it is neither read nor written, kernels live in the memory of this"
          " process",
          "set GRAFTJIT_CACHE_DIR to a folder of your own, or take the others' right to write away"),
+    Code("FB315", "kernels are built in the background",
+         "background=True: the operators run one by one by ATen until the kernels are there",
+         "graftjit.wait() waits for them; without the option the first call does"),
     Code("FB311", "level O0", "jit_level='O0' runs the operators one by one, bit-equal to eager",
          "use O1 for fusion"),
     # Recompiles

@@ -177,7 +177,7 @@ class JitConfig(metaclass=_CheckedNames):
     exec_mode         "sink": the whole graph is one native call; "no_sink": step by step; "auto"
     jit_syntax_level  "STRICT": the first graph break raises; "LAX": Python runs what breaks
     dynamic           None: a size becomes symbolic when it has been seen to vary; True: at once; False: never
-    background        True: compile in a thread, run plain Python until it is there
+    background        True: kernels are built in a thread; until they are there the operators run one by one
     recompile_limit   entries a frame may have; beyond them the least useful one makes room for a new one
     """
 

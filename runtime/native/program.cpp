@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <new>
+#include <utility>
 
 #include "steps.h"
 #include "tensor.h"
@@ -115,7 +116,7 @@ void dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     clear(object);
-    delete ((Program *)object)->steps;
+    steps_free(((Program *)object)->steps);
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -136,6 +137,29 @@ PyObject *get_routes(PyObject *self, void *) {
     return result;
 }
 
+// become(other): from the next call on this program does what the other one does, and the other one what this did.
+// Runs under way end as they began.
+PyObject *become(PyObject *object, PyObject *other) {
+    auto *self = (Program *)object, *next = (Program *)other;
+    if (!Py_IS_TYPE(other, Py_TYPE(object))) {
+        PyErr_Format(PyExc_TypeError, "become(other): a Program expected, not %R", Py_TYPE(other));
+        return nullptr;
+    }
+    if (program_n_inputs(object) != program_n_inputs(other) || program_n_outputs(object) != program_n_outputs(other) ||
+        self->steps->n_inputs != next->steps->n_inputs) {
+        PyErr_SetString(PyExc_ValueError, "become(other): a program of other inputs or outputs");
+        return nullptr;
+    }
+    std::swap(self->steps, next->steps);
+    std::swap(self->spec, next->spec);
+    Py_RETURN_NONE;
+}
+
+PyMethodDef program_own_methods[] = {
+    {"become", become, METH_O, "become(other): exchange what the two programs do, from the next call on."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 PyGetSetDef getset[] = {
     {"spec", get_spec, nullptr, "The ProgramSpec.", nullptr},
     {"n_inputs", get_n_inputs, nullptr, nullptr, nullptr},
@@ -152,7 +176,7 @@ PyMemberDef members[] = {
 PyType_Slot slots[] = {
     {Py_tp_new, (void *)program_new},     {Py_tp_dealloc, (void *)dealloc},   {Py_tp_call, (void *)PyVectorcall_Call},
     {Py_tp_traverse, (void *)traverse},   {Py_tp_clear, (void *)clear},       {Py_tp_getset, getset},
-    {Py_tp_members, members},             {Py_tp_doc, (void *)"A compiled program: called with tensors, it gives a tuple."},
+    {Py_tp_methods, program_own_methods}, {Py_tp_members, members},           {Py_tp_doc, (void *)"A compiled program: called with tensors, it gives a tuple."},
     {0, nullptr},
 };
 

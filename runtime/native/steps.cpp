@@ -604,6 +604,17 @@ bool steps_read(PyObject *lowered, Steps &out) {
     return true;
 }
 
+void steps_free(Steps *steps) {
+    if (steps == nullptr) return;
+    if (steps->runs)
+        steps->left = true;
+    else
+        delete steps;
+}
+
 int steps_run(Steps &steps, PyObject *const *inputs, PyObject **outputs) {
-    return Run(steps, inputs).run(outputs);
+    steps.runs++;
+    int failed = Run(steps, inputs).run(outputs);
+    if (--steps.runs == 0 && steps.left) delete &steps;
+    return failed;
 }

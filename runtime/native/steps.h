@@ -38,6 +38,8 @@ struct Steps {
     int32_t n_inputs = 0, n_numbers = 0, n_slots = 0;  // tensors, then Python numbers, that a call brings
     int64_t arena_bytes = 0, static_bytes = 0;
     int32_t arena_register = -1;         // where the arena's size is, if it is not known before
+    int32_t runs = 0;                    // under way (the GIL guards it)
+    bool left = false;                   // nobody has them but the runs under way: the last one frees them
     bool calls_aten = false;
     std::atomic<void *> arena{nullptr};  // the cached block, taken by one running call at a time; see Block
 
@@ -46,6 +48,9 @@ struct Steps {
 
 // From the tuple of step tuples that `runtime.executor.lower` makes; false with a Python error set.
 bool steps_read(PyObject *lowered, Steps &out);
+
+// Frees them, at once or when the last run under way is over.
+void steps_free(Steps *steps);
 
 // 0, or -1 with a Python error set.
 int steps_run(Steps &steps, PyObject *const *inputs, PyObject **outputs);

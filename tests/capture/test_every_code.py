@@ -854,6 +854,7 @@ ELSEWHERE: dict[str, str] = {
     "FB308": "tests/runtime/test_kernel_store.py",
     "FB313": "tests/runtime/test_kernel_store.py",
     "FB314": "tests/runtime/test_kernel_store.py",
+    "FB315": "tests/codegen/test_background.py",
 }
 RAISED_BY_PROGRAMS = ("GB", "PL", "FB", "RC")
 
