@@ -48,6 +48,7 @@ class Assembler:
         self.bound: frozenset[str] = frozenset()  # locals that the re-emitted original finds bound
         self.patches: dict[int, Emitter] = {}  # emitted in place of an original instruction
         self.made: list[str] = []  # the names that `fresh` gave
+        self._given: dict[str, int] = {}  # the first number of each prefix that may be free
         self._body: list[Item | Label] = []
         self._where: Location | None = None
         self._cover: Cover | None = None
@@ -57,9 +58,10 @@ class Assembler:
     # -- bookkeeping -------------------------------------------------------------------------------------
     def fresh(self, prefix: str) -> str:
         """A local name that nobody uses; the dot keeps it apart from every name a user can write."""
-        number = 0
+        number = self._given.get(prefix, 0)
         while (name := f".{prefix}{number}") in self._names:
             number += 1
+        self._given[prefix] = number + 1
         self._names.add(name)
         self.made.append(name)
         return name
