@@ -264,10 +264,10 @@ def _slot(m: Machine, value: Obj | Instance, name: str, raw: Any) -> Value:
     if name in overlay:
         stored = overlay[name]
         if stored is None:
-            return _absent(value, name)
+            return _empty(value, name)
         return stored
     if isinstance(value, Instance):
-        return _absent(value, name)
+        return _empty(value, name)
     if value.source is None:
         raise Break("GB112", f"slot {name!r} of an object without a place")
     try:
@@ -275,6 +275,33 @@ def _slot(m: Machine, value: Obj | Instance, name: str, raw: Any) -> Value:
     except AttributeError:  # no guard says that a slot is empty
         raise Break("GB112", f"empty slot {name!r}") from None
     return m.wrap(found, Source("slot", value.source, name))
+
+
+class _Probe:
+    """With a slot that is empty: from Python 3.13 on the message says where the class is from."""
+
+    __slots__ = ("slot",)
+
+
+def _says_module() -> bool:
+    try:
+        _Probe().slot  # type: ignore[attr-defined]  # noqa: B018
+    except AttributeError as error:
+        return _Probe.__module__ in str(error)
+    return False
+
+
+_SAYS_MODULE = _says_module()
+
+
+def _empty(value: Value, name: str) -> Value:
+    """A slot that holds nothing."""
+    cls = real_class(value)
+    assert cls is not None
+    module = safe.class_dict(cls).get("__module__")
+    if not _SAYS_MODULE or type(module) is not str or module in ("builtins", "__main__"):
+        return _absent(value, name)
+    raise NoAttribute(name, safe.name_of(cls), exact=True)
 
 
 def type_of(m: Machine, value: Value) -> Value:
