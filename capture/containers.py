@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 
+MOST_READ = 4096  # items of a list or tuple that are read as a whole: a guard each, and as many instructions
+
+
 class NotConstant(Exception):
     """A value has parts that are not known Python constants."""
 
@@ -119,6 +122,8 @@ def from_constant(value: Any) -> Value:
 
 def sequence_items(m: Machine, value: Sequence) -> list[Value]:
     """All items, read."""
+    if value.source is not None and len(value.items) > MOST_READ:
+        raise Break("GB141", f"all {len(value.items)} items of a {value.cls.__name__}")
     for index in range(len(value.items)):
         sequence_item(m, value, index)
     return value.items

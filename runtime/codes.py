@@ -151,6 +151,9 @@ _TABLE: tuple[Code, ...] = (
          "keep the object until the function returns, or close it outside"),
     Code("GB140", "a break that the program asks for", "graft_break() is called here",
          "nothing, if the break is meant; else remove the call"),
+    Code("GB141", "container too large to look through",
+         "what is read of a list or tuple is guarded item by item; this one is read as a whole and passes the limit",
+         "keep many numbers in a tensor or array, or work on the list outside of the compiled part"),
     # Frames in plain Python
     Code("PL201", "generator, coroutine or asynchronous generator",
          "its frame lives on between calls", "jit the functions it calls"),

@@ -474,6 +474,16 @@ def a_break_of_the_programs():
     return f, (t(),)
 
 
+@raises("GB141")
+def a_long_list_that_is_read_as_a_whole():
+    def f(x, held):
+        y = x + held[-1]
+        held *= 2  # GB141
+        return y * len(held)
+
+    return f, (t(), list(range(5000)))
+
+
 class Key:
     def __init__(self, n):
         self.n = n
