@@ -3,7 +3,7 @@
 With autocast on around a compiled part, eager casts a weight once and keeps the cast until the outermost block is
 left, whatever is written to the weight's memory meanwhile. So does this operator: where eager would look into the
 cache it gives what eager gives, and later operators in plain Python find what it has put there. The native executor
-calls `at::autocast::cached_cast` (runtime/operators.py); the body in Python is for where there is none.
+calls `at::autocast::cached_cast` (runtime/native/cast_cache.cpp); the body in Python is for where there is none.
 """
 
 from __future__ import annotations

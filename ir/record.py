@@ -63,10 +63,9 @@ class Recorder:
         self.slow_ops: list[str] = []
         self.zeros: set[Node] = set()  # made as tensors of zeros without memory
         self.echo: tuple[Node, Meta, Store] | None = None
-        self.kept_casts: dict[
-            str, torch.dtype
-        ] = {}  # see cast_cache.outliving; empty while none are kept
-        self._casts: dict[Node, tuple[int, Ghost]] = {}
+        # See cast_cache.outliving; empty while no casts are kept. Of those made: their place, the cast and its memory.
+        self.kept_casts: dict[str, torch.dtype] = {}
+        self._casts: dict[Node, tuple[int, Node, Store]] = {}
         self._plans: dict[int, Plan] = {}
         self._count = 0
         self._log: list[tuple[Ghost, Node, Store]] = []
@@ -444,8 +443,9 @@ class Recorder:
             operands = (node, dtype, node.meta.device)
             position = len(self.nodes)
             made = self._pure(plan_of(cached_cast), operands, {}, operands, {})
-            self._casts[node] = position, made
-        return self._casts[node][1]
+            self._casts[node] = position, made._node, made._store
+        _, cast, store = self._casts[node]
+        return make_ghost(self.owner, cast, cast.meta, store)
 
     def _zero_tensor(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A tensor of zeros without memory, which forward-mode derivatives make: here it gets its memory."""

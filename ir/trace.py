@@ -123,9 +123,7 @@ class Tracer:
         outliving: dict[str, torch.dtype] | None = None,
     ) -> None:
         self.name = name
-        self._outliving = (
-            outliving or {}
-        )  # casts, as cast_cache.outliving says where the frame begins
+        self._outliving = outliving or {}  # as cast_cache.outliving says where the frame begins
         self.facts = facts or Facts()  # of symbolic numbers; a trace inside of another shares its
         self._recorder = Recorder(self)
         self._mode = _Mode(self._recorder)

@@ -149,6 +149,20 @@ def across_a_break(through: Any) -> World:
 
 
 @world
+def gradients_through_kept_casts(through: Any) -> World:
+    layer = nn.Linear(2, 2)
+    nn.init.constant_(layer.weight, 0.5)
+    nn.init.constant_(layer.bias, 1.0)
+    f = through(lambda x: torch.relu(layer(layer(x))) * 2)
+    for _ in range(2):
+        layer.zero_grad()
+        with torch.autocast("cpu", dtype=LOW):
+            loss = f(M).sum() + f(M + 1).sum()
+        loss.backward()
+        yield loss.detach(), layer.weight.grad.clone(), layer.bias.grad.clone()
+
+
+@world
 def sizes_that_vary(through: Any) -> World:
     layer = nn.Linear(2, 3)
     nn.init.constant_(layer.weight, 0.25)
