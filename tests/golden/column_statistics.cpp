@@ -1,0 +1,51 @@
+// 1. k0_mean
+
+// mean.dim
+// amax
+extern "C" void k0_mean(void **buffers, int threads) {
+  const float *__restrict b0 = (const float *)buffers[0];  // float32[300, 40] stride [40, 1]
+  float *__restrict b1 = (float *)buffers[1];  // float32[40] stride [1]
+  float *__restrict b2 = (float *)buffers[2];  // float32[40] stride [1]
+  (void)threads;
+  const float *p0 = b0;
+  float *p1 = b1;
+  float *p2 = b2;
+  auto rows = [&](const i64_t i, auto n) __attribute__((always_inline)) {
+    const f32 v2 = splat<f32>(300.0f);
+    f32 a1_0 = splat<f32>(0.0f);
+    f32 a1_1 = splat<f32>(0.0f);
+    f32 a1_2 = splat<f32>(0.0f);
+    f32 a1_3 = splat<f32>(0.0f);
+    f32 a4_0 = splat<f32>(-__builtin_inff());
+    f32 a4_1 = splat<f32>(-__builtin_inff());
+    f32 a4_2 = splat<f32>(-__builtin_inff());
+    f32 a4_3 = splat<f32>(-__builtin_inff());
+    {
+      auto body = [&](const i64_t x1, f32 &a1_0, f32 &a4_0) __attribute__((always_inline)) {
+        const f32 v0 = ld(p0 + x1 * 40 + i, n);
+        a1_0 = a1_0 + v0;
+        a4_0 = maximum(v0, a4_0);
+      };
+      i64_t at = 0;
+      for (; at + 4 <= 300; at += 4) {
+        body(at + 0, a1_0, a4_0);
+        body(at + 1, a1_1, a4_1);
+        body(at + 2, a1_2, a4_2);
+        body(at + 3, a1_3, a4_3);
+      }
+    }
+    a1_0 = a1_0 + a1_1;
+    a1_0 = a1_0 + a1_2;
+    a1_0 = a1_0 + a1_3;
+    const f32 v1 = a1_0;
+    a4_0 = maximum(a4_1, a4_0);
+    a4_0 = maximum(a4_2, a4_0);
+    a4_0 = maximum(a4_3, a4_0);
+    const f32 v4 = a4_0;
+    const f32 v3 = v1 / v2;
+    st(p1 + i, v3, n);
+    st(p2 + i, v4, n);
+  };
+  i64_t at = 0;
+  for (; at + 8 <= 40; at += 8) rows(at, full{});
+}
