@@ -99,9 +99,19 @@ GRAPHS = {
     ),
     "rotary": (rotary, f32(2, 4, 16, 32), f32(16, 32), f32(16, 32)),
     "attention": (attention, f32(2, 16, 8), f32(2, 16, 8), f32(2, 16, 8)),
-    "mlp": (lambda x, w, v: F.linear(F.relu(F.linear(x, w)), v), f32(4, 16), f32(32, 16), f32(8, 32)),
+    "mlp": (
+        lambda x, w, v: F.linear(F.relu(F.linear(x, w)), v),
+        f32(4, 16),
+        f32(32, 16),
+        f32(8, 32),
+    ),
     "cross_entropy": (cross_entropy, f32(32, 100), i64(32)),
-    "embedding_positions": (lambda t, w, p: F.embedding(t, w) + p, i64(4, 16), f32(50, 24), f32(16, 24)),
+    "embedding_positions": (
+        lambda t, w, p: F.embedding(t, w) + p,
+        i64(4, 16),
+        f32(50, 24),
+        f32(16, 24),
+    ),
     "cat_cumsum": (lambda x, y: torch.cat([x, y], -1).cumsum(-1) * 2, f32(6, 20), f32(6, 12)),
     "arange_mask": (lambda x: x * (torch.arange(64) < 17), f32(9, 64)),
 }
