@@ -10,6 +10,7 @@ break was for nothing.
 from __future__ import annotations
 
 import gc
+import sys
 import types
 import weakref
 from collections.abc import Sequence
@@ -31,8 +32,7 @@ _MOST = 100  # objects that are looked at below one argument
 _DROP = frozenset({"STORE_FAST", "DELETE_FAST", "LOAD_FAST_CLEAR"})
 # Below these nothing is looked for: they are shared, or their parts end with the interpreter.
 _CLOSED = (
-    type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.FrameType, torch.Tensor,
-    torch.nn.Module,
+    type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, torch.Tensor, torch.nn.Module,
 )  # fmt: skip
 
 
@@ -53,6 +53,9 @@ class Ends:
             for name, real in arguments.items()
             if name in frame.locals
         }
+
+    def let_go(self) -> None:
+        self.held, self.arguments = [], {}
 
     def just_dropped(self, m: Machine, frame: Frame) -> Any:
         """What is no longer on the stack, among the locals or being handled, or None."""
@@ -92,12 +95,20 @@ def _holds(one: Value, unread: Value, value: Value | None) -> bool:
 
 
 def _may_be_seen(real: Any) -> bool:
-    """Whether something runs when this object, or what it alone may hold, ends."""
+    """Whether something runs when this object, or what it alone may hold, ends. An exception holds the frames that it
+    came through, and these their locals."""
     todo = [real]
     seen: set[int] = set()
+    running: set[int] = set()
     while todo and len(seen) < _MOST:
         one = todo.pop()
         kind = type(one)
+        if kind is types.FrameType:
+            running = running or _running()
+            if id(one) not in seen and id(one) not in running:
+                seen.add(id(one))
+                todo += gc.get_referents(one)
+            continue
         constant = type(kind) is type and kind in CONST_TYPES  # a metaclass may hash its own way
         if id(one) in seen or constant or is_kind(one, _CLOSED):
             continue
@@ -106,6 +117,17 @@ def _may_be_seen(real: Any) -> bool:
             return True
         todo += gc.get_referents(one)
     return False
+
+
+def _running() -> set[int]:
+    """The ids of the frames of all threads: what they hold does not end with an exception. A list of them would hold
+    the frame that it is in."""
+    found: set[int] = set()
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            found.add(id(frame))
+            frame = frame.f_back  # type: ignore[assignment]
+    return found
 
 
 def _seen_itself(one: Any) -> bool:

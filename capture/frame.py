@@ -247,6 +247,7 @@ class _Attempt:
         self.machine.release()
         self.root.locals.clear()  # unread arguments and the dict that they are in hold each other
         self.root.locals, self.root.cells, self.root.stack = {}, {}, []
+        self.ends.let_go()
         let_go()
 
     def run(self) -> Capture:

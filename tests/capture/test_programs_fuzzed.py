@@ -556,3 +556,68 @@ def test_the_outermost_frames_locals_end_in_their_order():
         return x * 2
 
     return f, (torch.ones(2), [])
+
+
+@agrees()
+def test_an_exception_ends_with_the_frames_that_it_came_through():
+    """Their locals end where the handler does, before what comes after it."""
+    Ending.log.clear()
+
+    def through(x):
+        ending = Ending("through")
+        raise ValueError(x.shape[0])
+
+    def suspended():
+        ending = Ending("suspended")
+        yield 1
+
+    def handled(x):
+        try:
+            through(x)
+        except ValueError as error:
+            print(end="")
+            x = x + error.args[0]
+        Ending.log.append("after")
+        print(end="")
+        return x * 2
+
+    def thrown(x):
+        steps = suspended()
+        try:
+            next(steps)
+            steps.throw(ValueError("thrown"))
+        except ValueError:
+            pass
+        Ending.log.append("after")
+        return x * 2
+
+    def f(x, log):
+        found = handled(x), thrown(x)
+        log += Ending.log
+        Ending.log.clear()
+        return found
+
+    return f, (torch.ones(2), [])
+
+
+@agrees()
+def test_an_exception_of_the_outermost_frame_ends_in_time():
+    Ending.log.clear()
+
+    def through(x):
+        ending = Ending("through")
+        raise ValueError(x.shape[0])
+
+    def f(x, log):
+        log += Ending.log
+        Ending.log.clear()
+        try:
+            through(x)
+        except ValueError as error:
+            print(end="")
+            x = x + error.args[0]
+        Ending.log.append("after")
+        print(end="")
+        return x * 2
+
+    return f, (torch.ones(2), [])
