@@ -221,6 +221,7 @@ class _Attempt:
         self.root = self._root(scope)
         self.grad_before = torch.is_grad_enabled()
         self.graph: Graph | None = None
+        self.ends: Ends | None = None
 
     def _root(self, scope: Scope) -> Frame:
         code, m = self.input.code, self.machine
@@ -247,7 +248,8 @@ class _Attempt:
         self.machine.release()
         self.root.locals.clear()  # unread arguments and the dict that they are in hold each other
         self.root.locals, self.root.cells, self.root.stack = {}, {}, []
-        self.ends.let_go()
+        if self.ends is not None:
+            self.ends.let_go()
         let_go()
 
     def run(self) -> Capture:
@@ -330,6 +332,7 @@ class _Attempt:
             record = BreakRecord("PL204", "no tensor operation in this frame", None)
             return Capture("plain", _types_only(self.rows()), plain=record)
         mode = torch.is_grad_enabled()
+        assert self.ends is not None
         ends = self.ends.at_the_end(m, self.root, order_of(self.input.code))
         if not m.effects and not m.contexts and mode == self.grad_before and not ends:
             made = self._direct(result)
