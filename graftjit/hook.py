@@ -59,7 +59,12 @@ def policy(code: types.CodeType, scope: dict[str, Any]) -> Any:
 
 def _unit(config: JitConfig) -> Unit:
     """Frames are compiled as the callable says below which they are first met."""
-    return _UNITS.setdefault(config, Unit("frames met by the hook", config))
+    if config not in _UNITS:
+        _UNITS[config] = Unit("frames met by the hook", config)
+    return _UNITS[config]
+
+
+_unit(JitConfig())  # there from the beginning: the one that is met most
 
 
 def _owner() -> Unit | None:
