@@ -42,17 +42,17 @@ class Ends:
 
     def __init__(self, decoded: Decoded, frame: Frame, arguments: dict[str, Any]) -> None:
         dropped = {instr.arg for instr in decoded.instrs if instr.op in _DROP}
-        self.held: list[tuple[Value, Any]] = [
-            (dict.__getitem__(frame.locals, name), real)
-            for name, real in arguments.items()
-            if name in dropped and name in frame.locals and _may_be_seen(real)
-        ]
-        self.looked_at = 0  # of what the machine has unhooked
-        self.arguments = {
+        self.arguments: dict[str, tuple[Value, Any]] = {
             name: (dict.__getitem__(frame.locals, name), real)
             for name, real in arguments.items()
             if name in frame.locals
         }
+        self.held = [
+            pair
+            for name, pair in self.arguments.items()
+            if name in dropped and _may_be_seen(pair[1])
+        ]
+        self.looked_at = 0  # of what the machine has unhooked
 
     def let_go(self) -> None:
         self.held, self.arguments = [], {}

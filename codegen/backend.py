@@ -9,7 +9,7 @@ a program begins as ATen's operators and is exchanged for the fused one when its
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,7 +112,7 @@ def _fused_or_replayed(graph: Graph, level: str, background: bool) -> Compiled:
     try:
         planned = _planned(graph)
         try:
-            return _finished(planned, _library(planned, stored=background))
+            return _at_once(planned, stored=background)
         except build.NotBuilt:
             return _deferred(planned, level)
     except Exception as error:  # a fault of ours must not become the user's
@@ -148,10 +148,12 @@ class _Planned:
     numbers: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def checked(self) -> bool:
-        """Whether each run is to be compared with eager's."""
-        return SESSION.options.check and not self.graph.mutates and not self.graph.random
+    def watched(self, program: Program, kernels: Sequence[str] = ()) -> Program:
+        """The program, under GRAFTJIT_CHECK with each run compared with eager's."""
+        graph = self.graph
+        if not SESSION.options.check or graph.mutates or graph.random:
+            return program
+        return shadowed(program, compile_replay(graph), graph, kernels)
 
 
 def _planned(graph: Graph) -> _Planned:
@@ -199,6 +201,13 @@ def _without_compiler() -> None:
     )
 
 
+def _at_once(planned: _Planned, stored: bool = False) -> Compiled:
+    """The program, when its kernels are there."""
+    done = _finished(planned, _library(planned, stored))
+    done.program = planned.watched(done.program, [record.name for record in done.kernels])
+    return done
+
+
 def _finished(planned: _Planned, keep: Library | None) -> Compiled:
     """The program over loaded kernels."""
     from ..runtime.executor import load  # late: it loads the native extension
@@ -211,9 +220,6 @@ def _finished(planned: _Planned, keep: Library | None) -> Compiled:
     planned.clock.lap("load")
     library = sum(isinstance(step, Node) for step in made.steps)
     distinct = len(set(symbols.values())) if keep else 0
-    if planned.checked:
-        names = [record.name for record in records]
-        program = shadowed(program, compile_replay(graph), graph, names)
     laps = planned.clock.laps
     return Compiled(graph, program, "fused", spec, records, library, distinct, timings=laps)
 
@@ -228,14 +234,14 @@ def _deferred(planned: _Planned, level: str) -> Compiled:
     spec = schedule.spec(by_aten, {})
     program: Program = load(spec)
     if not isinstance(program, _native.Program):  # nothing could be exchanged
-        return _finished(planned, _library(planned))
+        return _at_once(planned)
     owner, library = SESSION.owner, sum(isinstance(step, Node) for step in by_aten.steps)
 
     def exchange() -> None:
         with SESSION.working_for(*owner):
             try:
                 done = _finished(planned, _library(planned))
-                program.become(load(done.spec))  # type: ignore[arg-type]  # a fused one has a spec
+                program.become(done.program)
             except Exception as error:
                 code, reason = _told(graph, error)
                 SESSION.emit(Fallback(code=code, reason=reason))
@@ -245,8 +251,7 @@ def _deferred(planned: _Planned, level: str) -> Compiled:
 
     SESSION.emit(Fallback(code="FB315", reason=f"{len(planned.made.kernels)} kernels to be built"))
     BACKGROUND.submit(f"building {len(planned.made.kernels)} kernels of {graph.name}", exchange)
-    checked = shadowed(program, compile_replay(graph), graph, ()) if planned.checked else program
-    return Compiled(graph, checked, "background", spec, (), library)
+    return Compiled(graph, planned.watched(program), "background", spec, (), library)
 
 
 def _show() -> Callable[[str], None] | None:

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <cstring>
-#include <new>
 
 namespace {
 
@@ -39,10 +38,8 @@ bool same_layout(Handle left, Handle right) {
 bool cached_cast(Handle weight, int32_t dtype, int32_t device_type, Handle *cell) {
     if (found() == nullptr) return false;
     Returned cast = found()((int8_t)dtype, weight, (int8_t)device_type);
-    void **made = (void **)::operator new(sizeof(void *));
-    *made = cast.impl;
-    *cell = made;
-    if (same_layout(weight, made)) return true;
-    torch_api.delete_tensor(made);
+    *cell = new_cell(cast.impl);
+    if (same_layout(weight, *cell)) return true;
+    torch_api.delete_tensor(*cell);
     return false;
 }

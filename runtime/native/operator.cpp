@@ -78,12 +78,6 @@ W word(const Operator &op, const OperatorWord &from, const Handle *handles, Temp
     return 0;
 }
 
-Handle new_cell(void *impl) {
-    void **cell = (void **)::operator new(sizeof(void *));
-    *cell = impl;
-    return cell;
-}
-
 }  // namespace
 
 // Pairs of a place and a register.

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <new>
 
 typedef void *Handle;
 
@@ -49,6 +50,13 @@ int torch_api_ready();
 
 inline Handle handle_of(PyObject *tensor) { return (char *)tensor + torch_api.handle_offset; }
 inline void *impl_of(Handle handle) { return *(void **)handle; }
+
+// A cell for a reference that is taken over; `delete_tensor` frees both.
+inline Handle new_cell(void *impl) {
+    void **cell = (void **)::operator new(sizeof(void *));
+    *cell = impl;
+    return cell;
+}
 
 // The shim's numbers for a torch.dtype and a torch.device; -1 with a Python error set.
 int32_t dtype_code(PyObject *dtype);

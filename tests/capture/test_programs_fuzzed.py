@@ -558,14 +558,15 @@ def test_the_outermost_frames_locals_end_in_their_order():
     return f, (torch.ones(2), [])
 
 
+def through(x):
+    ending = Ending("through")
+    raise ValueError(x.shape[0])
+
+
 @agrees()
 def test_an_exception_ends_with_the_frames_that_it_came_through():
     """Their locals end where the handler does, before what comes after it."""
     Ending.log.clear()
-
-    def through(x):
-        ending = Ending("through")
-        raise ValueError(x.shape[0])
 
     def suspended():
         ending = Ending("suspended")
@@ -603,10 +604,6 @@ def test_an_exception_ends_with_the_frames_that_it_came_through():
 @agrees()
 def test_an_exception_of_the_outermost_frame_ends_in_time():
     Ending.log.clear()
-
-    def through(x):
-        ending = Ending("through")
-        raise ValueError(x.shape[0])
 
     def f(x, log):
         log += Ending.log
