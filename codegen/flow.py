@@ -7,6 +7,7 @@ knows, so they are one storage here); what may raise, draws, or writes where oth
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,25 +45,40 @@ def has_effect(node: Node) -> bool:
 @dataclass(slots=True)
 class Flow:
     """nodes: the live calls and gets, in order; after: further nodes that a node has to follow; written: the roots of
-    the graph's own memory that is written to after it was made."""
+    the graph's own memory that is written to after it was made; joins: the copies that make a cat (see `join`);
+    whole: for each of these the cat."""
 
     graph: Graph
+    joins: Mapping[Node, tuple[Node, ...]] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     after: dict[Node, list[Node]] = field(default_factory=dict)
     users: dict[Node, list[Node]] = field(default_factory=dict)
     written: set[Node] = field(default_factory=set)
     writes_memory: bool = False
+    whole: dict[Node, Node] = field(default_factory=dict)
+
+    def reads(self, node: Node) -> Sequence[Node]:
+        """The nodes that a node needs: of a cat made of copies, these."""
+        return self.joins.get(node) or reads(node)
+
+    def memory(self, node: Node) -> Node:
+        """The node whose tensor a stored value is written to."""
+        return self.whole.get(node, node)
 
 
-def analyse(graph: Graph) -> Flow:
+def analyse(graph: Graph, joins: Mapping[Node, tuple[Node, ...]] | None = None) -> Flow:
     """Live nodes, users, and the order that memory and effects ask for."""
-    flow = Flow(graph)
+    flow = Flow(graph, joins or {})
     live = _live(graph)
-    flow.nodes = [node for node in graph.nodes if node in live and node.op in ("call", "get")]
+    for node in graph.nodes:
+        if node in live and node.op in ("call", "get"):
+            copies = flow.joins.get(node, ())
+            flow.nodes += (*copies, node)
+            flow.whole.update(dict.fromkeys(copies, node))
     flow.written = {root(target) for node in flow.nodes for target in writes(node)}
     flow.writes_memory = bool(flow.written)
     for node in flow.nodes:
-        for operand in reads(node):
+        for operand in flow.reads(node):
             flow.users.setdefault(operand, []).append(node)
     _order(flow)
     return flow
@@ -98,7 +114,7 @@ def _order(flow: Flow) -> None:
             continue  # touches no memory by itself
         written = {_storage(target) for target in writes(node)}
         follows: list[Node] = []
-        touched = {_storage(operand) for operand in reads(node)} | written
+        touched = {_storage(operand) for operand in flow.reads(node)} | written
         for storage in touched:
             if storage in writer:
                 follows.append(writer[storage])

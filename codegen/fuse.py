@@ -65,14 +65,15 @@ def size_in_bytes(meta: Meta) -> int:
     return estimated(meta.shape) * meta.dtype.itemsize
 
 
-def fusable(node: Node) -> Rule | None:
-    """The rule, if the node can be inside a kernel: dense results, something to compute, a CPU."""
+def fusable(node: Node, placed: bool = False) -> Rule | None:
+    """The rule, if the node can be inside a kernel: dense results, something to compute, a CPU. `placed`: the result
+    is a part of other memory, of which no two elements are one."""
     rule = rule_for(node)
     if rule is None:
         return None
     metas = [node.meta] if isinstance(node.meta, Meta) else list(node.meta)
     for meta in metas:
-        if meta is None or 0 in meta.shape or not dense(meta):
+        if meta is None or 0 in meta.shape or not (placed or dense(meta)):
             return None if rule.kind != "pointwise" or meta is metas[0] else rule
     return rule
 
@@ -109,7 +110,7 @@ class Fusion:
             unit.where[node] = _place_of(unit, node.meta.shape, row)
 
     def _place(self, node: Node) -> None:
-        rule = fusable(node) if self.enabled else None
+        rule = fusable(node, node in self.flow.whole) if self.enabled else None
         if rule is not None and rule.kind == "pointwise" and not isinstance(node.meta, Meta):
             users = self.flow.users.get(node, [])
             rule = rule if all(user.target == 0 for user in users) else None
@@ -158,7 +159,8 @@ class Fusion:
     def _follows(self, node: Node) -> int:
         """Mask of the units that this node has to come after."""
         mask = 0
-        before = [self.source(operand) for operand in reads(node)] + self.flow.after.get(node, [])
+        before = [self.source(operand) for operand in self.flow.reads(node)]
+        before += self.flow.after.get(node, [])
         for other in before:
             if other in self.home and not self._inlined(other):
                 unit = self.unit_of(other)

@@ -21,7 +21,8 @@ from .lowering import At, Builder
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A nest and the graph's tensors behind its buffers, in order: first `reads` roots, then `stores` nodes."""
+    """A nest and the graph's tensors behind its buffers, in order: first `reads` roots, then `stores` nodes (one that
+    is written in parts may occur several times)."""
 
     nest: LoopNest
     reads: tuple[Node, ...]
@@ -120,17 +121,18 @@ class _NestBuilder:
         reads = tuple(self.loads)
         written = []
         for node, where, value in stores:
-            meta = node.meta
+            meta, whole = node.meta, self.fusion.flow.memory(node).meta
             buffer = loops.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
-            index = affine.address(where, meta.stride, 0, len(self.axes))
+            index = affine.address(where, meta.stride, meta.offset - whole.offset, len(self.axes))
             written.append(loops.Store(len(self.buffers), index, value))
             self.buffers.append(buffer)
-        calls = [node for node in self.unit.nodes if node.op == "call"]
+        memory = self.fusion.flow.memory
+        calls = dict.fromkeys(memory(node) for node in self.unit.nodes if node.op == "call")
         nest = LoopNest(
             name, self.outer, self.inner, tuple(self.buffers), tuple(self.builder.values),
             tuple(written), tuple(describe(node) for node in calls),
         )  # fmt: skip
-        return Kernel(loops.collapse(nest), reads, tuple(stored), tuple(calls))
+        return Kernel(loops.collapse(nest), reads, tuple(map(memory, stored)), tuple(calls))
 
 
 def _memory_stride(unit: Unit, dim: int) -> int:

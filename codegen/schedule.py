@@ -20,6 +20,7 @@ from . import nest
 from .extents import product, surely
 from .flow import Flow, analyse, base_of, is_plain_view
 from .fuse import Fusion, Unit
+from .join import joins
 from .lowering import RULES
 from .nest import Kernel
 
@@ -43,7 +44,7 @@ class Plan:
 
 def plan(graph: Graph, device: str = "cpu", fuse: bool = True) -> Plan:
     """Decide what runs, in which order, with which kernels. fuse=False: ATen calls only."""
-    flow = analyse(graph)
+    flow = analyse(graph, joins(graph) if fuse else None)
     fusion = Fusion(flow, device, fuse)
     units = fusion.run()
     wanted = _wanted(flow, fusion)
@@ -51,21 +52,21 @@ def plan(graph: Graph, device: str = "cpu", fuse: bool = True) -> Plan:
     for unit in _in_order(flow, units):
         if not unit.is_kernel:
             node = unit.nodes[0]
-            if not fusion._inlined(node) or node in wanted:
+            if node not in flow.joins and (not fusion._inlined(node) or node in wanted):
                 made.steps.append(node)
             continue
         stored = [node for node in unit.nodes if node in wanted]
         if stored:
             number = len(made.kernels)
-            made.steps.append(nest.build(fusion, unit, _name(number, unit), stored, wanted))
+            made.steps.append(nest.build(fusion, unit, _name(number, unit, flow), stored, wanted))
     return made
 
 
-def _name(number: int, unit: Unit) -> str:
+def _name(number: int, unit: Unit, flow: Flow) -> str:
     """`k3_layer_norm`: the weightiest operator, for profiles and readers."""
-    calls = [node for node in unit.nodes if node.op == "call"]
+    calls = [flow.memory(node) for node in unit.nodes if node.op == "call"]
     name = calls[-1].target._schema.name.split("::")[1].strip("_")
-    folds = [node for node in calls if RULES[node.target].folds is not None]
+    folds = [node for node in calls if (rule := RULES.get(node.target)) and rule.folds is not None]
     if folds:
         name = folds[0].target._schema.name.split("::")[1].strip("_")
     return f"k{number}_{name}"
@@ -89,7 +90,7 @@ def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
 
     for node in flow.nodes:
         if node.op != "get" and not is_plain_view(node):
-            for operand in reads(node):
+            for operand in flow.reads(node):
                 need(operand, fusion.unit_of(node))
     while copied:  # what a copy is computed from is needed in its place
         node, unit = copied.pop()
@@ -218,6 +219,8 @@ class _Writer:
 
     def kernel(self, kernel: Kernel, position: int) -> None:
         for node in kernel.stores:
+            if node in self.slots:
+                continue  # a part of what an earlier kernel began
             self.slots[node] = number = self.new()
             meta = node.meta
             if node in self.in_arena:

@@ -88,6 +88,24 @@ def _repeat(at: Rewriter, node: Node) -> Node | None:
     return at.call(aten.view.default, copy, node.meta.shape)
 
 
+def _slice_of(at: Rewriter, node: Node) -> Node | None:
+    """One of the parts that a split gives: the slice that it is."""
+    call, number = node.args[0], node.target
+    dim = _dim_of(call, 2)
+    start = sum(part.shape[dim] for part in call.meta[:number])
+    return at.call(aten.slice.Tensor, call.args[0], dim, start, start + node.meta.shape[dim])
+
+
+def _select_of(at: Rewriter, node: Node) -> Node | None:
+    call, number = node.args[0], node.target
+    return at.call(aten.select.int, call.args[0], _dim_of(call, 1), number)
+
+
+def _dim_of(call: Node, position: int) -> int:
+    dim = call.args[position] if len(call.args) > position else call.kwargs.get("dim", 0)
+    return dim % len(call.args[0].meta.shape)
+
+
 DECOMPOSITIONS: Table = {
     aten.arange.default: (_arange,),  # arange(n) = arange(0, n, 1)
     aten.arange.start: (_arange,),  # arange(a, b) = arange(a, b, 1)
@@ -95,4 +113,11 @@ DECOMPOSITIONS: Table = {
     aten.stack.default: (_stack,),  # cat of unsqueezed tensors
     aten.glu.default: (_glu,),  # a * sigmoid(b)
     aten.repeat.default: (_repeat,),  # an expanded view, copied
+}
+
+# Operator of many results -> rules for one of them; the operator goes when nobody asks for it any more.
+RESULTS: Table = {
+    aten.split.Tensor: (_slice_of,),  # x[start:end]
+    aten.split_with_sizes.default: (_slice_of,),
+    aten.unbind.int: (_select_of,),  # x[i]
 }

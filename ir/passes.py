@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .decompose import DECOMPOSITIONS
+from .decompose import DECOMPOSITIONS, RESULTS
 from .effects import is_random, may_raise, reads, root, writes
 from .graph import Graph, Node
 from .rewrite import ALGEBRA, Rewriter, apply_table, fold_rule, with_nodes
@@ -114,7 +114,7 @@ def drop_dead(graph: Graph) -> Graph:
 
 PASSES: tuple[Pass, ...] = (
     Pass("drop_dead", drop_dead, "what the program computed and threw away"),
-    Pass("decompose", apply_table(DECOMPOSITIONS), "operators that codegen sees through in parts"),
+    Pass("decompose", apply_table(DECOMPOSITIONS, RESULTS), "operators that codegen sees through"),
     Pass("algebra", apply_table(ALGEBRA), "laws that hold to the last bit"),
     Pass("fold_constants", fold_constants, "constants of constants"),
     Pass("merge_equal", merge_equal, "the same computation twice"),

@@ -122,10 +122,13 @@ def with_nodes(graph: Graph, nodes: list[Node], outputs: list[Node]) -> Graph:
     return replace(graph, nodes=nodes, outputs=outputs)
 
 
-def apply_table(table: Table) -> Callable[[Graph], Graph]:
-    """A pass that tries the rules of a table at each call."""
+def apply_table(table: Table, results: Table | None = None) -> Callable[[Graph], Graph]:
+    """A pass that tries the rules of a table at each call, and those of `results`, by the call, at each get."""
+    of_gets = results or {}
 
     def rules(node: Node) -> Sequence[Rule]:
+        if node.op == "get":
+            return of_gets.get(node.args[0].target, ())
         return table.get(node.target, ()) if node.op == "call" else ()
 
     return lambda graph: Rewriter(graph).walk(rules)

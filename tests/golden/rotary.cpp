@@ -1,21 +1,26 @@
-// 1. k0_neg
-// 2. aten.cat.default
-// 3. k1_add
+// 1. k0_cat
+// 2. k1_add
 
 // neg
-extern "C" void k0_neg(void **buffers, int threads) {
+// cat
+extern "C" void k0_cat(void **buffers, int threads) {
   const float *__restrict b0 = (const float *)buffers[0];  // float32[2, 4, 16, 32] stride [2048, 512, 32, 1]
-  float *__restrict b1 = (float *)buffers[1];  // float32[2, 4, 16, 16] stride [1024, 256, 16, 1]
+  float *__restrict b1 = (float *)buffers[1];  // float32[2, 4, 16, 16] stride [2048, 512, 32, 1]
+  float *__restrict b2 = (float *)buffers[2];  // float32[2, 4, 16, 16] stride [2048, 512, 32, 1]
   (void)threads;
   for (i64_t item = 0; item < 128; ++item) {
     const i64_t x0 = (item);
     const float *p0 = b0 + x0 * 32 + 16;
-    float *p1 = b1 + x0 * 16;
+    const float *p1 = b0 + x0 * 32;
+    float *p2 = b1 + x0 * 32;
+    float *p3 = b2 + x0 * 32 + 16;
     {
       auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
         const f32 v0 = ld(p0 + i, n);
         const f32 v1 = -v0;
-        st(p1 + i, v1, n);
+        const f32 v2 = ld(p1 + i, n);
+        st(p2 + i, v1, n);
+        st(p3 + i, v2, n);
       };
       i64_t at = 0;
       for (; at + 8 <= 16; at += 8) body(at, full{});

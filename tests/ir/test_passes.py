@@ -195,6 +195,18 @@ def test_decompositions_are_exact() -> None:
     assert "repeat.default" not in left(f, x(3, 4), x(3, 4) * 2)
 
 
+def test_parts_are_views() -> None:
+    """Split, chunk and unbind give slices: no operator runs, negative dimensions and a short last part included."""
+
+    def f(run, a):
+        one, two, three = run(torch.split, a, 3, -1)
+        four, five = run(torch.split, one, [1, 1], 0)
+        six, seven = run(torch.unbind, two, 1)[:2]
+        return one, three, four, run(torch.add, five, two), run(torch.sub, six, seven)
+
+    assert set(left(f, x(2, 8))) == {"slice.Tensor", "select.int", "add.Tensor", "sub.Tensor"}
+
+
 def test_records_and_text() -> None:
     def f(run, a):
         return run(torch.mul, run(torch.sin, a), 1.0)

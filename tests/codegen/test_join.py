@@ -1,0 +1,109 @@
+"""Cat without a call: operands that kernels compute are written into their places of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from harness import check
+from symbolic import check_open
+
+T = torch.Tensor
+X = torch.linspace(-3.0, 3.0, 4 * 6 * 8).reshape(4, 6, 8)
+IMAGE = (
+    torch.linspace(-1.0, 1.0, 2 * 3 * 4 * 5)
+    .reshape(2, 3, 4, 5)
+    .to(memory_format=torch.channels_last)
+)
+
+
+def _stacked(x: T) -> T:
+    return torch.stack([x * 2, x.abs(), x], -1)
+
+
+def _rotated(x: T) -> T:
+    a, b = x[..., 0::2], x[..., 1::2]
+    return torch.stack([a * 2 - b, b * 2 + a], -1).flatten(-2)
+
+
+def _written_before_and_after(x: T) -> T:
+    y = x.clone()
+    y.add_(1)
+    joined = torch.cat([y * 3, y], 0)
+    y.mul_(5)
+    joined.sub_(1)
+    return joined + y.sum()
+
+
+# name, function, kernels, cats that are left
+ROWS: tuple[tuple[str, Callable[[T], Any], int, int], ...] = (
+    ("one kernel for operands of one shape", lambda x: torch.cat([x * 2, x.abs()], -1), 1, 0),
+    ("an input is copied beside", lambda x: torch.cat([x * 2, x], 0), 1, 0),
+    ("slices", lambda x: torch.cat([-x[..., 4:], x[..., :4]], -1), 1, 0),
+    ("stack", _stacked, 1, 0),
+    ("interleaved", _rotated, 1, 0),
+    ("transposed", lambda x: torch.cat([(x[0] + 1).t(), x[1].t()], 0), 1, 0),
+    ("reshaped", lambda x: torch.cat([(x + 1).view(24, 8), x.view(24, 8)], 1), 1, 0),
+    ("of two dtypes", lambda x: torch.cat([x * 2, x > 0], 1), 1, 0),
+    ("of three dtypes", lambda x: torch.cat([x * 2, x > 0, x.double()], 1), 1, 0),
+    ("rows and elements", lambda x: torch.cat([x + 1, x.amax(-1, keepdim=True)], -1), 1, 0),
+    ("scalars", lambda x: torch.stack([x.amin(), x.amax()]) * 2, 2, 0),
+    ("read on", lambda x: torch.cat([x * 2, x], 0).softmax(0) + 1, 2, 0),
+    ("returned twice", lambda x: (c := torch.cat([x * 2, x], 0), c[1:3] + 1, c.view(-1)), 2, 0),
+    ("in one another", lambda x: torch.cat([torch.cat([x * 2, x], 0), x + 1], 0), 2, 0),
+    ("product", lambda x: torch.cat([x[0] @ x[1].t(), x[0, :, :6] + 1], 1), 2, 0),
+    ("bfloat16", lambda x: torch.cat([x.bfloat16() * 2, x.bfloat16()], 1), 1, 0),
+    ("nothing computed", lambda x: torch.cat([x, x[:2]], 0), 0, 1),
+    ("computed for others too", lambda x: (y := x * 2, torch.cat([y, x], 0)), 1, 1),
+    ("an empty operand", lambda x: torch.cat([x * 2, x[:0]], 0), 1, 1),
+    ("an empty list entry", lambda x: torch.cat([x * 2, x.new_empty(0)], 0), 1, 1),
+    ("writes around it", _written_before_and_after, 2, 0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
+def test_what_is_joined_is_written_in_place(row) -> None:
+    _name, fn, kernels, cats = row
+    made = check(fn, X, kernels=kernels, library=None)
+    left = [op for op in made.library if op is torch.ops.aten.cat.default]
+    assert len(left) == cats
+
+
+def test_strides_are_those_of_eager() -> None:
+    """Channels last stays so where all operands have it; a mix of layouts is contiguous."""
+    check(lambda x: torch.cat([x + 1, x], 1), IMAGE)
+    check(lambda x: torch.cat([x + 1, x.contiguous()], 1), IMAGE)
+    check(lambda x: torch.cat([x.transpose(2, 3) + 1, x.transpose(2, 3)], 2), IMAGE)
+
+
+def test_parts_of_a_result_that_is_large() -> None:
+    """Threads share the kernels; rows of no whole vector."""
+    x = torch.randn(300, 401)
+    check(lambda x: torch.cat([x * 2, x[:, :17].exp(), x.sum(-1, keepdim=True)], 1), x)
+
+
+def test_results_share_no_memory() -> None:
+    def fn(x: T) -> tuple[T, ...]:
+        return torch.cat([x * 2, x], 0), torch.cat([x + 1, x], 0)
+
+    made = check(fn, X)
+    first, second = made.run(X), made.run(X)
+    addresses = {tensor.untyped_storage().data_ptr() for tensor in (*first, *second, X)}
+    assert len(addresses) == 5
+
+
+OPEN = (
+    ("rows", lambda x, y: torch.cat([x * 2, y], 0), [[0], [0]]),
+    ("columns", lambda x, y: torch.cat([x[:3] * 2, y[:3]], 1).sin(), [[0], [0]]),
+    ("stack", lambda x, y: torch.stack([x * 2, y[: x.shape[0]]], 1), [[0], [0]]),
+)
+
+
+@pytest.mark.parametrize("row", OPEN, ids=[row[0] for row in OPEN])
+def test_sizes_that_are_not_known(row) -> None:
+    _name, fn, dims = row
+    check_open(
+        fn, lambda n: [torch.randn(n, 8), torch.randn(n, 8)], dims, (9, 3, 17, 64), None, None
+    )
