@@ -57,7 +57,8 @@ doctor: .venv/.demo .venv/.native
 	.venv/bin/python -P -m graftjit doctor
 
 bench: .venv/.dev .venv/.native
-	for what in call first steady; do .venv/bin/python -m benchmarks.compare $$what || exit 1; done
+	.venv/bin/python -m benchmarks.compare all --resume \
+		--report benchmarks/results/$$(git rev-parse --short HEAD)
 
 clean:
 	rm -rf build dist *.egg-info .typecheck .kernels .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,8 +1,9 @@
-"""Measurements within one process: every system in turn, round after round, and the medians.
+"""Measurements of one workload within one process: every system in turn, round after round, and the medians.
 
-In: workloads and the names of systems. Out: a `Row` a workload and system. The systems take turns within each
+In: a workload and the names of systems. Out: a `Record` with a `Result` a system. The systems take turns within each
 round, in rotating order, so that whatever else the machine does meets all of them; a sample is as many calls
-as fill a few milliseconds. Outputs are compared with eager's before anything is timed.
+as fill a few milliseconds. Outputs are compared with eager's before anything is timed, their errors are taken against float64
+(`errors`), and one call of each system is looked at for its memory (`memory`). `isolated` calls this in a process a workload.
 """
 
 from __future__ import annotations
@@ -11,28 +12,54 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from .systems import SYSTEMS
+from .bandwidth import moved
+from .errors import Error, errors, reference, same
+from .memory import Peak, peak
+from .systems import SYSTEMS, describe
 from .workloads import Workload
+
+OURS = "graftjit"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Result:
     """Microseconds a call: median and quartiles of the rounds. `problem` is set if it could not be measured
-    or gave something else than eager."""
+    or gave something else than eager. `program`: what a system tells about what it compiled."""
 
-    workload: str
-    system: str
     median: float | None = None
     low: float | None = None
     high: float | None = None
     calls: int = 0
     rounds: int = 0
+    compile_seconds: float | None = None  # of the calls before the first timed one
+    error: Error | None = None
+    memory: Peak | None = None
+    program: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """`ratios`: other system -> quartiles over the rounds of graftjit's time over its time in the same round.
+    `moved`: bytes that a call has to read and write (`bandwidth.moved`)."""
+
+    workload: str
+    systems: dict[str, Result]
+    ratios: dict[str, tuple[float, float, float]]
+    moved: int = 0
+
+
+@dataclass(slots=True)
+class _Ready:
+    run: Callable[[], Any]
+    result: Any
+    compile_seconds: float
+    wrapped: Any
 
 
 def measure(
@@ -42,38 +69,87 @@ def measure(
     seed: int,
     rounds: int,
     sample_seconds: float,
-) -> list[Row]:
+) -> Record:
     """One workload under all systems, interleaved."""
-    runs: dict[str, Callable[[], Any]] = {}
-    rows: dict[str, Row] = {}
-    expected = None
+    ready, problems = _prepare_all(workload, systems, seed)
+    exact, problem = _exact(workload, seed)
+    told = errors({s: r.result for s, r in ready.items()}, exact) if exact is not None else {}
+    nbytes = _moved(workload, seed) if "eager" in ready else 0
+    for system in set(ready) - set(systems):
+        del ready[system]
+    for one in ready.values():
+        one.result = None
+    memory = {system: peak(one.run) for system, one in ready.items()}
+    samples = _rounds({s: one.run for s, one in ready.items()}, rounds, sample_seconds)
+    results = {}
+    for system in systems:
+        if system in problems:
+            results[system] = Result(problem=problems[system])
+            continue
+        calls, times = samples[system]
+        low, median, high = _quartiles(times)
+        results[system] = Result(
+            median, low, high, calls, len(times), ready[system].compile_seconds, told.get(system),
+            memory[system], describe(system, ready[system].wrapped), problem,
+        )  # fmt: skip
+    times_of = {system: times for system, (_calls, times) in samples.items()}
+    return Record(workload.name, results, _ratios(times_of), nbytes)
+
+
+def _prepare_all(
+    workload: Workload, systems: Sequence[str], seed: int
+) -> tuple[dict[str, _Ready], dict[str, str]]:
+    """Compiled and warm, as far as they give what eager gives; and what is wrong with the others."""
+    ready: dict[str, _Ready] = {}
+    problems: dict[str, str] = {}
     for system in dict.fromkeys(("eager", *systems)):
         try:
-            run, result = _prepare(workload, system, seed)
-            if expected is None:
-                expected = result
-            torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
-        except (
-            Exception
-        ) as error:  # one system's failure is a result, not the end of the comparison
-            rows[system] = Row(workload.name, system, problem=_one_line(error))
-            continue
-        if system in systems:
-            runs[system] = run
-    samples = _rounds(runs, rounds, sample_seconds)
-    for system, (calls, times) in samples.items():
-        low, median, high = statistics.quantiles(times, n=4)
-        rows[system] = Row(workload.name, system, median, low, high, calls, len(times))
-    return [rows[system] for system in systems if system in rows]
+            one = _prepare(workload, system, seed)
+            if "eager" in ready:
+                same(one.result, ready["eager"].result)
+            ready[system] = one
+        # one system's failure is a result, not the end of the comparison
+        except Exception as error:
+            problems[system] = _one_line(error)
+    return ready, problems
 
 
-def _prepare(workload: Workload, system: str, seed: int) -> tuple[Callable[[], Any], Any]:
+def _prepare(workload: Workload, system: str, seed: int) -> _Ready:
     torch.manual_seed(seed)
     function, inputs = workload.make()
+    start = time.perf_counter()
     wrapped = SYSTEMS[system](function)
     for _ in range(3):  # the first compiles; all of them warm up
         result = wrapped(*inputs)
-    return (lambda: wrapped(*inputs)), result
+    return _Ready(lambda: wrapped(*inputs), result, time.perf_counter() - start, wrapped)
+
+
+def _exact(workload: Workload, seed: int) -> tuple[Any, str]:
+    try:
+        return reference(workload, seed), ""
+    except Exception as error:  # told with the results, which do not depend on it
+        return None, f"no float64 reference: {_one_line(error)}"
+
+
+def _moved(workload: Workload, seed: int) -> int:
+    torch.manual_seed(seed)
+    function, inputs = workload.make()
+    return moved(function, inputs, function(*inputs), workload.sparse)
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    low, median, high = statistics.quantiles(values, n=4)
+    return low, median, high
+
+
+def _ratios(times: dict[str, list[float]]) -> dict[str, tuple[float, float, float]]:
+    if OURS not in times:
+        return {}
+    return {
+        other: _quartiles([own / its for own, its in zip(times[OURS], others, strict=True)])
+        for other, others in times.items()
+        if other != OURS
+    }
 
 
 def _rounds(

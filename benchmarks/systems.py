@@ -1,7 +1,7 @@
 """The systems that are compared: how each of them takes a function or a module.
 
 In: a callable. Out: the callable as eager, graftjit or torch.compile run it. Imports happen inside, so that a
-process that measures one system does not pay for another.
+process that measures one system does not pay for another. `describe` tells what a system made of it.
 """
 
 from __future__ import annotations
@@ -31,3 +31,27 @@ def _peer(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 SYSTEMS: dict[str, Wrap] = {"eager": _eager, "graftjit": _graftjit, "torch.compile": _peer}
+
+
+def describe(system: str, wrapped: Any) -> dict[str, Any]:
+    """What graftjit's report tells of what it made; nothing of the others."""
+    if system != "graftjit":
+        return {}
+    import graftjit
+
+    told = graftjit.report(wrapped)
+    frames = told.frames
+    return {
+        "graphs": told.graph_count,
+        "recompiles": told.recompile_count,
+        "operators": sum(frame.operators for frame in frames),
+        "kernels": sum(frame.kernels for frame in frames),
+        "library": sum(frame.library for frame in frames),
+        "breaks": [_line(row) for row in told.breaks],
+        "notes": [_line(row) for row in told.notes],
+    }
+
+
+def _line(row: Any) -> str:
+    count = f" ({row.count} times)" if row.count > 1 else ""
+    return f"{row.code} {row.reason or row.title}{count}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -15,11 +16,10 @@ import torch
 ROOT = Path(__file__).parents[1]
 
 
-def run(*arguments: str, folder: Path) -> tuple[str, dict]:
-    target = folder / "result.json"
+def run(*arguments: str) -> subprocess.CompletedProcess:
     environment = {k: v for k, v in os.environ.items() if k != "GRAFTJIT_CHECK"}
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.compare", *arguments, "--json", str(target)],
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks.compare", *arguments],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -27,62 +27,193 @@ def run(*arguments: str, folder: Path) -> tuple[str, dict]:
         timeout=120,
         check=False,
     )
+
+
+QUICK = ("--rounds", "2", "--systems", "eager", "graftjit", "--seed", "3")
+
+
+def test_call_its_report_and_going_on(tmp_path):
+    words = ("call", *QUICK, "--report", str(tmp_path), "--json", str(tmp_path / "told.json"))
+    done = run(*words, "--only", "sin_add")
     assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads(target.read_text())
+    assert "sin_add" in done.stdout and "geometric mean" in done.stdout
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert told["machine"]["seed"] == 3 and told["machine"]["torch"]
+    (line,) = told["lines"]
+    eager, graft = line["systems"]["eager"], line["systems"]["graftjit"]
+    assert eager["median"] > 0 and eager["rounds"] == 2 and eager["memory"]["peak"] == 96
+    assert graft["problem"] == "" and graft["program"]["graphs"] == 1
+    assert graft["error"]["largest_of_eager"] <= 2 and line["ratios"]["eager"][1] > 0
+    for name in ("results.jsonl", "report.json", "report.md", "call.png", "call.svg"):
+        assert (tmp_path / name).stat().st_size > 0
 
-
-def test_call_and_its_json(tmp_path):
-    text, told = run("call", "--only", "identity", "--rounds", "2", "--systems", "eager", "graftjit",
-                     "--seed", "3", folder=tmp_path)  # fmt: skip
-    assert "identity" in text and told["machine"]["seed"] == 3 and told["machine"]["torch"]
-    eager, graft = told["rows"]
-    assert eager["system"] == "eager" and eager["median"] > 0 and eager["rounds"] == 2
-    assert graft["problem"] == "" and graft["ratios"]["eager"] > 0
+    done = run(*words, "--only", "sin_add", "identity", "--resume")
+    assert done.returncode == 0 and "2, 1 to measure" in done.stdout, done.stderr
+    lines = (tmp_path / "results.jsonl").read_text().splitlines()
+    assert json.loads(lines[1])["systems"]["eager"]["median"] == eager["median"]
+    assert [json.loads(text)["workload"] for text in lines[1:]] == ["sin_add", "identity"]
 
 
 def test_first_runs_fresh_processes(tmp_path):
-    text, told = run(
-        "first", "--only", "sin_add", "--repeat", "1", "--systems", "graftjit", folder=tmp_path
-    )
-    assert "sin_add" in text
-    assert [row["caches"] for row in told["rows"]] == ["empty", "warm"]
-    assert all(row["median"] > 0 and row["problem"] == "" for row in told["rows"])
+    target = tmp_path / "told.json"
+    done = run("first", "--only", "sin_add", "--repeat", "1", "--systems", "graftjit", "--json", str(target))  # fmt: skip
+    assert done.returncode == 0 and "sin_add" in done.stdout, done.stderr
+    (line,) = json.loads(target.read_text())["lines"]
+    assert [row["caches"] for row in line["rows"]] == ["empty", "warm"]
+    assert all(row["median"] > 0 and row["problem"] == "" for row in line["rows"])
 
 
 @pytest.fixture
-def modules(monkeypatch):
+def bench(monkeypatch):
+    """`bench("name")`: a module of the benchmarks, forgotten after the test."""
     monkeypatch.syspath_prepend(str(ROOT))
-    names = ("workloads", "compare", "steady_state")
-    yield [importlib.import_module(f"benchmarks.{name}") for name in names]
+    yield lambda name: importlib.import_module(f"benchmarks.{name}")
     for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
         del sys.modules[name]
 
 
-def test_workloads_are_the_same_for_a_seed(modules):
-    workloads = modules[0]
+def test_workloads_are_the_same_for_a_seed(bench):
+    workloads, errors = bench("workloads"), bench("errors")
     assert len(workloads.BY_NAME) == len(workloads.WORKLOADS)
     assert {what for row in workloads.WORKLOADS for what in row.what} == {"call", "first", "steady"}
+    assert {row.group for row in workloads.WORKLOADS} == set(workloads.GROUPS)
     for row in workloads.WORKLOADS:
-        if "steady" in row.what and row.name != "block":
+        if row.group not in ("call", "models"):
             continue  # large, and made the same way
         results = []
         for _ in range(2):
             torch.manual_seed(5)
             function, inputs = row.make()
             with torch.no_grad():
-                results.append(function(*inputs))
-        torch.testing.assert_close(results[0], results[1], rtol=0, atol=0)
+                results.append(list(errors.leaves(function(*inputs))))
+        assert results[0]
+        torch.testing.assert_close(results[0], results[1], rtol=0, atol=0, equal_nan=True)
+        assert all(x.isfinite().all() for x in results[0]), row.name
 
 
-def test_verdicts(modules):
-    verdict = modules[1]._verdict
-    assert verdict([]) == ""
-    assert verdict([(0.9, 1.0), (None, 1.0)]) == "?"
-    assert verdict([(0.9, 1.0)]) == "kept" and verdict([(1.1, 1.0), (None, 1.0)]) == "MISSED"
+def test_every_workload_has_a_float64_reference(bench):
+    workloads, errors = bench("workloads"), bench("errors")
+    for row in workloads.WORKLOADS:
+        if row.group in ("call", "models"):
+            with torch.no_grad():
+                exact = list(errors.leaves(errors.reference(row, 0)))
+            assert all(x.dtype == torch.float64 for x in exact), row.name
+    assert torch.get_default_dtype() == torch.float32
 
 
-def test_a_system_that_fails_or_differs_is_a_row(modules, monkeypatch):
-    workloads, _compare, steady = modules
+def test_errors_are_in_units_of_eagers(bench):
+    errors = bench("errors").errors
+    exact = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    eager, ours = torch.tensor([1.0, 2.0001]), torch.tensor([1.0, 1.9997])
+    found = errors({"eager": eager, "graftjit": ours}, exact)
+    assert found["graftjit"].largest == pytest.approx(3e-4, rel=1e-3)
+    assert found["graftjit"].largest_of_eager == pytest.approx(3.0, rel=1e-2)
+    # Where eager is exact the unit is half a unit in the last place of the largest value.
+    found = errors({"eager": exact.float(), "graftjit": ours}, exact)
+    assert found["graftjit"].largest_of_eager == pytest.approx(3e-4 / 2**-23, rel=1e-2)
+    # Equal infinities are right, a nan is not.
+    infinite = torch.tensor([math.inf, 1.0])
+    wrong = torch.tensor([math.nan, 1.0])
+    found = errors({"eager": infinite, "graftjit": wrong}, infinite.double())
+    assert found["eager"].largest == 0 and found["graftjit"].largest == math.inf
+    assert errors({"eager": torch.tensor([1])}, torch.tensor([1])) == {}
+
+
+def test_memory_of_a_call(bench):
+    peak = bench("memory").peak
+    x = torch.randn(1 << 16)
+
+    def two_alive():
+        y = x + 1
+        z = y * 2
+        del y
+        return z.sum()
+
+    one = x.numel() * 4
+    found = peak(two_alive)
+    assert 2 * one <= found.peak < 2 * one + 1024 and found.left == 0
+
+
+def test_memory_counts_what_programs_keep(bench):
+    import graftjit
+
+    memory = bench("memory")
+    x, w = torch.randn(256, 256), torch.randn(256, 256)
+
+    def long_lived(x, w):
+        y = torch.softmax(torch.sin(x) @ w, -1)
+        return y.cumsum(0).cumsum(1) @ w
+
+    compiled = graftjit.jit(long_lived)
+    with torch.no_grad():
+        compiled(x, w)
+        before = memory.arenas()
+        found = memory.peak(lambda: compiled(x, w))
+    assert found.kept == before[0] and found.peak >= found.kept + x.numel() * 4
+
+
+def test_the_line_of_copies(bench):
+    bandwidth = bench("bandwidth")
+    points = [(1024, 1e-6), (4096, 2e-6)]
+    assert bandwidth.copy_seconds(10, points) == 1e-6
+    assert bandwidth.copy_seconds(2048, points) == pytest.approx(2**0.5 * 1e-6)
+    assert bandwidth.copy_seconds(8192, points) == pytest.approx(4e-6)
+    times = [seconds for _size, seconds in bandwidth.curve([1 << 12, 1 << 20], 0.005)]
+    assert 0 < times[0] <= times[1]
+
+
+def test_bytes_that_must_move(bench):
+    moved = bench("bandwidth").moved
+    x = torch.randn(8, 4)
+    assert moved(None, (x, x.t(), 3), x + 1) == 2 * 128  # the storage of x once
+    assert moved(None, (x,), x.view(-1)) == 128  # a view is not written
+    assert moved(None, (x[0].expand(100, 4),), torch.zeros(())) == 128 + 4
+    table = torch.nn.Embedding(1000, 4)
+    tokens = torch.zeros(2, dtype=torch.long)
+    assert moved(table, (tokens,), table(tokens)) == 16 + 32
+    assert moved(None, (tokens, table.weight), table(tokens), sparse=(1,)) == 16 + 32
+
+
+def record(**ratios):
+    quartiles = {other.replace("_", "."): values for other, values in ratios.items()}
+    row = {"median": 1.0, "memory": {"peak": 8192}, "problem": ""}
+    row["error"] = {"largest_of_eager": 1.5, "rms_of_eager": 1.0}
+    return {"kind": "time", "workload": "chain", "moved": 64, "ratios": quartiles,
+            "systems": {s: dict(row) for s in ("eager", "graftjit", "torch.compile")}}  # fmt: skip
+
+
+def test_verdicts(bench):
+    verdicts, row = bench("verdicts"), bench("workloads").BY_NAME["chain"]
+    fine = record(eager=(0.4, 0.5, 0.6), torch_compile=(0.9, 1.0, 1.1))
+    assert {v.state for v in verdicts.judge(row, fine)} == {"kept"}
+
+    def states(changed):
+        return {f"{v.about} {v.against}": v.state for v in verdicts.judge(row, changed) if v.state != "kept"}  # fmt: skip
+
+    assert states(record(eager=(1.02, 1.1, 1.2), torch_compile=(1.1, 1.2, 1.3))) == {
+        "time eager": "close",
+        "time torch.compile": "MISSED",
+    }
+    large = record(eager=(0.4, 0.5, 0.6), torch_compile=(0.9, 1.0, 1.1))
+    large["systems"]["graftjit"]["memory"] = {"peak": 8192 + 4097}
+    large["systems"]["graftjit"]["error"]["rms_of_eager"] = 2.1
+    assert states(large) == dict.fromkeys(("memory eager", "memory torch.compile", "error eager"), "MISSED")  # fmt: skip
+    del fine["ratios"]["torch.compile"]
+    assert states(fine) == {"time torch.compile": "?"}
+    del fine["systems"]["torch.compile"]
+    assert states(fine) == {}  # nobody asked for it
+
+
+def test_geometric_means_of_a_group(bench):
+    verdicts = bench("verdicts")
+    lines = [record(torch_compile=(0, value, 9)) for value in (0.5, 2.0, 1.0)]
+    means = verdicts.group_means(lines)
+    assert means == {"torch.compile": pytest.approx(1.0)}
+    assert [v.state for v in verdicts.judge_group("models", means)] == ["MISSED"]
+
+
+def test_a_system_that_fails_or_differs_is_a_row(bench, monkeypatch):
+    workloads, steady = bench("workloads"), bench("steady_state")
 
     def fails(function):
         raise RuntimeError("cannot do that")
@@ -91,8 +222,98 @@ def test_a_system_that_fails_or_differs_is_a_row(modules, monkeypatch):
     monkeypatch.setitem(
         steady.SYSTEMS, "torch.compile", lambda function: lambda *xs: function(*xs) + 1
     )
-    rows = steady.measure(workloads.BY_NAME["sin_add"], ["eager", "graftjit", "torch.compile"],
-                          seed=0, rounds=2, sample_seconds=0.0005)  # fmt: skip
-    assert [row.system for row in rows] == ["eager", "graftjit", "torch.compile"]
-    assert rows[0].median > 0 and rows[0].problem == ""
-    assert "cannot do that" in rows[1].problem and "not close" in rows[2].problem
+    found = steady.measure(workloads.BY_NAME["sin_add"], ["eager", "graftjit", "torch.compile"],
+                           seed=0, rounds=2, sample_seconds=0.0005)  # fmt: skip
+    rows = found.systems
+    assert list(rows) == ["eager", "graftjit", "torch.compile"] and found.ratios == {}
+    assert rows["eager"].median > 0 and rows["eager"].problem == ""
+    assert "cannot do that" in rows["graftjit"].problem
+    assert "not close" in rows["torch.compile"].problem
+
+
+def test_a_process_that_hangs_or_dies_is_a_row(bench, monkeypatch):
+    isolated = bench("isolated")
+    settings = isolated.Settings(("eager", "torch.compile"), rounds=2)
+    found = isolated.run("identity", settings, limit=0.01)
+    assert {row["problem"] for row in found["systems"].values()} == {"not ready after 0 s"}
+    found = isolated.run("no such workload", settings, limit=60)
+    assert all("KeyError" in row["problem"] for row in found["systems"].values())
+
+    def peer_hangs(workload, settings, limit):
+        if "torch.compile" in settings.systems:
+            return None, "hangs"
+        return {"systems": {"eager": {"median": 1.0}}}, ""
+
+    monkeypatch.setattr(isolated, "_child", peer_hangs)
+    found = isolated.run("identity", settings, limit=60)["systems"]
+    assert found["eager"]["median"] == 1.0 and found["torch.compile"]["problem"] == "hangs"
+
+
+def test_a_line_that_was_cut_off_is_measured_again(bench, tmp_path):
+    results = bench("results")
+    path = tmp_path / "results.jsonl"
+    head = {"settings": {"seed": 0, "systems": ("eager",)}, "machine": {"torch": "2", "load": 1}}
+    results.Results(head, path).add({"kind": "time", "workload": "a"})
+    with path.open("a") as file:
+        file.write('{"kind": "time", "workl')
+    again = results.Results(head | {"machine": {"torch": "2", "load": 5}}, path, resume=True)
+    assert again.done("time", "a") and not again.done("first", "a")
+    again.add({"kind": "time", "workload": "b"})
+    assert [line["workload"] for line in results.load(path)[1]] == ["a", "b"]
+    with pytest.raises(results.ResultsError, match="exists: go on with --resume"):
+        results.Results(head, path)
+    other = {"settings": {"seed": 1, "systems": ("eager",)}, "machine": {"torch": "3"}}
+    with pytest.raises(results.ResultsError, match="seed, torch differ"):
+        results.Results(other, path, resume=True)
+
+
+def head():
+    machine = {"processor": "P", "threads": 2, "torch": "2", "python": "3", "commit": "c"}
+    return {"settings": {"rounds": 2, "seed": 0}, "machine": machine, "copy": [(1024, 1e-6)]}
+
+
+def test_the_report_tells_what_is_missed_and_what_broke(bench, tmp_path):
+    report = bench("report")
+    slow = record(eager=(1.9, 2.0, 2.1), torch_compile=(0.9, 1.0, 1.1))
+    slow["systems"]["graftjit"]["program"] = {"breaks": ["GB101 print"], "notes": []}
+    broken = record()
+    broken["workload"] = "swiglu"
+    broken["systems"]["torch.compile"] = {"median": None, "problem": "Error: no compiler"}
+    report.write(tmp_path, head(), [slow, broken])
+    text = (tmp_path / "report.md").read_text()
+    assert "chain: MISSED, time / eager 2, bound 1.03" in text and "chain: GB101 print" in text
+    assert "swiglu, torch.compile: Error: no compiler" in text
+    told = json.loads((tmp_path / "report.json").read_text())
+    assert told["groups"]["pointwise"]["eager"] == pytest.approx(2.0)
+    assert told["lines"][0]["verdicts"][0]["state"] == "MISSED"
+
+
+def test_charts_need_their_extra_and_reports_do_not(bench, monkeypatch, tmp_path):
+    report = bench("report")
+    for name in ("matplotlib.backends.backend_agg", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
+    lines = [record(eager=(0.4, 0.5, 0.6))]
+    names = {path.name for path in report.write(tmp_path, head(), lines)}
+    assert names == {"report.json", "report.md"}
+    assert "graftjit[bench]" in (tmp_path / "report.md").read_text()
+
+
+def test_labels_of_a_chart_do_not_overlap(bench, tmp_path, monkeypatch):
+    charts = bench("charts")
+    figures = []
+    monkeypatch.setattr(charts, "_save", lambda figure, stem: figures.append(figure) or [])
+    bars = [charts.Bar(f"workload_{n}", 10.0**n, {"eager": 1.0, "graftjit": 0.3 * n, "torch.compile": 5.0 * n}, 0.2)
+            for n in range(1, 9)]  # fmt: skip
+    charts.draw("Title", "first line\nsecond line", bars, tmp_path / "group")
+    (figure,) = figures
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    texts = [*axes.texts, *axes.get_yticklabels(), axes.title, axes.get_legend(), figure._suptitle]
+    right = axes.get_xlim()[1]
+    ticks = [text for text in axes.get_xticklabels() if 0 <= text.get_position()[0] <= right]
+    boxes = [text.get_window_extent() for text in [*texts, axes.xaxis.label, *ticks]]
+    boxes = [box.padded(-1) for box in boxes if box.width > 0]
+    assert len(boxes) > 30
+    for number, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[number + 1 :])
+        assert figure.bbox.contains(box.x0, box.y0) and figure.bbox.contains(box.x1, box.y1)

@@ -1,0 +1,79 @@
+"""Peak memory of one call.
+
+In: a function without arguments, warmed up. Out: `Peak`. It sums the events of torch's CPU allocator (`torch.profiler` with
+`profile_memory`) over one call and takes the highest sum: bytes beyond what was alive before, the result included. Sizes are those
+asked for.
+
+Seen: every tensor that torch allocates, in eager, in steps of graftjit's programs and in code of torch.compile, and buffers that
+operators take from that allocator.
+Seen otherwise: graftjit's arenas. A program takes its scratch memory from C's allocator as one block and keeps it for the
+next call (`runtime/native/steps.cpp`), so the arenas of all programs of this process that are alive count in full, as `kept`,
+and are part of `peak`: a process of its own for each workload makes them this workload's. An arena whose size depends on sizes
+of a call is not known here; `unknown` counts those.
+Not seen, for any system: memory that oneDNN or MKL take for themselves (packed panels), stack buffers and thread-local buffers of
+kernels, code, Python objects. Weights that a system keeps as copies (constants folded, packed weights) are alive before the
+call and not part of its peak.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """Bytes. `peak` includes `kept`; `left` is what the call left alive in torch's allocator."""
+
+    peak: int
+    kept: int = 0
+    left: int = 0
+    unknown: int = 0
+
+
+def peak(run: Callable[[], Any]) -> Peak:
+    """Of one call of `run`; its result dies within the measurement."""
+    # Not inside of the profile, where both would be counted: cycles that others left.
+    gc.collect()
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as seen:
+        result = run()
+        del result
+    highest, live = _highest(_events(seen))
+    kept, unknown = arenas()
+    return Peak(highest + kept, kept, live, unknown)
+
+
+def _events(seen: torch.profiler.profile) -> list[tuple[int, int]]:
+    """(time, bytes: negative where they are given back)."""
+    return sorted(
+        ((event.start_ns(), event.nbytes()) for event in seen.profiler.kineto_results.events()
+         if event.name() == "[memory]" and event.device_type() == torch._C._autograd.DeviceType.CPU),
+        key=lambda event: event[0],
+    )  # fmt: skip
+
+
+def _highest(events: list[tuple[int, int]]) -> tuple[int, int]:
+    highest = live = 0
+    for _time, nbytes in events:
+        live += nbytes
+        highest = max(highest, live)
+    return highest, live
+
+
+def arenas() -> tuple[int, int]:
+    """Bytes of the scratch memory of all programs alive, and how many have one of unknown size."""
+    import sys
+
+    if "graftjit" not in sys.modules:  # nothing of it has run: do not import it for this
+        return 0, 0
+    from graftjit.runtime import _native
+
+    sizes = [item.spec.arena for item in gc.get_objects() if type(item) is _native.Program]
+    known = [size for size in sizes if isinstance(size, int)]
+    return sum(known), len(sizes) - len(known)
