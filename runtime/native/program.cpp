@@ -8,6 +8,7 @@
 
 #include "steps.h"
 #include "tensor.h"
+#include "workspace.h"
 
 namespace {
 
@@ -206,7 +207,10 @@ int program_run(PyObject *program, PyObject *const *inputs, Py_ssize_t n, PyObje
     return steps_run(steps, inputs, outputs);
 }
 
+static PyObject *kept_workspace(PyObject *, PyObject *) { return PyLong_FromLongLong(workspace_kept()); }
+
 static PyMethodDef program_methods[] = {
+    {"kept_workspace", kept_workspace, METH_NOARGS, "Bytes that this thread keeps for the next run of a program."},
     {"run_lowered", (PyCFunction)(void (*)())run_lowered, METH_FASTCALL, "One run of lowered steps, for self-tests."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -1,24 +1,16 @@
 #include "steps.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "ambient.h"
 #include "cast_cache.h"
+#include "workspace.h"
 
 namespace {
 
 constexpr int64_t RELEASE_BYTES = 1 << 20;  // from here on other Python threads may run meanwhile
-constexpr int64_t ALIGNMENT = 64;
 constexpr int MAX_RANK = 64;
-constexpr int64_t KEPT_ARENA = 64 << 20;
-
-// What stands before an arena's memory.
-struct alignas(64) Block {
-    int64_t capacity;
-};
-static_assert(sizeof(Block) == ALIGNMENT);
 
 // Where a slot's tensor is during one run.
 struct Slot {
@@ -65,7 +57,7 @@ class Run {
     std::unique_ptr<Handle[]> many_handles_;
     int64_t small_numbers_[SMALL], *numbers_ = nullptr;
     std::unique_ptr<int64_t[]> many_numbers_;
-    Block *arena_ = nullptr;
+    void *arena_ = nullptr;
     PyThreadState *released_ = nullptr;
     bool releases_ = false;
 
@@ -181,35 +173,17 @@ class Run {
     }
 
     int take_arena() {
-        int64_t wanted = steps_.arena_register < 0 ? steps_.arena_bytes : numbers_[steps_.arena_register];
-        arena_ = (Block *)steps_.arena.exchange(nullptr);
-        if (arena_ != nullptr && arena_->capacity < wanted) {
-            std::free(arena_);
-            arena_ = nullptr;
-        }
-        if (arena_ == nullptr) {
-            size_t bytes = ((size_t)wanted + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + sizeof(Block);
-            arena_ = wanted < 0 ? nullptr : (Block *)std::aligned_alloc(ALIGNMENT, bytes);
-            if (arena_ == nullptr) {
-                hold_gil();
-                PyErr_NoMemory();
-                return -1;
-            }
-            arena_->capacity = wanted;
-        }
-        return 0;
+        arena_ = workspace_take(steps_.arena_register < 0 ? steps_.arena_bytes : numbers_[steps_.arena_register]);
+        if (arena_ != nullptr) return 0;
+        hold_gil();
+        PyErr_NoMemory();
+        return -1;
     }
 
     int scratch(const Step &step) {
         if (arena_ == nullptr && take_arena() != 0) return -1;
-        slots_[step.slot].memory = (char *)(arena_ + 1) + (step.symbolic ? numbers_[step.offset] : step.offset);
+        slots_[step.slot].memory = (char *)arena_ + (step.symbolic ? numbers_[step.offset] : step.offset);
         return 0;
-    }
-
-    // For the next call; what one call with large sizes took is not kept for ever.
-    void give_arena_back() {
-        bool keep = steps_.arena_register < 0 || arena_->capacity <= KEPT_ARENA;
-        std::free(keep ? steps_.arena.exchange(arena_) : arena_);
     }
 
     // After the kernel has run, as operators do it: what may not be written (a tensor of inference mode) says so then.
@@ -377,7 +351,7 @@ class Run {
         for (int32_t slot = 0; slot < steps_.n_slots; slot++)
             if (slots_[slot].owns_handle || slots_[slot].owns_object) clear(slot);
         ambient_.leave();
-        if (arena_ != nullptr) give_arena_back();
+        if (arena_ != nullptr) workspace_give_back(arena_);
     }
 };
 
@@ -581,7 +555,6 @@ bool read_constants(PyObject *constants, Steps &steps) {
 Steps::~Steps() {
     for (Step &step : steps) Py_XDECREF(step.callable);
     for (auto &[slot, object] : constants) Py_DECREF(object);
-    std::free(arena.load());
 }
 
 bool steps_read(PyObject *lowered, Steps &out) {

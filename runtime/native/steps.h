@@ -3,7 +3,6 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -41,7 +40,6 @@ struct Steps {
     int32_t runs = 0;                    // under way (the GIL guards it)
     bool left = false;                   // nobody has them but the runs under way: the last one frees them
     bool calls_aten = false;
-    std::atomic<void *> arena{nullptr};  // the cached block, taken by one running call at a time; see Block
 
     ~Steps();
 };

@@ -30,6 +30,7 @@ extern "C" void axpy(void **b, int threads) {  // out = x + 2 y, 8 floats
     for (int i = 0; i < 8; i++) out[i] = x[i] + 2 * y[i];
 }
 extern "C" void add_threads(void **b, int threads) { *(float *)b[0] = *(const float *)b[1] + threads; }
+extern "C" void address(void **b, int threads) { *(long *)b[0] = (long)b[1]; }
 extern "C" void aligned(void **b, int threads) { *(float *)b[0] = ((unsigned long)b[1] % 64 == 0) ? 1 : 0; }
 """
 
@@ -157,6 +158,52 @@ def test_scratch_is_aligned_and_shared_by_no_two_calls(load, kernels):
     for thread in threads:
         thread.join()
     assert not failed
+
+
+def _where(kernels, nbytes: int, *more: Any, slots: int = 3):
+    """A program that says where its scratch memory of so many bytes lies."""
+    steps = (
+        Scratch(1, 0, nbytes),
+        *more,
+        alloc(2, 1, dtype=torch.int64),
+        launch(kernels, "address", 2, 1),
+    )
+    return executor.load(spec(1, slots, *steps, outputs=(2,), arena=nbytes))
+
+
+def test_a_thread_keeps_one_workspace_for_all_programs(kernels):
+    x = torch.zeros(1)
+    large, small = _where(kernels, 1 << 20), _where(kernels, 4096)
+    place = large(x)[0].item()
+    assert small(x)[0].item() == place == large(x)[0].item()
+    kept = _native.kept_workspace()
+    assert 1 << 20 <= kept < 64 << 20
+    elsewhere = []
+
+    def work() -> None:
+        assert _native.kept_workspace() == 0
+        elsewhere.extend((small(x)[0].item(), small(x)[0].item(), _native.kept_workspace()))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert elsewhere[0] == elsewhere[1] != place and elsewhere[2] == 4096
+    _where(kernels, 100 << 20)(x)  # more than a thread keeps
+    assert _native.kept_workspace() in (0, kept)
+
+
+def test_a_run_inside_of_a_run_has_memory_of_its_own(kernels):
+    x = torch.zeros(1)
+    inner = _where(kernels, 4096)
+    found = []
+    names = torch.library.Library("graftjit_test_nested", "DEF")
+    names.define("nested(Tensor x) -> Tensor")
+    names.impl("nested", lambda x: found.append(inner(x)[0].item()) or x.clone(), "CPU")
+    step = Aten(torch.ops.graftjit_test_nested.nested.default, (Slot(0),), {}, (3,))
+    outer = _where(kernels, 1 << 16, step, slots=4)
+    for _ in range(3):
+        place = outer(x)[0].item()
+        assert abs(found[-1] - place) >= 4096
 
 
 def test_identity_of_inputs_constants_and_repeats(load):
