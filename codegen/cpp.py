@@ -99,8 +99,8 @@ def _apart(writers: list[Kernel], symbols: dict[str, str]) -> list[str]:
 
 # All lanes of one accumulator combined; the result is in all lanes.
 FOLD = """
-template <class V> inline V turned(V v, int by) { V r; for (int i = 0; i < W; ++i) r[i] = v[(i + by) & (W - 1)]; return r; }
-template <class V, class F> inline V fold(V v, F f) {
+template <class V> INLINE V turned(V v, int by) { V r; for (int i = 0; i < W; ++i) r[i] = v[(i + by) & (W - 1)]; return r; }
+template <class V, class F> INLINE V fold(V v, F f) {
 #pragma GCC unroll 8
   for (int by = W / 2; by; by /= 2) v = f(v, turned(v, by));
   return v;

@@ -8,6 +8,8 @@
 // Errors are against the exact result, in units in the last place, nan, inf, -0 and denormals as libm.
 
 //: types
+// GCC calls a function of this length through the linkage table rather than inline it, and spills every vector around
+#define INLINE static inline __attribute__((always_inline))
 typedef signed char i8 __attribute__((vector_size(W)));
 typedef unsigned char u8 __attribute__((vector_size(W)));
 typedef short i16 __attribute__((vector_size(W * 2)));
@@ -29,29 +31,52 @@ template <> struct vec<unsigned char> { typedef u8 type; };
 template <> struct vec<short> { typedef i16 type; };
 template <> struct vec<int> { typedef i32 type; };
 template <> struct vec<long long> { typedef i64 type; };
-template <class V, class S> inline V splat(S s) { V v; for (int i = 0; i < W; ++i) v[i] = s; return v; }
-template <class V> inline V lanes(i64_t from) { V v; for (int i = 0; i < W; ++i) v[i] = from + i; return v; }
-template <class To, class From> inline To conv(From v) { return __builtin_convertvector(v, To); }
-inline mask first(int n) { return lanes<i32>(0) < n; }
-inline i64 wide(mask m) { return conv<i64>(m); }
-inline mask narrow(i64 m) { return conv<i32>(m); }
-inline mask narrow(i32 m) { return m; }
-inline mask narrow(i16 m) { return conv<i32>(m); }
-inline mask narrow(i8 m) { return conv<i32>(conv<i16>(m)); }
+template <class V, class S> INLINE V splat(S s) { V v; for (int i = 0; i < W; ++i) v[i] = s; return v; }
+template <class V> INLINE V lanes(i64_t from) { V v; for (int i = 0; i < W; ++i) v[i] = from + i; return v; }
+template <class To, class From> INLINE To conv(From v) { return __builtin_convertvector(v, To); }
+INLINE mask first(int n) { return lanes<i32>(0) < n; }
+INLINE i64 wide(mask m) { return conv<i64>(m); }
+INLINE mask narrow(i64 m) { return conv<i32>(m); }
+INLINE mask narrow(i32 m) { return m; }
+INLINE mask narrow(i16 m) { return conv<i32>(m); }
+INLINE mask narrow(i8 m) { return conv<i32>(conv<i16>(m)); }
 // where(mask, a, b), a mask being 4 bytes a lane whatever a and b are
-inline f32 where(mask m, f32 a, f32 b) { return m ? a : b; }
-inline i32 where(mask m, i32 a, i32 b) { return m ? a : b; }
-inline f64 where(mask m, f64 a, f64 b) { return wide(m) ? a : b; }
-inline i64 where(mask m, i64 a, i64 b) { return wide(m) ? a : b; }
-inline i16 where(mask m, i16 a, i16 b) { return conv<i16>(m) ? a : b; }
-inline i8 where(mask m, i8 a, i8 b) { return conv<i8>(conv<i16>(m)) ? a : b; }
-inline u8 where(mask m, u8 a, u8 b) { return conv<i8>(conv<i16>(m)) ? a : b; }
+INLINE f32 where(mask m, f32 a, f32 b) { return m ? a : b; }
+INLINE i32 where(mask m, i32 a, i32 b) { return m ? a : b; }
+INLINE f64 where(mask m, f64 a, f64 b) { return wide(m) ? a : b; }
+INLINE i64 where(mask m, i64 a, i64 b) { return wide(m) ? a : b; }
+INLINE i16 where(mask m, i16 a, i16 b) { return conv<i16>(m) ? a : b; }
+INLINE i8 where(mask m, i8 a, i8 b) { return conv<i8>(conv<i16>(m)) ? a : b; }
+INLINE u8 where(mask m, u8 a, u8 b) { return conv<i8>(conv<i16>(m)) ? a : b; }
+// a > b ? a : b and a < b ? a : b, which is b where one of them is nan. One instruction on x86, but GCC makes two of the
+// ternary where comparisons give mask registers
+#if defined(__AVX512F__) && !defined(__clang__)
+typedef float float16B __attribute__((vector_size(64)));
+typedef double double8B __attribute__((vector_size(64)));
+#define PICK(NAME, SIGN, OF) \
+  template <class V> INLINE V NAME(V a, V b) { \
+    static_assert(__is_same(V, f32) || __is_same(V, f64)); \
+    if constexpr (sizeof(V) == 64 && sizeof(a[0]) == 4) \
+      return (V)__builtin_ia32_##OF##ps512_mask((float16B)a, (float16B)b, (float16B)a, 0xffff, 4); \
+    else if constexpr (sizeof(V) == 64) \
+      return (V)__builtin_ia32_##OF##pd512_mask((double8B)a, (double8B)b, (double8B)a, 0xff, 4); \
+    else \
+      return a SIGN b ? a : b; \
+  }
+#else
+#define PICK(NAME, SIGN, OF) template <class V> INLINE V NAME(V a, V b) { return a SIGN b ? a : b; }
+#endif
+PICK(larger, >, max)
+PICK(smaller, <, min)
+#undef PICK
+// into [low, high]; nan stays
+template <class V> INLINE V clamped(V v, V low, V high) { return smaller(high, larger(low, v)); }
 // lanes at n and beyond become `other`
-template <class V> inline V keep(V v, V, full) { return v; }
-template <class V> inline V keep(V v, V other, int n) { return where(first(n), v, other); }
+template <class V> INLINE V keep(V v, V, full) { return v; }
+template <class V> INLINE V keep(V v, V other, int n) { return where(first(n), v, other); }
 
 //: fma <- types
-inline f32 fma(f32 a, f32 b, f32 c) {
+INLINE f32 fma(f32 a, f32 b, f32 c) {
 #ifdef __FP_FAST_FMAF
   f32 r;
   for (int i = 0; i < W; ++i) r[i] = __builtin_fmaf(a[i], b[i], c[i]);
@@ -60,7 +85,7 @@ inline f32 fma(f32 a, f32 b, f32 c) {
   return a * b + c;
 #endif
 }
-inline f64 fma(f64 a, f64 b, f64 c) {
+INLINE f64 fma(f64 a, f64 b, f64 c) {
 #ifdef __FP_FAST_FMA
   f64 r;
   for (int i = 0; i < W; ++i) r[i] = __builtin_fma(a[i], b[i], c[i]);
@@ -71,21 +96,45 @@ inline f64 fma(f64 a, f64 b, f64 c) {
 }
 
 //: narrow_floats <- types
-// float16 by integer arithmetic and one exact multiplication: right for denormals, infinities and nan
-inline f32 from_bf16(u16 h) { return (f32)(conv<u32>(h) << 16); }
-inline u16 to_bf16(f32 v) {
-  u32 u = (u32)v;
-  u32 r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-  return conv<u16>((u32)(v != v ? (i32)splat<u32>(0x7fc0u) : (i32)r));
+// Registers hold bfloat16 and float16 as floats that are rounded already, so that to_bf16 and to_f16 are exact
+#if defined(__AVX512BW__) && !defined(__clang__)
+typedef short short16B __attribute__((vector_size(32)));
+typedef int int16B __attribute__((vector_size(64)));
+#endif
+template <class V> INLINE u32 widened(V h) {
+#if defined(__AVX512BW__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 32) return (u32)__builtin_ia32_pmovzxwd512_mask((short16B)h, int16B{}, 0xffff);
+#endif
+  return conv<u32>(h);
 }
-inline f32 from_f16(u16 h) {
+template <class V> INLINE u16 narrowed(V w) {
+#if defined(__AVX512BW__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 64) return (u16)__builtin_ia32_pmovdw512_mask((int16B)w, short16B{}, 0xffff);
+#endif
+  return conv<u16>(w);
+}
+INLINE f32 from_bf16(u16 h) { return (f32)(widened(h) << 16); }
+INLINE u16 to_bf16(f32 v) { return narrowed((u32)v >> 16); }
+INLINE f32 round_bf16(f32 v) {
+  u32 u = (u32)v;
+  u32 r = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+  return v != v ? (f32)splat<u32>(0x7fc00000u) : (f32)r;
+}
+// float16 by integer arithmetic and one exact multiplication: right for denormals, infinities and nan
+template <class V> INLINE f32 from_f16(V h) {
+#if defined(__AVX512BW__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 32) return (f32)__builtin_ia32_vcvtph2ps512_mask((short16B)h, float16B{}, 0xffff, 4);
+#endif
   u32 w = conv<u32>(h);
   f32 small = (f32)((w & 0x7fffu) << 13) * 0x1p112f;
   u32 bits = (u32)small;
   bits |= (u32)((w & 0x7c00u) == 0x7c00u) & 0x7f800000u;
   return (f32)(bits | ((w & 0x8000u) << 16));
 }
-inline u16 to_f16(f32 v) {
+template <class V> INLINE u16 to_f16(V v) {
+#if defined(__AVX512BW__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 64) return (u16)__builtin_ia32_vcvtps2ph512_mask((float16B)v, 0, short16B{}, 0xffff);
+#endif
   u32 u = (u32)v, sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
   f32 magnitude = (f32)a;
   // denormal results: adding 0.5 leaves the rounded 10 bits at the end of the sum
@@ -96,13 +145,12 @@ inline u16 to_f16(f32 v) {
   r = (i32)a > 0x7f800000 ? splat<u32>(0x7e00u) : r;
   return conv<u16>(r | sign);
 }
-inline f32 round_bf16(f32 v) { return from_bf16(to_bf16(v)); }
-inline f32 round_f16(f32 v) { return from_f16(to_f16(v)); }
+INLINE f32 round_f16(f32 v) { return from_f16(to_f16(v)); }
 
 //: memory <- types narrow_floats
 // ld: W neighbours; lds: with a stride; one: the same element in all lanes. n: `full` or the number of lanes.
-template <class V, class T> inline V raw(const T *p, full) { V v; __builtin_memcpy(&v, p, sizeof v); return v; }
-template <class V, class T> inline V raw(const T *p, int n) {
+template <class V, class T> INLINE V raw(const T *p, full) { V v; __builtin_memcpy(&v, p, sizeof v); return v; }
+template <class V, class T> INLINE V raw(const T *p, int n) {
 #if defined(__AVX512F__) && !defined(__clang__)
   if constexpr (sizeof(V) == 64 && sizeof(T) == 4)
     return (V)__builtin_ia32_loaddqusi512_mask((const int *)p, int64B{}, (u16_t)((1u << n) - 1));
@@ -113,8 +161,8 @@ template <class V, class T> inline V raw(const T *p, int n) {
   __builtin_memcpy(&v, p, n * sizeof(T));
   return v;
 }
-template <class T, class V> inline void put(T *p, V v, full) { __builtin_memcpy(p, &v, sizeof v); }
-template <class T, class V> inline void put(T *p, V v, int n) {
+template <class T, class V> INLINE void put(T *p, V v, full) { __builtin_memcpy(p, &v, sizeof v); }
+template <class T, class V> INLINE void put(T *p, V v, int n) {
 #if defined(__AVX512F__) && !defined(__clang__)
   if constexpr (sizeof(V) == 64 && sizeof(T) == 4)
     return __builtin_ia32_storedqusi512_mask((int *)p, (int64B)v, (u16_t)((1u << n) - 1));
@@ -123,73 +171,73 @@ template <class T, class V> inline void put(T *p, V v, int n) {
 #endif
   __builtin_memcpy(p, &v, n * sizeof(T));
 }
-template <class V, class T> inline V raws(const T *p, i64_t s, full) {
+template <class V, class T> INLINE V raws(const T *p, i64_t s, full) {
   V v;
   for (int i = 0; i < W; ++i) v[i] = p[i * s];
   return v;
 }
-template <class V, class T> inline V raws(const T *p, i64_t s, int n) {
+template <class V, class T> INLINE V raws(const T *p, i64_t s, int n) {
   V v = V{};
   for (int i = 0; i < n; ++i) v[i] = p[i * s];
   return v;
 }
-template <class T, class V> inline void puts(T *p, i64_t s, V v, full) { for (int i = 0; i < W; ++i) p[i * s] = v[i]; }
-template <class T, class V> inline void puts(T *p, i64_t s, V v, int n) { for (int i = 0; i < n; ++i) p[i * s] = v[i]; }
-inline mask truth(u8 v) { return conv<i32>(conv<i16>((i8)(v != 0))); }
-inline u8 untruth(mask m) { return conv<u8>(conv<u16>((u32)-m)); }
-template <class T, class N> inline auto ld(const T *p, N n) { return raw<typename vec<T>::type>(p, n); }
-template <class N> inline f32 ld(const bf16_t *p, N n) { return from_bf16(raw<u16>((const u16_t *)p, n)); }
-template <class N> inline f32 ld(const f16_t *p, N n) { return from_f16(raw<u16>((const u16_t *)p, n)); }
-template <class N> inline mask ld(const bool_t *p, N n) { return truth(raw<u8>((const u8_t *)p, n)); }
-template <class T, class N> inline auto lds(const T *p, i64_t s, N n) { return raws<typename vec<T>::type>(p, s, n); }
-template <class N> inline f32 lds(const bf16_t *p, i64_t s, N n) { return from_bf16(raws<u16>((const u16_t *)p, s, n)); }
-template <class N> inline f32 lds(const f16_t *p, i64_t s, N n) { return from_f16(raws<u16>((const u16_t *)p, s, n)); }
-template <class N> inline mask lds(const bool_t *p, i64_t s, N n) { return truth(raws<u8>((const u8_t *)p, s, n)); }
-template <class T> inline auto one(const T *p) { return splat<typename vec<T>::type>(*p); }
-inline f32 one(const bf16_t *p) { return from_bf16(splat<u16>(p->bits)); }
-inline f32 one(const f16_t *p) { return from_f16(splat<u16>(p->bits)); }
-inline mask one(const bool_t *p) { return splat<i32>(p->bits ? -1 : 0); }
-template <class T, class V, class N> inline void st(T *p, V v, N n) { put(p, v, n); }
-template <class N> inline void st(bf16_t *p, f32 v, N n) { put((u16_t *)p, to_bf16(v), n); }
-template <class N> inline void st(f16_t *p, f32 v, N n) { put((u16_t *)p, to_f16(v), n); }
-template <class N> inline void st(bool_t *p, mask v, N n) { put((u8_t *)p, untruth(v), n); }
-template <class T, class V, class N> inline void sts(T *p, i64_t s, V v, N n) { puts(p, s, v, n); }
-template <class N> inline void sts(bf16_t *p, i64_t s, f32 v, N n) { puts((u16_t *)p, s, to_bf16(v), n); }
-template <class N> inline void sts(f16_t *p, i64_t s, f32 v, N n) { puts((u16_t *)p, s, to_f16(v), n); }
-template <class N> inline void sts(bool_t *p, i64_t s, mask v, N n) { puts((u8_t *)p, s, untruth(v), n); }
+template <class T, class V> INLINE void puts(T *p, i64_t s, V v, full) { for (int i = 0; i < W; ++i) p[i * s] = v[i]; }
+template <class T, class V> INLINE void puts(T *p, i64_t s, V v, int n) { for (int i = 0; i < n; ++i) p[i * s] = v[i]; }
+INLINE mask truth(u8 v) { return conv<i32>(conv<i16>((i8)(v != 0))); }
+INLINE u8 untruth(mask m) { return conv<u8>(conv<u16>((u32)-m)); }
+template <class T, class N> INLINE auto ld(const T *p, N n) { return raw<typename vec<T>::type>(p, n); }
+template <class N> INLINE f32 ld(const bf16_t *p, N n) { return from_bf16(raw<u16>((const u16_t *)p, n)); }
+template <class N> INLINE f32 ld(const f16_t *p, N n) { return from_f16(raw<u16>((const u16_t *)p, n)); }
+template <class N> INLINE mask ld(const bool_t *p, N n) { return truth(raw<u8>((const u8_t *)p, n)); }
+template <class T, class N> INLINE auto lds(const T *p, i64_t s, N n) { return raws<typename vec<T>::type>(p, s, n); }
+template <class N> INLINE f32 lds(const bf16_t *p, i64_t s, N n) { return from_bf16(raws<u16>((const u16_t *)p, s, n)); }
+template <class N> INLINE f32 lds(const f16_t *p, i64_t s, N n) { return from_f16(raws<u16>((const u16_t *)p, s, n)); }
+template <class N> INLINE mask lds(const bool_t *p, i64_t s, N n) { return truth(raws<u8>((const u8_t *)p, s, n)); }
+template <class T> INLINE auto one(const T *p) { return splat<typename vec<T>::type>(*p); }
+INLINE f32 one(const bf16_t *p) { return from_bf16(splat<u16>(p->bits)); }
+INLINE f32 one(const f16_t *p) { return from_f16(splat<u16>(p->bits)); }
+INLINE mask one(const bool_t *p) { return splat<i32>(p->bits ? -1 : 0); }
+template <class T, class V, class N> INLINE void st(T *p, V v, N n) { put(p, v, n); }
+template <class N> INLINE void st(bf16_t *p, f32 v, N n) { put((u16_t *)p, to_bf16(v), n); }
+template <class N> INLINE void st(f16_t *p, f32 v, N n) { put((u16_t *)p, to_f16(v), n); }
+template <class N> INLINE void st(bool_t *p, mask v, N n) { put((u8_t *)p, untruth(v), n); }
+template <class T, class V, class N> INLINE void sts(T *p, i64_t s, V v, N n) { puts(p, s, v, n); }
+template <class N> INLINE void sts(bf16_t *p, i64_t s, f32 v, N n) { puts((u16_t *)p, s, to_bf16(v), n); }
+template <class N> INLINE void sts(f16_t *p, i64_t s, f32 v, N n) { puts((u16_t *)p, s, to_f16(v), n); }
+template <class N> INLINE void sts(bool_t *p, i64_t s, mask v, N n) { puts((u8_t *)p, s, untruth(v), n); }
 
 //: minmax <- types
-inline f32 maximum(f32 a, f32 b) { return (a > b) | (a != a) ? a : b; }
-inline f64 maximum(f64 a, f64 b) { return (a > b) | (a != a) ? a : b; }
-template <class V> inline V maximum(V a, V b) { return a > b ? a : b; }
-inline f32 minimum(f32 a, f32 b) { return (a < b) | (a != a) ? a : b; }
-inline f64 minimum(f64 a, f64 b) { return (a < b) | (a != a) ? a : b; }
-template <class V> inline V minimum(V a, V b) { return a < b ? a : b; }
-template <class V> inline V fmax(V a, V b) { return (a > b) | (b != b) ? a : b; }
-template <class V> inline V fmin(V a, V b) { return (a < b) | (b != b) ? a : b; }
+INLINE f32 maximum(f32 a, f32 b) { return a != a ? a : larger(a, b); }
+INLINE f64 maximum(f64 a, f64 b) { return a != a ? a : larger(a, b); }
+template <class V> INLINE V maximum(V a, V b) { return a > b ? a : b; }
+INLINE f32 minimum(f32 a, f32 b) { return a != a ? a : smaller(a, b); }
+INLINE f64 minimum(f64 a, f64 b) { return a != a ? a : smaller(a, b); }
+template <class V> INLINE V minimum(V a, V b) { return a < b ? a : b; }
+template <class V> INLINE V fmax(V a, V b) { return b != b ? a : larger(a, b); }
+template <class V> INLINE V fmin(V a, V b) { return b != b ? a : smaller(a, b); }
 
 //: bits <- types
-inline f32 abs(f32 v) { return (f32)((u32)v & 0x7fffffffu); }
-inline f64 abs(f64 v) { return (f64)((u64)v & 0x7fffffffffffffffull); }
-inline i8 abs(i8 v) { return v < 0 ? -v : v; }
-inline i16 abs(i16 v) { return v < 0 ? -v : v; }
-inline i32 abs(i32 v) { return v < 0 ? -v : v; }
-inline i64 abs(i64 v) { return v < 0 ? -v : v; }
-inline u8 abs(u8 v) { return v; }
-inline f32 copysign(f32 a, f32 b) { return (f32)(((u32)a & 0x7fffffffu) | ((u32)b & 0x80000000u)); }
-inline f64 copysign(f64 a, f64 b) { return (f64)(((u64)a & ~(1ull << 63)) | ((u64)b & (1ull << 63))); }
-inline mask isinf(f32 v) { return abs(v) == __builtin_inff(); }
-inline mask isinf(f64 v) { return narrow(abs(v) == __builtin_inf()); }
-inline mask isfinite(f32 v) { return abs(v) < __builtin_inff(); }
-inline mask isfinite(f64 v) { return narrow(abs(v) < __builtin_inf()); }
-inline mask signbit(f32 v) { return (i32)v < 0; }
-inline mask signbit(f64 v) { return narrow((i64)v < 0); }
-template <class V> inline V sign(V v) { V one = splat<V>(1), zero = V{}; return (v > 0 ? one : zero) - (v < 0 ? one : zero); }
+INLINE f32 abs(f32 v) { return (f32)((u32)v & 0x7fffffffu); }
+INLINE f64 abs(f64 v) { return (f64)((u64)v & 0x7fffffffffffffffull); }
+INLINE i8 abs(i8 v) { return v < 0 ? -v : v; }
+INLINE i16 abs(i16 v) { return v < 0 ? -v : v; }
+INLINE i32 abs(i32 v) { return v < 0 ? -v : v; }
+INLINE i64 abs(i64 v) { return v < 0 ? -v : v; }
+INLINE u8 abs(u8 v) { return v; }
+INLINE f32 copysign(f32 a, f32 b) { return (f32)(((u32)a & 0x7fffffffu) | ((u32)b & 0x80000000u)); }
+INLINE f64 copysign(f64 a, f64 b) { return (f64)(((u64)a & ~(1ull << 63)) | ((u64)b & (1ull << 63))); }
+INLINE mask isinf(f32 v) { return abs(v) == __builtin_inff(); }
+INLINE mask isinf(f64 v) { return narrow(abs(v) == __builtin_inf()); }
+INLINE mask isfinite(f32 v) { return abs(v) < __builtin_inff(); }
+INLINE mask isfinite(f64 v) { return narrow(abs(v) < __builtin_inf()); }
+INLINE mask signbit(f32 v) { return (i32)v < 0; }
+INLINE mask signbit(f64 v) { return narrow((i64)v < 0); }
+template <class V> INLINE V sign(V v) { V one = splat<V>(1), zero = V{}; return (v > 0 ? one : zero) - (v < 0 ? one : zero); }
 
 //: rounding <- types
 #define EACH(NAME) \
-  inline f32 NAME(f32 v) { f32 r; for (int i = 0; i < W; ++i) r[i] = __builtin_##NAME##f(v[i]); return r; } \
-  inline f64 NAME(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = __builtin_##NAME(v[i]); return r; }
+  INLINE f32 NAME(f32 v) { f32 r; for (int i = 0; i < W; ++i) r[i] = __builtin_##NAME##f(v[i]); return r; } \
+  INLINE f64 NAME(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = __builtin_##NAME(v[i]); return r; }
 EACH(floor)
 EACH(ceil)
 EACH(trunc)
@@ -200,11 +248,11 @@ EACH(sqrt)
 //: libm <- types
 // The rare ones: libm, a lane at a time
 #define LANES1(NAME) \
-  inline f32 NAME(f32 v) { f32 r; for (int i = 0; i < W; ++i) r[i] = ::NAME##f(v[i]); return r; } \
-  inline f64 NAME(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::NAME(v[i]); return r; }
+  static f32 NAME(f32 v) { f32 r; for (int i = 0; i < W; ++i) r[i] = ::NAME##f(v[i]); return r; } \
+  static f64 NAME(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::NAME(v[i]); return r; }
 #define LANES2(NAME) \
-  inline f32 NAME(f32 a, f32 b) { f32 r; for (int i = 0; i < W; ++i) r[i] = ::NAME##f(a[i], b[i]); return r; } \
-  inline f64 NAME(f64 a, f64 b) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::NAME(a[i], b[i]); return r; }
+  static f32 NAME(f32 a, f32 b) { f32 r; for (int i = 0; i < W; ++i) r[i] = ::NAME##f(a[i], b[i]); return r; } \
+  static f64 NAME(f64 a, f64 b) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::NAME(a[i], b[i]); return r; }
 LANES1(exp2)
 LANES1(log2)
 LANES1(log10)
@@ -224,7 +272,7 @@ LANES2(pow)
 LANES2(fmod)
 
 //: libm64 <- types
-#define LANES64(NAME) inline f64 NAME(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::NAME(v[i]); return r; }
+#define LANES64(NAME) static f64 NAME(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::NAME(v[i]); return r; }
 LANES64(exp)
 LANES64(expm1)
 LANES64(log)
@@ -233,15 +281,15 @@ LANES64(sin)
 LANES64(cos)
 LANES64(tanh)
 LANES64(erf)
-inline f64 sigmoid(f64 v) { return 1.0 / (1.0 + exp(-v)); }
+INLINE f64 sigmoid(f64 v) { return 1.0 / (1.0 + exp(-v)); }
 
 //: division <- libm bits rounding
 // torch's remainder and floor division of floats
-template <class V> inline V remainder(V a, V b) {
+template <class V> INLINE V remainder(V a, V b) {
   V m = fmod(a, b);
   return (m != 0) & ((b < 0) != (m < 0)) ? m + b : m;
 }
-template <class V> inline V floor_div(V a, V b) {
+template <class V> INLINE V floor_div(V a, V b) {
   V m = fmod(a, b), q = (a - m) / b, zero = V{};
   q = (m != 0) & ((b < 0) != (m < 0)) ? q - 1 : q;
   V f = floor(q);
@@ -251,52 +299,49 @@ template <class V> inline V floor_div(V a, V b) {
 }
 
 //: shifts <- types
-template <class V> inline V shl(V a, V b, int width) { return (b < 0) | (b >= (V{} + width)) ? V{} : a << (b & (width - 1)); }
-template <class V> inline V shr(V a, V b, int width) {
+template <class V> INLINE V shl(V a, V b, int width) { return (b < 0) | (b >= (V{} + width)) ? V{} : a << (b & (width - 1)); }
+template <class V> INLINE V shr(V a, V b, int width) {
   V top = V{} + (width - 1), count = (b < 0) | (b >= (V{} + width)) ? top : b;
   return a >> count;
 }
-inline u8 shr(u8 a, u8 b, int) { return b >= (u8{} + 8) ? u8{} : a >> (b & 7); }
+INLINE u8 shr(u8 a, u8 b, int) { return b >= (u8{} + 8) ? u8{} : a >> (b & 7); }
 
 //: exp <- fma
-// Cody-Waite reduction by ln 2, a polynomial, two-step scaling; 1.0 ulp
-inline f32 exp_parts(f32 x, i32 &k) {
-  f32 shifted = fma(x, splat<f32>(1.44269504f), splat<f32>(12582912.f));
-  k = (i32)shifted - 0x4b400000;
-  f32 n = shifted - 12582912.f;
+// Cody-Waite reduction by ln 2, a polynomial, scaling by 2^n; 1.0 ulp
+INLINE f32 exp_parts(f32 x, f32 &n) {
+  n = fma(x, splat<f32>(1.44269504f), splat<f32>(12582912.f)) - 12582912.f;
   return fma(n, splat<f32>(-1.42860677e-6f), fma(n, splat<f32>(-0.693145752f), x));
 }
-inline f32 exp_tail(f32 r) {  // (e^r - 1 - r) / r^2
+INLINE f32 exp_tail(f32 r) {  // (e^r - 1 - r) / r^2
   f32 p = fma(r, splat<f32>(1.9875691500e-4f), splat<f32>(1.3981999507e-3f));
   p = fma(p, r, splat<f32>(8.3334519073e-3f));
   p = fma(p, r, splat<f32>(4.1665795894e-2f));
   p = fma(p, r, splat<f32>(1.6666665459e-1f));
   return fma(p, r, splat<f32>(5.0000001201e-1f));
 }
-inline f32 power_of_two(i32 k) { return (f32)((k + 127) << 23); }
-inline f32 exp(f32 x) {
-  i32 k;
-  f32 lowest = splat<f32>(-110.f), highest = splat<f32>(100.f);
-  x = x < lowest ? lowest : x;
-  x = x > highest ? highest : x;
-  f32 r = exp_parts(x, k);
-  f32 p = fma(r * r, exp_tail(r), r) + 1.f;
-  i32 half = k >> 1;
+INLINE f32 power_of_two(i32 k) { return (f32)((k + 127) << 23); }
+// p * 2^n for a whole n, rounded once: in two factors, as 2^n itself may be no float
+template <class V> INLINE V scaled(V p, V n) {
+#if defined(__AVX512F__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 64)
+    return (V)__builtin_ia32_scalefps512_mask((float16B)p, (float16B)n, (float16B)p, 0xffff, 4);
+#endif
+  i32 k = conv<i32>(n), half = k >> 1;
   return p * power_of_two(half) * power_of_two(k - half);
+}
+INLINE f32 exp(f32 x) {
+  f32 n, r = exp_parts(clamped(x, splat<f32>(-110.f), splat<f32>(100.f)), n);
+  return scaled(fma(r * r, exp_tail(r), r) + 1.f, n);
 }
 
 //: sigmoid <- exp
-inline f32 sigmoid(f32 x) { return 1.f / (1.f + exp(-x)); }
+INLINE f32 sigmoid(f32 x) { return 1.f / (1.f + exp(-x)); }
 
 //: expm1 <- exp
 // 2^k (e^r - 1) + (2^k - 1); 1.5 ulp
-inline f32 expm1(f32 x) {
-  i32 k;
-  f32 lowest = splat<f32>(-30.f), highest = splat<f32>(100.f);
-  f32 y = x < lowest ? lowest : x;
-  y = y > highest ? highest : y;
-  f32 r = exp_parts(y, k);
-  i32 half = k >> 1;
+INLINE f32 expm1(f32 x) {
+  f32 n, r = exp_parts(clamped(x, splat<f32>(-30.f), splat<f32>(100.f)), n);
+  i32 k = conv<i32>(n), half = k >> 1;
   f32 em1 = fma(r * r, exp_tail(r), r), a = power_of_two(half), b = power_of_two(k - half);
   f32 scale = a * b, near = fma(scale, em1, scale - 1.f), far = (em1 + 1.f) * a * b;
   f32 v = k > 100 ? far : near;
@@ -305,14 +350,14 @@ inline f32 expm1(f32 x) {
 
 //: tanh <- expm1 bits
 // (e^2x - 1) / (e^2x + 1) by expm1 of -2|x|; 2.5 ulp
-inline f32 tanh(f32 x) {
+INLINE f32 tanh(f32 x) {
   f32 t = expm1(-2.f * abs(x));
   return copysign(t / (t + 2.f), x);
 }
 
 //: log <- fma
 // mantissa in [sqrt(1/2), sqrt(2)), a polynomial, exponent in two parts; 0.9 ulp
-inline f32 log(f32 x) {
+INLINE f32 log(f32 x) {
   i32 tiny = x < 1.17549435e-38f;
   f32 y = tiny ? x * 8388608.f : x;
   i32 b = (i32)y - 0x3f3504f3;
@@ -336,7 +381,7 @@ inline f32 log(f32 x) {
 
 //: log1p <- log
 // log(u) + (x - (u - 1)) / u with u = 1 + x rounded; 1.5 ulp
-inline f32 log1p(f32 x) {
+INLINE f32 log1p(f32 x) {
   f32 u = 1.f + x;
   f32 v = log(u) + (x - (u - 1.f)) / u;
   v = x == -1.f ? splat<f32>(-__builtin_inff()) : v;
@@ -345,17 +390,18 @@ inline f32 log1p(f32 x) {
 
 //: sincos <- fma bits
 // quadrant by three-part pi/2; lanes beyond 8192 go to libm, whose reduction is exact for any argument; 1.5 ulp
-inline bool any_lane(mask m) {
+INLINE bool any_lane(mask m) {
   int r = 0;
   for (int i = 0; i < W; ++i) r |= m[i];
   return r;
 }
-template <bool cosine> inline f32 sine(f32 x) {
-  if (__builtin_expect(any_lane(~(abs(x) <= 8192.f)), 0)) {
-    f32 v;
-    for (int i = 0; i < W; ++i) v[i] = cosine ? ::cosf(x[i]) : ::sinf(x[i]);
-    return v;
-  }
+template <bool cosine> __attribute__((noinline, cold)) static f32 sine_of_large(f32 x) {
+  f32 v;
+  for (int i = 0; i < W; ++i) v[i] = cosine ? ::cosf(x[i]) : ::sinf(x[i]);
+  return v;
+}
+template <bool cosine> INLINE f32 sine(f32 x) {
+  if (__builtin_expect(any_lane(~(abs(x) <= 8192.f)), 0)) return sine_of_large<cosine>(x);
   f32 shifted = fma(x, splat<f32>(0.636619772f), splat<f32>(12582912.f));
   i32 q = (i32)shifted - 0x4b400000;
   f32 n = shifted - 12582912.f;
@@ -374,15 +420,14 @@ template <bool cosine> inline f32 sine(f32 x) {
   v = (f32)((i32)v ^ ((quadrant & 2) << 30));
   return !cosine ? (x == 0.f ? x : v) : v;
 }
-inline f32 sin(f32 x) { return sine<false>(x); }
-inline f32 cos(f32 x) { return sine<true>(x); }
+INLINE f32 sin(f32 x) { return sine<false>(x); }
+INLINE f32 cos(f32 x) { return sine<true>(x); }
 
 //: erf <- fma
 // x P(x^2) / Q(x^2), our own weighted fit of erf(x)/x on [0, 3.9] (1.8e-9), clamped; 5.7 ulp, exact near 0
-inline f32 erf(f32 x) {
+INLINE f32 erf(f32 x) {
   f32 edge = splat<f32>(3.9f);
-  f32 y = x > edge ? edge : x;
-  y = y < -edge ? -edge : y;
+  f32 y = clamped(x, -edge, edge);
   f32 t = y * y;
   f32 p = fma(t, splat<f32>(-1.267698611e-08f), splat<f32>(4.586478037e-06f));
   p = fma(p, t, splat<f32>(3.758999227e-04f));
@@ -395,20 +440,19 @@ inline f32 erf(f32 x) {
   q = fma(q, t, splat<f32>(1.138450538e-01f));
   q = fma(q, t, splat<f32>(4.973799863e-01f));
   q = fma(q, t, splat<f32>(1.f));
-  f32 v = y * p / q, one = splat<f32>(1.f);
-  v = v > one ? one : v;
-  return v < -one ? -one : v;
+  f32 one = splat<f32>(1.f);
+  return clamped(y * p / q, -one, one);
 }
 
 //: argmax <- types
 // The better of two (value, position) pairs; nan wins over numbers, of equals the smaller position
-template <class V> inline void pick_max(V &best, i64 &place, V v, i64 at) {
+template <class V> INLINE void pick_max(V &best, i64 &place, V v, i64 at) {
   mask equal = narrow(v == best) | (narrow(v != v) & narrow(best != best));
   mask take = narrow(v > best) | (narrow(v != v) & narrow(best == best)) | (equal & narrow(at < place));
   best = where(take, v, best);
   place = where(take, at, place);
 }
-template <class V> inline void pick_min(V &best, i64 &place, V v, i64 at) {
+template <class V> INLINE void pick_min(V &best, i64 &place, V v, i64 at) {
   mask equal = narrow(v == best) | (narrow(v != v) & narrow(best != best));
   mask take = narrow(v < best) | (narrow(v != v) & narrow(best == best)) | (equal & narrow(at < place));
   best = where(take, v, best);
