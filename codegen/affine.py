@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,21 +33,31 @@ def axis_form(axis: int, n_axes: int) -> Index:
 
 
 def scaled(form: Index, factor: int, shift: int = 0) -> Index:
-    return Index(tuple(s * factor for s in form.strides), form.offset * factor + shift)
+    terms = tuple((value, times * factor) for value, times in form.terms)
+    return Index(tuple(s * factor for s in form.strides), form.offset * factor + shift, terms)
 
 
 def added(forms: Sequence[Index], n_axes: int) -> Index:
     total = [0] * n_axes
     for form in forms:
         total = [a + b for a, b in zip(total, form.strides, strict=True)]
-    return Index(tuple(total), sum(form.offset for form in forms))
+    terms = tuple(term for form in forms for term in form.terms if term[1] != 0)
+    return Index(tuple(total), sum(form.offset for form in forms), terms)
 
 
 def address(where: Map, stride: Sequence[int], offset: int, n_axes: int) -> Index:
     """Element offset of the mapped element in a tensor of these strides."""
     forms = [scaled(form, step) for form, step in zip(where, stride, strict=True)]
     found = added(forms, n_axes)
-    return Index(found.strides, found.offset + offset)
+    return replace(found, offset=found.offset + offset)
+
+
+SOMEWHERE = -1  # stands for the number of a value that is not made yet
+
+
+def at_value(number: int, n_axes: int) -> Index:
+    """The form that is an int64 value."""
+    return Index((0,) * n_axes, 0, ((number, 1),))
 
 
 def broadcast(where: Map, shape: Sequence[int], operand: Sequence[int]) -> Map:
@@ -63,7 +74,9 @@ def clean(where: Map, shape: Sequence[int], axes: Sequence[int]) -> Map:
     return tuple(
         zero(len(axes))
         if size == 1 and form.offset == 0
-        else Index(tuple(s if axes[a] != 1 else 0 for a, s in enumerate(form.strides)), form.offset)
+        else replace(
+            form, strides=tuple(s if axes[a] != 1 else 0 for a, s in enumerate(form.strides))
+        )
         for form, size in zip(where, shape, strict=True)
     )
 
@@ -202,6 +215,8 @@ def _run(old: Sequence[Any], new: Sequence[Any]) -> tuple[int, int] | None:
 
 def _split(form: Index, sizes: list[int], axes: Sequence[int]) -> list[Index] | None:
     """Row-major coordinates of a flat form; None if one of them would not be affine."""
+    if form.terms and sum(size != 1 for size in sizes) > 1:
+        return None
     found: list[Index] = []
     for position, size in enumerate(sizes):
         below = math.prod(sizes[position + 1 :])

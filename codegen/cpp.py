@@ -13,8 +13,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from ..ir.symbols import Expr
-from . import expr, loops
+from . import cpp_load, expr, loops
 from .cpp_dialect import (
     DIALECT,
     SCALAR,
@@ -34,7 +36,7 @@ from .cpp_plan import (
     lane_count,
     make_plan,
 )
-from .loops import Index, LoopNest, Value
+from .loops import Index, LoopNest
 
 PREAMBLE = """\
 typedef signed char i8_t; typedef unsigned char u8_t; typedef short i16_t; typedef unsigned short u16_t;
@@ -125,7 +127,10 @@ class Kernel:
         self.nest, self.lanes = nest, lanes
         self.sizes = nest.outer + nest.inner
         self.plan = make_plan(nest, lanes)
-        self.level, self.phase = loops.levels(nest), loops.phases(nest)
+        axes = [] if self.plan.vector is None else [self.plan.vector]
+        self.along = loops.moving(nest, axes)  # does the value differ between lanes?
+        self.level = loops.levels(nest) if nest.has_reduction else self.along
+        self.phase = loops.phases(nest)
         self.lines: list[str] = []
         self.depth = 1
         self.kept: set[int] = set()
@@ -159,7 +164,8 @@ class Kernel:
             for kept in self._worth_keeping(found[:number], one_pass, roots):
                 self.kept.add(kept)
                 next(p for p in found if kept in p.body).keeps.append(kept)
-            one_pass.body = loops.needed(nest, roots, rows | self.kept)
+            body = loops.needed(nest, roots, rows | self.kept)
+            one_pass.body = [n for n in body if nest.values[n].op != "inside"]
         return found
 
     def _roots(self, one_pass: Pass) -> list[int]:
@@ -195,10 +201,13 @@ class Kernel:
 
     def cost_of(self, number: int) -> int:
         value = self.nest.values[number]
-        if value.op == "load":
+        if value.op in loops.LOADS:
             vector = self.plan.vector
             stride = 0 if vector is None else value.attr[1].strides[vector]
-            return 1 if stride in (0, 1) else 10
+            apart = stride not in (0, 1) or any(
+                self.along[arg] and self.nest.values[arg].dtype == torch.int64 for arg in value.args
+            )
+            return 10 if apart else 1
         return expr.OPS[value.op].cost if value.op in expr.OPS else 1
 
     def work(self) -> Any:
@@ -218,6 +227,8 @@ class Kernel:
             self.put(
                 f"{kind}__restrict b{number} = ({kind})buffers[{number}];  // {_buffer_text(buffer)}"
             )
+        if nest.may_fail:
+            self.put(f"int *const trouble = (int *)buffers[{len(nest.buffers)}];")
         if self._parallel() is False:
             self.put("(void)threads;")
         self._rows()
@@ -311,7 +322,7 @@ class Kernel:
 
     def _pointers(self) -> None:
         """One pointer for each index that is met, moved to the row."""
-        loads = [value.attr for value in self.nest.values if value.op == "load"]
+        loads = [value.attr for value in self.nest.values if value.op in loops.LOADS]
         stores = [(store.buffer, store.index) for store in self.nest.stores]
         for key in dict.fromkeys(loads + stores):
             number, index = key
@@ -387,15 +398,17 @@ class Kernel:
         for number, value in enumerate(self.nest.values):
             if self.level[number] or number in self.known or self.phase[number] > phase:
                 continue
-            if value.op != "reduce":
+            if value.op not in ("reduce", "inside"):
                 self.known.add(number)
                 self.put(self._statement(number, row=True))
 
     def _statement(self, number: int, row: bool = False) -> str:
         value = self.nest.values[number]
         name = f"v{number}"
-        if value.op == "load":
-            return f"const {register(value.dtype)} {name} = {self._load(value, row)};"
+        if value.op in loops.LOADS:
+            return f"const {register(value.dtype)} {name} = {cpp_load.load(self, value, row)};"
+        if value.op == "checked":
+            return f"const i64 {name} = {cpp_load.check(self, number)};"
         if value.op == "index":
             return f"const i64 {name} = {self._index(value.attr, row)};"
         if value.op == "number":
@@ -414,13 +427,6 @@ class Kernel:
         if stride:
             text += " + i" if stride == 1 else f" + i * {self.n(stride)}"
         return text, stride
-
-    def _load(self, value: Value, row: bool) -> str:
-        moved, stride = self._where(value.attr[1], row)
-        pointer = self.pointers[value.attr] + moved
-        if stride == 0:
-            return f"one({pointer})"
-        return f"ld({pointer}, n)" if stride == 1 else f"lds({pointer}, {self.n(stride)}, n)"
 
     def _index(self, index: Index, row: bool) -> str:
         moved, stride = self._where(index, row)

@@ -243,6 +243,8 @@ def section_of(value: Value, dtype: torch.dtype) -> str | None:
     """The section that this value needs beside `memory`; dtype is its first operand's."""
     if value.op in _F64 and dtype == torch.float64:
         return "libm64"
+    if value.op == "load":
+        return "gather" if value.args else None
     key = value.attr if value.op == "reduce" else value.op
     name = _SECTION.get(key, key)
     return name if name in sections() else None

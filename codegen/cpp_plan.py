@@ -26,7 +26,13 @@ KEEP_COST = 8  # recompute what is cheaper than this many flops
 
 def lane_count(nest: LoopNest, vector_bytes: int) -> int:
     """Lanes so that the widest register type of the nest fills one hardware vector."""
-    widest = max((_width(nest, value) for value in nest.values), default=4)
+    axes = range(len(nest.outer) + len(nest.inner))
+    moves = loops.levels(nest) if nest.has_reduction else loops.moving(nest, axes[-1:])
+    counted = (  # what is the same all along is computed once a row, however many vectors it takes
+        value for value, along in zip(nest.values, moves, strict=True)
+        if (along or value.op == "reduce" or not any(moves)) and value.op != "inside"
+    )  # fmt: skip
+    widest = max((_width(nest, value) for value in counted), default=4)
     return max(vector_bytes // max(widest, 4), 2)
 
 

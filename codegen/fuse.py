@@ -9,6 +9,7 @@ list of units (kernels and single ATen calls) with what each must follow; `sched
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -29,7 +30,7 @@ LIGHT = frozenset({
     aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.neg.default, aten.abs.default, aten.relu.default,
     aten._to_copy.default, aten.clone.default, aten.where.self, aten.lt.Scalar, aten.gt.Scalar,
     aten.eq.Scalar, aten.ne.Scalar, aten.le.Scalar, aten.ge.Scalar, aten.logical_not.default,
-    aten.bitwise_not.default, aten.rsub.Scalar,
+    aten.bitwise_not.default, aten.rsub.Scalar, aten.arange.start_step,
 })  # fmt: skip
 
 
@@ -93,7 +94,18 @@ class Fusion:
                 self._place_get(node)
             elif not is_plain_view(node):
                 self._place(node)
-        return [unit for unit in self.units if unit.merged is None]
+        units = [unit for unit in self.units if unit.merged is None]
+        for unit in units:
+            self._leave_to_aten(unit)
+        return units
+
+    def _leave_to_aten(self, unit: Unit) -> None:
+        """A kernel of one operator that ATen does as well is that call."""
+        calls = [node for node in unit.nodes if node.op == "call"]
+        if unit.is_kernel and len(calls) == 1 and not self.rules[calls[0]].alone:
+            unit.nodes, unit.shape, unit.where = calls, None, {}
+            del self.rules[calls[0]]
+            self._now_follows(unit, self._follows(calls[0], None))
 
     # --- placing ---
 
@@ -106,8 +118,11 @@ class Fusion:
         self.home[node] = unit
         if unit.is_kernel:
             unit.nodes.append(node)
-            row = node.target in self.rules[call].rows
-            unit.where[node] = _place_of(unit, node.meta.shape, row)
+            rule = self.rules[call]
+            unit.where[node] = (
+                unit.where[call] if rule.kind == "pointwise"
+                else _place_of(unit, node.meta.shape, node.target in rule.rows)
+            )  # fmt: skip
 
     def _place(self, node: Node) -> None:
         rule = fusable(node, node in self.flow.whole) if self.enabled else None
@@ -118,7 +133,7 @@ class Fusion:
             rule = None
         if rule is not None and rule.kind == "create" and node in self.flow.written:
             rule = None  # it has to be in memory: what is read there is no longer what was made
-        follows = self._follows(node)
+        follows = self._follows(node, rule)
         if rule is None or rule.kind == "create":
             unit = self._new(node, follows)
             if rule is not None:
@@ -156,16 +171,23 @@ class Fusion:
             node = node.alias  # type: ignore[assignment]
         return node
 
-    def _follows(self, node: Node) -> int:
+    def _follows(self, node: Node, rule: Rule | None) -> int:
         """Mask of the units that this node has to come after."""
         mask = 0
         before = [self.source(operand) for operand in self.flow.reads(node)]
         before += self.flow.after.get(node, [])
+        far = reads(node) if rule is None else () if rule.far is None else rule.far(node)
+        stored = [self.source(other) for other in far]
         for other in before:
-            if other in self.home and not self._inlined(other):
+            if other in self.home and (other in stored or not self._inlined(other)):
                 unit = self.unit_of(other)
                 mask |= unit.bit | unit.follows
         return mask
+
+    def far(self, node: Node) -> tuple[Node, ...]:
+        """The operands that a node of a kernel reads from memory, whatever made them."""
+        rule = self.rules.get(node)
+        return () if rule is None or rule.far is None else rule.far(node)
 
     def _inlined(self, node: Node) -> bool:
         rule = self.rules.get(node)
@@ -250,12 +272,38 @@ class Fusion:
                 return None
             return full
         for where in _places(unit, shape):
-            if all(
-                self._agrees(operand, affine.broadcast(where, shape, operand.meta.shape), unit)
-                for operand in reads(node)
-            ):
+            if self._all_agree(node, rule, where, shape, unit):
                 return where
         return None
+
+    def _all_agree(self, node: Node, rule: Rule, where: Map, shape: Any, unit: Unit) -> bool:
+        """Could a pointwise node at this place have all its operands in this unit?"""
+        far = () if rule.far is None else rule.far(node)
+        if any(not self._elsewhere(self.source(other), unit, node) for other in far):
+            return False
+        if rule.near is not None:
+            near = rule.near(node, where)
+        else:
+            near = [
+                (other, affine.broadcast(where, shape, other.meta.shape))
+                for other in reads(node) if other not in far
+            ]  # fmt: skip
+        return all(self._agrees(operand, place, unit) for operand, place in near)
+
+    def _elsewhere(self, source: Node, unit: Unit, reader: Node) -> bool:
+        """Can the unit have a value at a place that is not its own? Out of memory; or, for a reader of one element a
+        row, computed once more."""
+        if source not in unit.where:
+            return True
+        if unit.folded is None or not isinstance(source.meta, Meta):
+            return False
+        rule = self.rules[source]
+        once = rule.kind == "pointwise" and rule.far is None and source.target in LIGHT
+        return (once or source.target is aten._log_softmax.default) and all(
+            self._elsewhere(self.source(operand), unit, reader)
+            and (self.source(operand) is operand or self.source(operand) not in unit.where)
+            for operand in reads(source)
+        )
 
     def _agrees(self, operand: Node, where: Map, unit: Unit) -> bool:
         """Is the operand, taken at `where`, loaded from elsewhere, or computed at that very place in the unit?"""
@@ -329,11 +377,7 @@ class Fusion:
         if rule.kind != "pointwise":
             operand = rule.folds(node)[0]  # type: ignore[index, misc]
             return self._agrees(operand, identity(trial.shape), trial)  # type: ignore[arg-type]
-        where, shape = trial.where[node], _space(node, rule)[0]
-        return all(
-            self._agrees(operand, affine.broadcast(where, shape, operand.meta.shape), trial)
-            for operand in reads(node)
-        )
+        return self._all_agree(node, rule, trial.where[node], _space(node, rule)[0], trial)
 
     def _merge(self, unit: Unit, other: Unit) -> None:
         order = {node: position for position, node in enumerate(self.flow.nodes)}

@@ -35,17 +35,27 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """offset + sum(strides[a] * i[a]) in elements; a counts the nest's axes: outer first, then inner."""
+    """offset + sum(strides[a] * i[a]) in elements; a counts the nest's axes: outer first, then inner.
+
+    `terms`, while a nest is being made: (number of an int64 value, factor) to be added. In a finished nest there are
+    none: a load has such an offset as an operand.
+    """
 
     strides: tuple[int, ...]
     offset: int = 0
+    terms: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
     """One value. `op` is a key of `expr.OPS` or one of these:
 
-    load     attr = (buffer number, Index)
+    load     attr = (buffer number, Index); args = () or (int64 value,): elements to add to the index
+    load_if  attr as of load, args = (bool value, value) or (bool value, value, int64 value): a load where the bool
+             holds, elsewhere that value, and memory is not touched there
+    inside   a bool for `load_if` only: attr = ((Index, low, high), ...); low <= form < high for each of them
+    checked  args = (int64 value,), attr = (low, high): the value, which has to be in [low, high); where it is not,
+             low, and the kernel tells its caller that there was trouble
     const    attr = a Python bool, int or float (inf and nan too)
     number   attr = an expression (`ir.symbols`), an argument of the kernel at run time, as `dtype`
     index    attr = an Index; the int64 value of that affine form itself (arange, positions)
@@ -61,6 +71,9 @@ class Value:
     args: tuple[int, ...] = ()
     dtype: torch.dtype = torch.float32
     attr: Any = None
+
+
+LOADS = frozenset(("load", "load_if"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +138,11 @@ class LoopNest:
     def has_reduction(self) -> bool:
         return any(value.op == "reduce" for value in self.values)
 
+    @property
+    def may_fail(self) -> bool:
+        """Does it check values, and tell of trouble?"""
+        return any(value.op == "checked" for value in self.values)
+
     def moves_inner(self, index: Index) -> bool:
         """Does this index change along the inner axes?"""
         return any(index.strides[len(self.outer) :])
@@ -132,17 +150,16 @@ class LoopNest:
 
 def levels(nest: LoopNest) -> tuple[bool, ...]:
     """For each value: True if it differs between elements of a row, False if it is one value a row."""
+    return moving(nest, range(len(nest.outer), len(nest.outer) + len(nest.inner)))
+
+
+def moving(nest: LoopNest, axes: Iterable[int]) -> tuple[bool, ...]:
+    """For each value: does it differ along some of these axes? What is folded does not."""
+    axes = tuple(axes)
     found: list[bool] = []
     for value in nest.values:
-        match value.op:
-            case "load":
-                found.append(nest.moves_inner(value.attr[1]))
-            case "index":
-                found.append(nest.moves_inner(value.attr))
-            case "reduce":
-                found.append(False)
-            case _:
-                found.append(any(found[arg] for arg in value.args))
+        moves = any(index.strides[axis] for index in indices_of(value) for axis in axes)
+        found.append(value.op != "reduce" and (moves or any(found[arg] for arg in value.args)))
     return tuple(found)
 
 
@@ -171,10 +188,18 @@ def needed(nest: LoopNest, roots: Iterable[int], stop: frozenset[int] = frozense
 
 
 def indices(nest: LoopNest) -> list[Index]:
-    """Every index that occurs in loads, index values and stores."""
-    found = [value.attr[1] for value in nest.values if value.op == "load"]
-    found += [value.attr for value in nest.values if value.op == "index"]
+    """Every index that occurs in values and stores."""
+    found = [index for value in nest.values for index in indices_of(value)]
     return found + [store.index for store in nest.stores]
+
+
+def indices_of(value: Value) -> tuple[Index, ...]:
+    """The indices of one value."""
+    if value.op in LOADS:
+        return (value.attr[1],)
+    if value.op == "inside":
+        return tuple(form for form, _low, _high in value.attr)
+    return (value.attr,) if value.op == "index" else ()
 
 
 def collapse(nest: LoopNest) -> LoopNest:
@@ -191,8 +216,10 @@ def collapse(nest: LoopNest) -> LoopNest:
         return Index(tuple(index.strides[group[-1]] for group in groups), index.offset)
 
     def renewed(value: Value) -> Value:
-        if value.op == "load":
+        if value.op in LOADS:
             return replace(value, attr=(value.attr[0], merged(value.attr[1])))
+        if value.op == "inside":
+            return replace(value, attr=tuple((merged(f), a, b) for f, a, b in value.attr))
         return replace(value, attr=merged(value.attr)) if value.op == "index" else value
 
     new_sizes = [math.prod(sizes[axis] for axis in group) for group in groups]
@@ -231,12 +258,16 @@ def check(nest: LoopNest) -> None:
     for index in indices(nest):
         if len(index.strides) != n_axes:
             raise ValueError(f"{nest.name}: {index} does not fit {n_axes} axes")
+        if index.terms:
+            raise ValueError(f"{nest.name}: {index} has terms left")
     for number, value in enumerate(nest.values):
         if any(arg >= number for arg in value.args):
             raise ValueError(f"{nest.name}: value {number} uses a later one")
         if value.op == "reduce" and value.attr not in REDUCTIONS:
             raise ValueError(f"{nest.name}: no reduction {value.attr!r}")
-        if value.op == "load" and nest.buffers[value.attr[0]].written:
+        if any(nest.values[arg].op == "inside" for arg in value.args) and value.op != "load_if":
+            raise ValueError(f"{nest.name}: value {number} is computed of an `inside`")
+        if value.op in LOADS and nest.buffers[value.attr[0]].written:
             raise ValueError(f"{nest.name}: value {number} loads from a written buffer")
     for store in nest.stores:
         if nest.values[store.value].dtype != nest.buffers[store.buffer].dtype:
@@ -249,9 +280,13 @@ def text(nest: LoopNest) -> str:
     lines += [f"  # {line}" for line in nest.covers]
     for number, value in enumerate(nest.values):
         kind = str(value.dtype).removeprefix("torch.")
-        if value.op == "load":
+        if value.op in LOADS:
             buffer, index = value.attr
-            body = f"load {nest.buffers[buffer].name}{_index_text(index)}"
+            rest = " ".join(f" v{arg}" for arg in value.args)
+            body = f"{value.op} {nest.buffers[buffer].name}{_index_text(index)}{rest}"
+        elif value.op == "inside":
+            parts = (f"{low} <= {_index_text(form)} < {high}" for form, low, high in value.attr)
+            body = f"inside {' and '.join(parts)}"
         elif value.op == "index":
             body = f"index {_index_text(value.attr)}"
         else:

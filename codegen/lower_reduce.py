@@ -82,6 +82,16 @@ def _operand_map(at: At) -> Map:
     return tuple(found)
 
 
+def _own_map(at: At) -> Map:
+    """The map of what a "normalize" rule folds: its result may be asked for at another place in the row."""
+    _operand, dims, _keep = RULES[at.node.target].folds(at.node)  # type: ignore[misc]
+    axes, first = at.builder.axes, at.builder.n_outer
+    return tuple(
+        affine.axis_form(first + dims.index(dim), len(axes)) if dim in dims else form
+        for dim, form in enumerate(at.where)
+    )
+
+
 def _count(node: Node) -> Any:
     operand, dims, _keep = RULES[node.target].folds(node)  # type: ignore[misc]
     return math.prod(operand.meta.shape[dim] for dim in dims)
@@ -196,13 +206,14 @@ def _vector_norm_when(node: Node) -> bool:
 
 def _softmax(logarithm: bool) -> Callable[[At], int]:
     def build(at: At) -> int:
+        folded = at.builder.cast(at.full(at.arg(0), _own_map(at)), at.math)
+        top = at.builder.reduce("max", folded)
+        total = at.builder.reduce("sum", at.apply("exp", at.apply("sub", folded, top)))
         value = at.builder.cast(at.full(at.arg(0), at.where), at.math)
-        away = at.apply("sub", value, at.builder.reduce("max", value))
-        grown = at.apply("exp", away)
-        total = at.builder.reduce("sum", grown)
+        away = at.apply("sub", value, top)
         if logarithm:
             return at.done(at.apply("sub", away, at.apply("log", total)))
-        return at.done(at.apply("div", grown, total))
+        return at.done(at.apply("div", at.apply("exp", away), total))
 
     return build
 

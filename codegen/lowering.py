@@ -8,7 +8,8 @@ tuple of them for a many-result operator). `RULES` is filled by `lower` (pointwi
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +20,11 @@ from ..ir.graph import Meta, Node
 from ..ir.symbols import Expr, hint_of, is_symbolic, kind_of
 from . import affine
 from .affine import Map
+from .extents import surely
 from .loops import Index, Value
 
 Element = Callable[[Node, Map], int]
+Fetch = Callable[[Node, Map, tuple[int, ...]], int]
 
 BOOLEAN = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf", "isfinite", "signbit"))
 
@@ -29,8 +32,8 @@ BOOLEAN = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf", "isfi
 class Builder:
     """Grows the list of values of one nest. Equal values are one value."""
 
-    def __init__(self, axes: tuple[int, ...], n_outer: int, element: Element) -> None:
-        self.axes, self.n_outer = axes, n_outer
+    def __init__(self, axes: tuple[int, ...], n_outer: int, element: Element, fetch: Fetch) -> None:
+        self.axes, self.n_outer, self.fetch = axes, n_outer, fetch
         self.values: list[Value] = []
         self._known: dict[Any, int] = {}
         self._element = element
@@ -78,7 +81,46 @@ class Builder:
         return self.add(Value("reduce", (number,), dtype or self.dtype(number), kind))
 
     def index(self, form: Index) -> int:
-        return self.add(Value("index", (), torch.int64, form))
+        """The int64 value of a form."""
+        plain = Index(form.strides, form.offset)
+        if not form.terms:
+            return self.add(Value("index", (), torch.int64, plain))
+        found = self.offset(form.terms)
+        still = not any(plain.strides) and plain.offset == 0
+        return found if still else self.apply("add", found, self.index(plain))
+
+    def offset(self, terms: Sequence[tuple[int, int]]) -> int:
+        """The sum of the terms of a form."""
+        parts = [
+            number if factor == 1 else self.apply("mul", number, self.const(factor, torch.int64))
+            for number, factor in terms
+        ]
+        return functools.reduce(lambda a, b: self.apply("add", a, b), parts)
+
+    def inside(self, *bounds: tuple[Index, Any, Any]) -> int:
+        """For `load_if`: does each form lie in its [low, high)?"""
+        return self.add(Value("inside", (), torch.bool, bounds))
+
+    def checked(self, number: int, low: Any, high: Any) -> int:
+        """An int64 value that has to be in [low, high); the kernel tells where it is not."""
+        least, greatest = self.bounds(number)
+        if surely(">=", least, low) and surely("<", greatest, high):
+            return number
+        return self.add(Value("checked", (number,), torch.int64, (low, high)))
+
+    def bounds(self, number: int) -> tuple[Any, Any]:
+        """What an integer value is sure to lie between, both included; infinities where nothing is known."""
+        value = self.values[number]
+        if value.op == "const":
+            return value.attr, value.attr
+        if value.op == "index" and all(surely(">=", s, 0) for s in value.attr.strides):
+            reach = sum(s * (n - 1) for s, n in zip(value.attr.strides, self.axes, strict=True))
+            return value.attr.offset, value.attr.offset + reach
+        if value.op == "cast" and not self.dtype(value.args[0]).is_floating_point:
+            return self.bounds(value.args[0])
+        if value.op == "load" and value.dtype == torch.uint8:
+            return 0, 255
+        return -math.inf, math.inf
 
 
 def _convert(number: Any, source: torch.dtype, target: torch.dtype) -> Any:
@@ -139,6 +181,14 @@ class At:
         """An operand's element at a map of its own."""
         return self.builder.element(operand, where)
 
+    def fetch(self, operand: Node, where: Map, *guard: int) -> int:
+        """An operand of `Rule.far` at a map of its own. `guard`: (bool value, value where that is false)."""
+        return self.builder.fetch(operand, where, guard)
+
+    def place(self, index: int) -> Index:
+        """The form that is an int64 value."""
+        return affine.at_value(index, len(self.builder.axes))
+
     def apply(self, op: str, *args: int) -> int:
         return self.builder.apply(op, *args)
 
@@ -166,6 +216,9 @@ class Rule:
     folds  for the last two kinds: (operand, folded dimensions, keepdim) of a node
     when   a further condition
     rows   results (by index) of a many-result operator that are one value a row
+    far    operands that are read at places which are no affine function of the result's: they have to be in memory
+    near   the maps of the other operands, given the result's (none: they are broadcast to it)
+    alone  is a kernel of this operator alone better than ATen's?
     symbolic   which arguments may be expressions: "sizes" (all: the rule takes them as they are), "shape" (those in
            lists), "numbers" (operands), or none
     """
@@ -176,6 +229,9 @@ class Rule:
     when: Callable[[Node], bool] = _always
     rows: tuple[int, ...] = ()
     symbolic: str = ""
+    far: Callable[[Node], tuple[Node, ...]] | None = None
+    near: Callable[[Node, Map], list[tuple[Node, Map]]] | None = None
+    alone: bool = True
 
 
 RULES: dict[Any, Rule] = {}

@@ -34,6 +34,8 @@ template <> struct vec<long long> { typedef i64 type; };
 template <class V, class S> INLINE V splat(S s) { V v; for (int i = 0; i < W; ++i) v[i] = s; return v; }
 template <class V> INLINE V lanes(i64_t from) { V v; for (int i = 0; i < W; ++i) v[i] = from + i; return v; }
 template <class To, class From> INLINE To conv(From v) { return __builtin_convertvector(v, To); }
+INLINE int counted(full) { return W; }
+INLINE int counted(int n) { return n; }
 INLINE mask first(int n) { return lanes<i32>(0) < n; }
 INLINE i64 wide(mask m) { return conv<i64>(m); }
 INLINE mask narrow(i64 m) { return conv<i32>(m); }
@@ -205,6 +207,59 @@ template <class T, class V, class N> INLINE void sts(T *p, i64_t s, V v, N n) { 
 template <class N> INLINE void sts(bf16_t *p, i64_t s, f32 v, N n) { puts((u16_t *)p, s, to_bf16(v), n); }
 template <class N> INLINE void sts(f16_t *p, i64_t s, f32 v, N n) { puts((u16_t *)p, s, to_f16(v), n); }
 template <class N> INLINE void sts(bool_t *p, i64_t s, mask v, N n) { puts((u8_t *)p, s, untruth(v), n); }
+
+//: gather <- memory
+// ldg: each lane at an offset of its own
+template <class V, class T> INLINE V rawg(const T *p, i64 at, full) { V v; for (int i = 0; i < W; ++i) v[i] = p[at[i]]; return v; }
+template <class V, class T> INLINE V rawg(const T *p, i64 at, int n) {
+  V v = V{};
+  for (int i = 0; i < n; ++i) v[i] = p[at[i]];
+  return v;
+}
+template <class T, class N> INLINE auto ldg(const T *p, i64 at, N n) { return rawg<typename vec<T>::type>(p, at, n); }
+template <class N> INLINE f32 ldg(const bf16_t *p, i64 at, N n) { return from_bf16(rawg<u16>((const u16_t *)p, at, n)); }
+template <class N> INLINE f32 ldg(const f16_t *p, i64 at, N n) { return from_f16(rawg<u16>((const u16_t *)p, at, n)); }
+template <class N> INLINE mask ldg(const bool_t *p, i64 at, N n) { return truth(rawg<u8>((const u8_t *)p, at, n)); }
+
+//: load_if <- memory
+// Loads of some lanes only; the others are `other`, and no memory is touched for them. span: lanes from..to-1.
+struct span { i64_t from, to; };
+INLINE span operator&(span a, span b) { return {a.from > b.from ? a.from : b.from, a.to < b.to ? a.to : b.to}; }
+INLINE span up(i64_t low, i64_t high, i64_t at) { return {low - at, high - at}; }            // low <= at + lane < high
+INLINE span down(i64_t low, i64_t high, i64_t at) { return {at - high + 1, at - low + 1}; }  // low <= at - lane < high
+INLINE i64_t floored(i64_t a, i64_t b) { return a / b - (a % b < 0); }
+INLINE span apart(i64_t low, i64_t high, i64_t at, i64_t s) {                                // low <= at + s * lane < high
+  return s > 0 ? span{-floored(at - low, s), -floored(at - high, s)}
+               : span{floored(at - high, -s) + 1, floored(at - low, -s) + 1};
+}
+INLINE int lane(i64_t i, int n) { return i < 0 ? 0 : i > n ? n : (int)i; }
+INLINE mask within(span s) { return first(lane(s.to, W)) & ~first(lane(s.from, W)); }
+template <class T, class V, class N> INLINE V ldif(const T *p, span s, V other, N n) {
+  const int last = lane(s.to, counted(n)), from = lane(s.from, counted(n));
+  if (last - from == counted(n)) return ld(p, n);
+  if (from >= last) return other;
+  V read = ld(p + from, last - from);
+  if (from) {
+    const V there = read;
+    for (int i = 0; i < W; ++i) read[i] = there[(i - from) & (W - 1)];
+  }
+  return where(first(last) & ~first(from), read, other);
+}
+template <class T, class V, class N> INLINE V ldm(const T *p, i64 at, mask m, V other, N n) {
+  for (int i = 0; i < counted(n); ++i)
+    if (m[i]) other[i] = one(p + at[i])[0];
+  return other;
+}
+
+//: checked <- types
+// Values have to be in [low, high): where one is not, the caller is told, and `low` stands for it.
+template <class N> INLINE i64 checked(i64 v, i64_t low, i64_t high, int *trouble, N n) {
+  const i64 wrong = (v < low) | (v >= high);
+  i64_t any = 0;
+  for (int i = 0; i < counted(n); ++i) any |= wrong[i];
+  if (any) __atomic_store_n(trouble, 1, __ATOMIC_RELAXED);
+  return wrong ? splat<i64>(low) : v;
+}
 
 //: minmax <- types
 INLINE f32 maximum(f32 a, f32 b) { return a != a ? a : larger(a, b); }

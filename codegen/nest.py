@@ -6,8 +6,9 @@ it needs. Axes are the unit's dimensions: those kept first, in the order of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ..ir.effects import may_raise
 from ..ir.graph import Meta, Node
 from ..ir.symbols import hint_of
 from . import affine, loops
@@ -54,7 +55,7 @@ class _NestBuilder:
         n_outer = len(kept) if self.reduces else 0
         self.outer, self.inner = axes[:n_outer], axes[n_outer:]
         self.axes = axes
-        self.builder = Builder(axes, n_outer, self.element)
+        self.builder = Builder(axes, n_outer, self.element, self.fetch)
         self.buffers: list[loops.Buffer] = []
         self.loads: dict[Node, int] = {}
         self.results: dict[tuple[Node, Map], tuple[int, ...]] = {}
@@ -62,7 +63,7 @@ class _NestBuilder:
     def to_axes(self, where: Map) -> Map:
         """Forms over the unit's dimensions -> forms over the nest's axes."""
         return tuple(
-            Index(tuple(form.strides[dim] for dim in self.order), form.offset) for form in where
+            replace(form, strides=tuple(form.strides[dim] for dim in self.order)) for form in where
         )
 
     def element(self, node: Node, where: Map) -> int:
@@ -101,7 +102,14 @@ class _NestBuilder:
             known = self.results[(node, where)] = found if isinstance(found, tuple) else (found,)
         return known
 
-    def load(self, node: Node, where: Map) -> int:
+    def fetch(self, node: Node, where: Map, guard: tuple[int, ...]) -> int:
+        """The value of a far operand's element: loaded, or computed once more at another place."""
+        where = affine.clean(where, node.meta.shape, self.axes)
+        if not guard and self.fusion.source(node) in self.unit.where:
+            return self.element(node, where)
+        return self.load(node, where, guard)
+
+    def load(self, node: Node, where: Map, guard: tuple[int, ...] = ()) -> int:
         base = base_of(node)
         number = self.loads.get(base)
         if number is None:
@@ -110,14 +118,27 @@ class _NestBuilder:
             self.buffers.append(loops.Buffer(base.name, meta.dtype, meta.shape, meta.stride))
         offset = node.meta.offset - base.meta.offset
         index = affine.address(where, node.meta.stride, offset, len(self.axes))
-        return self.builder.add(loops.Value("load", (), node.meta.dtype, (number, index)))
+        offset_of = (self.builder.offset(index.terms),) if index.terms else ()
+        index = Index(index.strides, index.offset)
+        op = "load_if" if guard else "load"
+        args = (*guard, *offset_of)
+        return self.builder.add(loops.Value(op, args, node.meta.dtype, (number, index)))
+
+    def stored_value(self, node: Node) -> tuple[Node, Map, int]:
+        where = affine.clean(self.to_axes(self.unit.where[node]), node.meta.shape, self.axes)
+        return node, where, self.element(node, where)
+
+    def left_out(self, node: Node) -> bool:
+        """Would a member that may raise not run, for nobody uses its elements?"""
+        return (
+            bool(self.fusion.far(node))
+            and may_raise(node)
+            and not any(known is node for known, _where in self.results)
+        )
 
     def build(self, name: str, stored: list[Node]) -> Kernel:
-        stores = []
-        for node in stored:
-            where = affine.clean(self.to_axes(self.unit.where[node]), node.meta.shape, self.axes)
-            value = self.element(node, where)
-            stores.append((node, where, value))
+        stores = [self.stored_value(node) for node in stored]
+        stores += [self.stored_value(node) for node in self.unit.nodes if self.left_out(node)]
         reads = tuple(self.loads)
         written = []
         for node, where, value in stores:
@@ -132,7 +153,8 @@ class _NestBuilder:
             name, self.outer, self.inner, tuple(self.buffers), tuple(self.builder.values),
             tuple(written), tuple(describe(node) for node in calls),
         )  # fmt: skip
-        return Kernel(loops.collapse(nest), reads, tuple(map(memory, stored)), tuple(calls))
+        written_to = tuple(memory(node) for node, _where, _value in stores)
+        return Kernel(loops.collapse(nest), reads, written_to, tuple(calls))
 
 
 def _memory_stride(unit: Unit, dim: int) -> int:

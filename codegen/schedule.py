@@ -12,10 +12,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..ir.effects import reads, root, writes
+from ..ir.effects import may_raise, reads, root, writes
 from ..ir.graph import Graph, Meta, Node
 from ..ir.symbols import is_symbolic
-from ..runtime.program import Alloc, Aten, Free, Launch, ProgramSpec, Scratch, Slot, Step, View
+from ..runtime.program import (
+    Alloc,
+    Aten,
+    Free,
+    Launch,
+    Otherwise,
+    ProgramSpec,
+    Scratch,
+    Slot,
+    Step,
+    View,
+)
 from . import nest
 from .extents import product, surely
 from .flow import Flow, analyse, base_of, is_plain_view
@@ -23,6 +34,7 @@ from .fuse import Fusion, Unit
 from .join import joins
 from .lowering import RULES
 from .nest import Kernel
+from .trouble import otherwise
 
 ALIGNMENT = 64
 Numbers = Mapping[str, tuple[Any, ...]]
@@ -75,29 +87,37 @@ def _name(number: int, unit: Unit, flow: Flow) -> str:
 def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
     """The values that somebody outside of their own kernel needs in memory."""
     wanted = {fusion.source(node) for node in flow.graph.outputs}
+    wanted |= {node for node in fusion.rules if may_raise(node) and _unread(node, flow, fusion)}
     copied: list[tuple[Node, Unit]] = []
 
-    def need(operand: Node, unit: Unit) -> None:
+    def need(operand: Node, unit: Unit, far: bool) -> None:
         source = fusion.source(operand)
-        if source not in fusion.home or (fusion._inlined(source) and unit.is_kernel):
+        if source not in fusion.home or (fusion._inlined(source) and unit.is_kernel and not far):
             return
         if unit.is_kernel and fusion.unit_of(source) is unit:
             return
-        if fusion.copied(operand, unit):
+        if not far and fusion.copied(operand, unit):
             copied.append((source, unit))
         else:
             wanted.add(source)
 
     for node in flow.nodes:
         if node.op != "get" and not is_plain_view(node):
+            far = fusion.far(node)
             for operand in flow.reads(node):
-                need(operand, fusion.unit_of(node))
+                need(operand, fusion.unit_of(node), operand in far)
     while copied:  # what a copy is computed from is needed in its place
         node, unit = copied.pop()
         if node not in wanted:
             for operand in reads(node):
-                need(operand, unit)
+                need(operand, unit, False)
     return wanted
+
+
+def _unread(node: Node, flow: Flow, fusion: Fusion) -> bool:
+    """Does nobody compute with a node's elements? Then it would not run for its own sake."""
+    users = flow.users.get(node, ())
+    return not any(is_plain_view(user) or not fusion._inlined(user) for user in users)
 
 
 def _in_order(flow: Flow, units: list[Unit]) -> list[Unit]:
@@ -155,6 +175,8 @@ class _Writer:
         for step in self.plan.steps:
             if isinstance(step, Node):
                 seen.update(root(operand) for operand in reads(step))
+            elif step.nest.may_fail and self.plan.flow.writes_memory:
+                seen.update(step.reads)  # what they are computed from may be another by then
         return stored - seen
 
     def _last_uses(self) -> dict[Node, int]:
@@ -218,6 +240,7 @@ class _Writer:
         )  # fmt: skip
 
     def kernel(self, kernel: Kernel, position: int) -> None:
+        before = set(self.slots) - self.in_arena
         for node in kernel.stores:
             if node in self.slots:
                 continue  # a part of what an earlier kernel began
@@ -233,6 +256,12 @@ class _Writer:
         name = kernel.nest.name
         numbers = self.numbers.get(name, ())
         self.steps.append(Launch(name, self.addresses[name], slots, self.keep, (), numbers))
+        if kernel.nest.may_fail:
+            call, given, symbols = otherwise(
+                kernel, lambda node: node in before or node.op == "constant"
+            )
+            slots = tuple(self.slot(node) for node in given)
+            self.steps.append(Otherwise(call, slots, symbols))
 
     def call(self, node: Node) -> None:
         args = self.value(node.args)
@@ -350,7 +379,7 @@ def slots_of(step: Step) -> list[int]:
     match step:
         case Alloc() | Scratch():
             return [step.slot]
-        case Launch() | Free():
+        case Launch() | Otherwise() | Free():
             return list(step.slots)
         case View():
             return [step.slot, step.base]

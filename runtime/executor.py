@@ -20,7 +20,7 @@ from ..ir.cast_cache import cached_cast
 from ..ir.symbols import Expr, evaluate, is_symbolic
 from . import _native, operators
 from .numbers import NotNative, Registers, values_of
-from .program import Alloc, Aten, Free, Launch, ProgramSpec, Scratch, Slot, View
+from .program import Alloc, Aten, Free, Launch, Otherwise, ProgramSpec, Scratch, Slot, View
 from .session import SESSION
 
 _BUMP_VERSION = "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"
@@ -221,6 +221,10 @@ def _lower_launch(step: Launch, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
     return "launch", (step.address, step.slots, step.writes, to.numbers.handed(step.numbers))
 
 
+def _lower_otherwise(step: Otherwise, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
+    return "otherwise", (step.call, step.slots, (), to.numbers.handed(step.numbers))
+
+
 def _lower_aten(step: Aten, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
     call, slots, expressions = call_form(step)
     numbers = to.numbers.handed(expressions)
@@ -259,6 +263,7 @@ _LOWER: dict[type, Callable[[Any, _Lowering], tuple[str, tuple[Any, ...]]]] = {
     Alloc: _lower_alloc,
     Scratch: _lower_scratch,
     Launch: _lower_launch,
+    Otherwise: _lower_otherwise,
     Aten: _lower_aten,
     View: _lower_view,
     Free: _lower_free,
@@ -311,7 +316,8 @@ class PythonProgram:
             if not isinstance(value, torch.Tensor):
                 raise TypeError(f"input {number} of a program is no tensor: {type(value)}")
         steps = self._steps_of(inputs)
-        slots: list[Any] = [*tensors, *[None] * (spec.n_slots - spec.n_inputs)]
+        trouble = ctypes.c_int32(0)  # in a slot of its own, the last one
+        slots: list[Any] = [*tensors, *[None] * (spec.n_slots - spec.n_inputs), trouble]
         for slot, constant in spec.constants.items():
             slots[slot] = constant
         arena = self._arena_of(inputs)
@@ -368,9 +374,18 @@ def _mirror_launch(step: Launch) -> Mirror:
     def run(slots: list[Any], arena: Any) -> None:
         values = [slots[slot] for slot in step.slots]
         pointers = [value if isinstance(value, int) else value.data_ptr() for value in values]
+        pointers.append(ctypes.addressof(slots[-1]))
         kernel((ctypes.c_void_p * len(pointers))(*pointers), torch.get_num_threads(), numbers)
         for slot in step.writes:  # writes nothing, moves the version or refuses
             torch.as_strided(slots[slot], (0,), (1,)).zero_()
+
+    return run
+
+
+def _mirror_otherwise(step: Otherwise) -> Mirror:
+    def run(slots: list[Any], arena: Any) -> None:
+        if slots[-1].value:
+            step.call(*[slots[slot] for slot in step.slots], *step.numbers)
 
     return run
 
@@ -408,6 +423,7 @@ _MIRROR: dict[type, Callable[[Any], Mirror]] = {
     Alloc: _mirror_alloc,
     Scratch: _mirror_scratch,
     Launch: _mirror_launch,
+    Otherwise: _mirror_otherwise,
     Aten: _mirror_aten,
     View: _mirror_view,
     Free: _mirror_free,

@@ -47,7 +47,8 @@ class Scratch:
 class Launch:
     """Call a compiled kernel: `void kernel(void **buffers, int32_t threads, int64_t *numbers)` at `address`.
 
-    buffers[i] is the data pointer (storage offset included) of slots[i]. `threads` is torch's thread count
+    buffers[i] is the data pointer (storage offset included) of slots[i]; the one after the last is that of an int32,
+    which a kernel that meets trouble (an index out of range) sets to 1. `threads` is torch's thread count
     at run time. `keep` keeps the library alive. `writes`: slots of inputs and constants, or of views of them,
     that the kernel changes: their version counters move as under an operator in place. `numbers`: expressions
     that it takes, an int64 or the bits of a double each.
@@ -58,6 +59,15 @@ class Launch:
     slots: tuple[int, ...]
     keep: Any = None
     writes: tuple[int, ...] = ()
+    numbers: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Otherwise:
+    """If the kernels before met trouble: call(*tensors, *numbers) of these slots and expressions, which raises."""
+
+    call: Any
+    slots: tuple[int, ...]
     numbers: tuple[Any, ...] = ()
 
 
@@ -92,7 +102,7 @@ class Free:
     slots: tuple[int, ...]
 
 
-Step = Alloc | Scratch | Launch | Aten | View | Free
+Step = Alloc | Scratch | Launch | Otherwise | Aten | View | Free
 
 
 @dataclass(frozen=True, slots=True)

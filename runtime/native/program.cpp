@@ -130,7 +130,7 @@ PyObject *get_n_outputs(PyObject *self, void *) { return PyLong_FromSsize_t(prog
 
 // How each step is done, in order: for reports and tests.
 PyObject *get_routes(PyObject *self, void *) {
-    static const char *const names[] = {"alloc", "scratch", "launch", "view", "aten", "cast", "python", "free"};
+    static const char *const names[] = {"alloc", "scratch", "launch", "otherwise", "view", "aten", "cast", "python", "free"};
     const auto &steps = ((Program *)self)->steps->steps;
     PyObject *result = PyTuple_New((Py_ssize_t)steps.size());
     for (size_t i = 0; result != nullptr && i < steps.size(); i++)

@@ -60,6 +60,7 @@ class Run {
     void *arena_ = nullptr;
     PyThreadState *released_ = nullptr;
     bool releases_ = false;
+    int32_t trouble_ = 0;  // a kernel sets it: the `otherwise` step behind it runs, which raises
 
     int fill_numbers() {
         size_t n = steps_.numbers.registers.size();
@@ -129,6 +130,7 @@ class Run {
             case StepKind::alloc: return alloc(step);
             case StepKind::scratch: return scratch(step);
             case StepKind::launch: return launch(step);
+            case StepKind::otherwise: return trouble_ ? python(step) : 0;
             case StepKind::view: return view(step);
             case StepKind::aten: return aten(step);
             case StepKind::cast: return cast(step);
@@ -150,8 +152,7 @@ class Run {
     // The C shim tells that it failed, not what torch said: the Python form says it, or succeeds.
     int failed_in_shim(const char *what) {
         hold_gil();
-        PyErr_Format(PyExc_RuntimeError, "graftjit: %s failed", what);
-        return -1;
+        return PyErr_Format(PyExc_RuntimeError, "graftjit: %s failed", what), -1;
     }
 
     int failed(const std::exception_ptr &error) {
@@ -176,8 +177,7 @@ class Run {
         arena_ = workspace_take(steps_.arena_register < 0 ? steps_.arena_bytes : numbers_[steps_.arena_register]);
         if (arena_ != nullptr) return 0;
         hold_gil();
-        PyErr_NoMemory();
-        return -1;
+        return PyErr_NoMemory(), -1;
     }
 
     int scratch(const Step &step) {
@@ -201,9 +201,10 @@ class Run {
 
     int launch(const Step &step) {
         size_t n = step.slots.size();
-        void *few[32], **buffers = few;
+        void *few[33], **buffers = few;
         std::unique_ptr<void *[]> many;
-        if (n > 32) many.reset(new void *[n]), buffers = many.get();
+        if (n > 32) many.reset(new void *[n + 1]), buffers = many.get();
+        buffers[n] = &trouble_;
         for (size_t i = 0; i < n; i++) {
             const Slot &slot = slots_[step.slots[i]];
             if (slot.memory != nullptr)
@@ -276,8 +277,7 @@ class Run {
         Slot &slot = slots_[index];
         if (slot.object == nullptr) {
             if (slot.handle == nullptr) {
-                PyErr_SetString(PyExc_SystemError, "graftjit: a step reads an empty slot");
-                return nullptr;
+                return PyErr_SetString(PyExc_SystemError, "graftjit: a step reads an empty slot"), nullptr;
             }
             PyObject *object = torch_api.wrap(slot.handle);
             if (object == nullptr) return nullptr;
@@ -302,8 +302,7 @@ class Run {
             failed = made == nullptr ? -1 : 0;
             if (!failed) arguments.push_back(made);
         }
-        PyObject *got = failed ? nullptr
-                               : PyObject_Vectorcall(step.callable, arguments.data(), arguments.size(), nullptr);
+        PyObject *got = failed ? nullptr : PyObject_Vectorcall(step.callable, arguments.data(), arguments.size(), nullptr);
         for (size_t i = step.slots.size(); i < arguments.size(); i++) Py_DECREF(arguments[i]);
         if (got == nullptr) return -1;
         failed = take_results(step, got);
@@ -314,8 +313,7 @@ class Run {
     int take_results(const Step &step, PyObject *got) {
         Py_ssize_t n = (Py_ssize_t)step.results.size();
         if (!PyTuple_Check(got) || PyTuple_GET_SIZE(got) < n) {
-            PyErr_SetString(PyExc_SystemError, "graftjit: a Python step gave fewer results than were planned");
-            return -1;
+            return PyErr_SetString(PyExc_SystemError, "graftjit: a Python step gave fewer results than were planned"), -1;
         }
         for (Py_ssize_t i = 0; i < n; i++) {
             int32_t slot = step.results[i];
@@ -368,8 +366,7 @@ bool read_slots(PyObject *tuple, const Steps &steps, std::vector<int32_t> &out) 
         PyObject *item = PyTuple_GET_ITEM(tuple, i);
         long slot = item == Py_None ? -1 : PyLong_AsLong(item);
         if (slot < -1 || slot >= steps.n_slots) {
-            PyErr_SetString(PyExc_ValueError, "graftjit: a step names a slot that the program lacks");
-            return false;
+            return PyErr_SetString(PyExc_ValueError, "graftjit: a step names a slot that the program lacks"), false;
         }
         out.push_back((int32_t)slot);
     }
@@ -379,8 +376,7 @@ bool read_slots(PyObject *tuple, const Steps &steps, std::vector<int32_t> &out) 
 bool good_registers(const Steps &steps, const std::vector<int64_t> &named) {
     for (int64_t one : named)
         if (one < 0 || one >= (int64_t)steps.numbers.registers.size()) {
-            PyErr_SetString(PyExc_ValueError, "graftjit: a step names a number that the program lacks");
-            return false;
+            return PyErr_SetString(PyExc_ValueError, "graftjit: a step names a number that the program lacks"), false;
         }
     return true;
 }
@@ -400,8 +396,7 @@ bool read_numbers(PyObject *tuple, const Steps &steps, Step &step) {
 
 bool good_slot(const Steps &steps, int32_t slot) {
     if (slot >= 0 && slot < steps.n_slots) return true;
-    PyErr_SetString(PyExc_ValueError, "graftjit: a step names a slot that the program lacks");
-    return false;
+    return PyErr_SetString(PyExc_ValueError, "graftjit: a step names a slot that the program lacks"), false;
 }
 
 // Sizes and strides, or the registers that hold them.
@@ -409,8 +404,7 @@ bool read_layout(PyObject *sizes, PyObject *strides, const Steps &steps, Step &s
     if (!read_ints(sizes, step.sizes) || !read_ints(strides, step.strides)) return false;
     if (step.sizes.size() <= MAX_RANK && step.strides.size() == step.sizes.size())
         return !step.symbolic || (good_registers(steps, step.sizes) && good_registers(steps, step.strides));
-    PyErr_SetString(PyExc_ValueError, "graftjit: a step whose sizes and strides do not fit");
-    return false;
+    return PyErr_SetString(PyExc_ValueError, "graftjit: a step whose sizes and strides do not fit"), false;
 }
 
 bool read_alloc(PyObject *args, Steps &steps, Step &step) {
@@ -441,8 +435,7 @@ bool read_scratch(PyObject *args, Steps &steps, Step &step) {
     if (symbolic) return good_slot(steps, step.slot) && good_registers(steps, {step.offset});
     bool beyond = steps.arena_register < 0 && offset + nbytes > steps.arena_bytes;
     if (offset < 0 || nbytes < 0 || beyond) {
-        PyErr_SetString(PyExc_ValueError, "graftjit: scratch memory beyond the arena");
-        return false;
+        return PyErr_SetString(PyExc_ValueError, "graftjit: scratch memory beyond the arena"), false;
     }
     return good_slot(steps, step.slot);
 }
@@ -451,16 +444,14 @@ bool read_launch(PyObject *args, Steps &steps, Step &step) {
     unsigned long long address;
     PyObject *slots, *writes, *numbers;
     step.kind = StepKind::launch;
-    if (!PyArg_ParseTuple(args, "KO!O!O!", &address, &PyTuple_Type, &slots, &PyTuple_Type, &writes, &PyTuple_Type,
-                          &numbers) ||
+    if (!PyArg_ParseTuple(args, "KO!O!O!", &address, &PyTuple_Type, &slots, &PyTuple_Type, &writes, &PyTuple_Type, &numbers) ||
         !read_numbers(numbers, steps, step))
         return false;
     step.kernel = (void *)address;
     if (address == 0) PyErr_SetString(PyExc_ValueError, "graftjit: a kernel without an address");
     if (address == 0 || !read_slots(slots, steps, step.slots) || !read_slots(writes, steps, step.writes)) return false;
     if (step.writes.empty() || torch_api.bump_version != nullptr) return true;
-    PyErr_SetString(PyExc_ValueError, "graftjit: a kernel writes to an input, and versions cannot be moved");
-    return false;
+    return PyErr_SetString(PyExc_ValueError, "graftjit: a kernel writes to an input, and versions cannot be moved"), false;
 }
 
 bool read_view(PyObject *args, Steps &steps, Step &step) {
@@ -468,8 +459,8 @@ bool read_view(PyObject *args, Steps &steps, Step &step) {
     long long offset;
     int absolute, symbolic;
     step.kind = StepKind::view;
-    if (!PyArg_ParseTuple(args, "iiO!O!Lpp", &step.slot, &step.base, &PyTuple_Type, &sizes, &PyTuple_Type, &strides,
-                          &offset, &absolute, &symbolic))
+    if (!PyArg_ParseTuple(args, "iiO!O!Lpp", &step.slot, &step.base, &PyTuple_Type, &sizes, &PyTuple_Type, &strides, &offset,
+                          &absolute, &symbolic))
         return false;
     step.offset = offset;
     step.absolute = absolute;
@@ -481,12 +472,15 @@ bool read_view(PyObject *args, Steps &steps, Step &step) {
 bool read_python(PyObject *args, Steps &steps, Step &step) {
     PyObject *callable, *slots, *results, *numbers;
     step.kind = StepKind::python;
-    if (!PyArg_ParseTuple(args, "OO!O!O!", &callable, &PyTuple_Type, &slots, &PyTuple_Type, &results, &PyTuple_Type,
-                          &numbers))
+    if (!PyArg_ParseTuple(args, "OO!O!O!", &callable, &PyTuple_Type, &slots, &PyTuple_Type, &results, &PyTuple_Type, &numbers))
         return false;
     step.callable = Py_NewRef(callable);
     steps.calls_aten = true;
     return read_numbers(numbers, steps, step) && read_slots(slots, steps, step.slots) && read_slots(results, steps, step.results);
+}
+
+bool read_otherwise(PyObject *args, Steps &steps, Step &step) {
+    return read_python(args, steps, step) && (step.kind = StepKind::otherwise, true);
 }
 
 bool read_aten(PyObject *args, Steps &steps, Step &step) {
@@ -525,8 +519,8 @@ const struct {
     const char *name;
     bool (*read)(PyObject *args, Steps &steps, Step &step);
 } READERS[] = {
-    {"alloc", read_alloc}, {"scratch", read_scratch}, {"launch", read_launch}, {"view", read_view},
-    {"python", read_python}, {"aten", read_aten},     {"cast", read_cast},     {"free", read_free},
+    {"alloc", read_alloc}, {"scratch", read_scratch}, {"launch", read_launch}, {"otherwise", read_otherwise},
+    {"view", read_view},   {"python", read_python},   {"aten", read_aten},     {"cast", read_cast}, {"free", read_free},
 };
 
 bool read_step(PyObject *lowered, Steps &steps, Step &step) {
@@ -535,8 +529,7 @@ bool read_step(PyObject *lowered, Steps &steps, Step &step) {
     if (!PyArg_ParseTuple(lowered, "sO!", &kind, &PyTuple_Type, &args)) return false;
     for (const auto &reader : READERS)
         if (std::strcmp(reader.name, kind) == 0) return reader.read(args, steps, step);
-    PyErr_Format(PyExc_ValueError, "graftjit: no such step: %s", kind);
-    return false;
+    return PyErr_Format(PyExc_ValueError, "graftjit: no such step: %s", kind), false;
 }
 
 bool read_constants(PyObject *constants, Steps &steps) {

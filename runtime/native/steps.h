@@ -10,7 +10,7 @@
 #include "operator.h"
 #include "torch_api.h"
 
-enum class StepKind : uint8_t { alloc, scratch, launch, view, aten, cast, python, free };
+enum class StepKind : uint8_t { alloc, scratch, launch, otherwise, view, aten, cast, python, free };
 
 struct Step {
     StepKind kind;
@@ -21,11 +21,11 @@ struct Step {
     int64_t offset = 0;                  // scratch: byte of the arena; view: elements
     std::vector<int64_t> sizes, strides;
     std::vector<int32_t> writes;         // launch: slots whose version counters move
-    std::vector<int32_t> slots, results; // launch, python, free: operands; aten, python: where results go (-1: nowhere)
+    std::vector<int32_t> slots, results; // launch, otherwise, python, free: operands; aten, python: where results go (-1: nowhere)
     std::vector<int32_t> numbers;        // launch, Python forms: registers that are handed over
     std::vector<char> reals;             // which of those are floats
     void *kernel = nullptr;
-    PyObject *callable = nullptr;        // python: f(*tensors) -> tuple; aten, cast: the same, for what has no native way
+    PyObject *callable = nullptr;        // python, otherwise: f(*tensors) -> tuple; aten, cast: the same, for what has no native way
     Operator op;
 };
 

@@ -1,26 +1,34 @@
-// 1. aten.embedding.default
-// 2. k0_add
+// 1. k0_add
 
+// embedding
 // add.Tensor
 extern "C" void k0_add(void **buffers, int threads) {
-  const float *__restrict b0 = (const float *)buffers[0];  // float32[4, 16, 24] stride [384, 24, 1]
-  const float *__restrict b1 = (const float *)buffers[1];  // float32[16, 24] stride [24, 1]
-  float *__restrict b2 = (float *)buffers[2];  // float32[4, 16, 24] stride [384, 24, 1]
+  const i64_t *__restrict b0 = (const i64_t *)buffers[0];  // int64[4, 16] stride [16, 1]
+  const float *__restrict b1 = (const float *)buffers[1];  // float32[50, 24] stride [24, 1]
+  const float *__restrict b2 = (const float *)buffers[2];  // float32[16, 24] stride [24, 1]
+  float *__restrict b3 = (float *)buffers[3];  // float32[4, 16, 24] stride [384, 24, 1]
+  int *const trouble = (int *)buffers[4];
   (void)threads;
-  for (i64_t item = 0; item < 4; ++item) {
-    const i64_t x0 = (item);
-    const float *p0 = b0 + x0 * 384;
+  for (i64_t item = 0; item < 64; ++item) {
+    const i64_t x1 = (item) % 16;
+    const i64_t x0 = (item) / 16;
+    const i64_t *p0 = b0 + x0 * 16 + x1;
     const float *p1 = b1;
-    float *p2 = b2 + x0 * 384;
+    const float *p2 = b2 + x1 * 24;
+    float *p3 = b3 + x0 * 384 + x1 * 24;
+    const i64 v0 = one(p0);
+    const i64 v1 = checked(v0, 0, 50, trouble, 1);
+    const i64 v2 = splat<i64>(24ll);
+    const i64 v3 = v1 * v2;
     {
       auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
-        const f32 v0 = ld(p0 + i, n);
-        const f32 v1 = ld(p1 + i, n);
-        const f32 v2 = v0 + v1;
-        st(p2 + i, v2, n);
+        const f32 v4 = ld(p1 + i + v3[0], n);
+        const f32 v5 = ld(p2 + i, n);
+        const f32 v6 = v4 + v5;
+        st(p3 + i, v6, n);
       };
       i64_t at = 0;
-      for (; at + 8 <= 384; at += 8) body(at, full{});
+      for (; at + 8 <= 24; at += 8) body(at, full{});
     }
   }
 }

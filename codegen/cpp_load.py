@@ -1,0 +1,79 @@
+"""Loads in C++: plain ones, at offsets that are values, under a mask, and the check of what an offset is made of.
+
+In: a kernel being written (`cpp.Kernel`) and one of its values. Out: the expression of its register. An offset or a
+mask that is the same in all lanes is a scalar beside a plain load; a mask that is affine along the lanes is a span of
+them (`inside`), which costs two comparisons a vector; the rest is done lane by lane (the sections of math.h).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .loops import Value
+
+if TYPE_CHECKING:
+    from .cpp import Kernel
+
+
+def load(kernel: Kernel, value: Value, row: bool) -> str:
+    """The text of a load or load_if."""
+    moved, stride = kernel._where(value.attr[1], row)
+    pointer = kernel.pointers[value.attr] + moved
+    guarded = value.op == "load_if"
+    offsets = value.args[2:] if guarded else value.args
+    spread = ""  # what lies between the lanes and `pointer`, where that is no plain stride
+    if offsets and kernel.along[offsets[0]]:
+        spread = f"v{offsets[0]}"
+        spread += f" + lanes<i64>(0) * {kernel.n(stride)}" if stride else ""
+    elif offsets:
+        pointer += f" + v{offsets[0]}[0]"
+    if not guarded:
+        return f"ldg({pointer}, {spread}, n)" if spread else _plain(kernel, pointer, stride)
+    mask, other = value.args[0], f"v{value.args[1]}"
+    always, span = _conditions(kernel, mask, row)
+    if not always and not span:  # a mask that differs from lane to lane
+        return f"ldm({pointer}, {spread or _steps(kernel, stride)}, v{mask}, {other}, n)"
+    if not span:
+        text = f"ldg({pointer}, {spread}, n)" if spread else _plain(kernel, pointer, stride)
+    elif stride == 1 and not spread:
+        text = f"ldif({pointer}, {span}, {other}, n)"
+    else:
+        text = f"ldm({pointer}, {spread or _steps(kernel, stride)}, within({span}), {other}, n)"
+    return f"{always} ? {text} : {other}" if always else text
+
+
+def _plain(kernel: Kernel, pointer: str, stride: Any) -> str:
+    if stride == 0:
+        return f"one({pointer})"
+    return f"ld({pointer}, n)" if stride == 1 else f"lds({pointer}, {kernel.n(stride)}, n)"
+
+
+def _steps(kernel: Kernel, stride: Any) -> str:
+    return f"lanes<i64>(0) * {kernel.n(stride)}"
+
+
+def _conditions(kernel: Kernel, number: int, row: bool) -> tuple[str, str]:
+    """(what holds in all lanes or in none, the span of lanes); empty where there is nothing of the kind."""
+    mask = kernel.nest.values[number]
+    if mask.op != "inside":
+        return ("", "") if kernel.along[number] else (f"v{number}[0]", "")
+    always, spans = [], []
+    for form, low, high in mask.attr:
+        moved, stride = kernel._where(form, row)
+        rows = kernel._offset(form, kernel.plan.rows, with_offset=False)
+        place = f"{kernel.n(form.offset)}{rows}{moved}"
+        if stride == 0:
+            always.append(f"{place} >= {kernel.n(low)} && {place} < {kernel.n(high)}")
+        else:
+            name = {1: "up", -1: "down"}.get(stride, "apart")
+            step = f", {kernel.n(stride)}" if name == "apart" else ""
+            spans.append(f"{name}({kernel.n(low)}, {kernel.n(high)}, {place}{step})")
+    return " && ".join(always), " & ".join(spans)
+
+
+def check(kernel: Kernel, number: int) -> str:
+    """The text of a `checked` value."""
+    value = kernel.nest.values[number]
+    low, high = (kernel.n(bound) for bound in value.attr)
+    count = "n" if kernel.along[number] else "1"
+    return f"checked(v{value.args[0]}, {low}, {high}, trouble, {count})"

@@ -1,0 +1,196 @@
+"""Gathers inside of kernels against eager: dtypes, strides, negative and bad indices, effects before an exception."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from harness import check, make
+from symbolic import check_open
+
+import graftjit
+from graftjit.runtime import executor
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+DTYPES = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+
+
+def table(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return (torch.randn(shape, generator=generator) * 20).to(dtype)
+
+
+def index(high: int, *shape: int, low: int = 0, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(2)
+    return torch.randint(low, high, shape, generator=generator).to(dtype)
+
+
+def outcome(run, *inputs):
+    """What a call gives or raises."""
+    try:
+        return run(*inputs)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def fails_alike(fn, good, bad, kernels: int = 1) -> None:
+    """Compiled for good inputs, given bad ones: eager's exception, natively and in the mirror."""
+    made = check(fn, *good, kernels=kernels)
+    expected = outcome(fn, *bad)
+    assert isinstance(expected[0], type)
+    assert outcome(made.run, *bad) == expected
+    assert outcome(executor.PythonProgram(made.spec), *bad) == expected
+    check(fn, *good)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("of_index", (torch.int64, torch.int32))
+def test_embedding_in_a_kernel(dtype, of_index):
+    twice = lambda i, w: torch.where(F.embedding(i, w) > 1, F.embedding(i, w), 0)  # noqa: E731
+    check(twice, index(30, 5, 7, dtype=of_index), table(30, 19, dtype=dtype), kernels=1)
+
+
+def embedded(tokens, positions, words, places, weight, bias):
+    x = F.embedding(tokens, words) + F.embedding(positions, places)
+    return F.layer_norm(x, (x.shape[-1],), weight, bias)
+
+
+def test_embeddings_and_layer_norm_are_one_kernel():
+    inputs = (index(50, 4, 16), index(16, 4, 16), table(50, 40), table(16, 40))
+    check(embedded, *inputs, table(40), table(40), kernels=1)
+
+
+def test_known_positions_are_not_checked():
+    fn = lambda t, w, p: F.embedding(t, w) * F.embedding(torch.arange(16), p)  # noqa: E731
+    made = check(fn, index(50, 16), table(50, 24), table(16, 24), kernels=1)
+    assert made.source.count("= checked(") == 1
+
+
+def test_strided_tables_and_indices():
+    words, tokens = table(24, 60).t(), index(60, 9, 8).t()
+    check(lambda i, w: F.embedding(i, w).exp(), tokens, words[:, ::2], kernels=1)
+    check(lambda i, w: torch.gather(w, 0, i) + 1, tokens, table(60, 20)[:, 1::2], kernels=1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dim", (0, 1, 2))
+def test_gather(dtype, dim):
+    x = table(6, 5, 33, dtype=dtype)
+    where = index(5, 5, 4, 21)
+    check(lambda x, i: torch.gather(x, dim, i), x, where, kernels=1)
+    check(lambda x, i: torch.index_select(x, dim, i) == 1, x, index(5, 11), kernels=1)
+
+
+def test_take_along_dim_and_rows_of_softmax():
+    x = table(12, 40)
+    check(lambda x, i: torch.take_along_dim(x, i, 1) * 2, x, index(40, 12, 3), kernels=1)
+    pick = lambda x, i: F.log_softmax(x, -1).gather(1, i[:, None]).squeeze(1)  # noqa: E731
+    check(pick, x, index(40, 12), kernels=1)
+    pick2 = lambda x, i: torch.gather(F.softmax(x, -1), 1, i)  # noqa: E731
+    check(pick2, x, index(40, 12, 40), library=None)
+
+
+INDEXINGS = {
+    "one": (lambda x, i: x[i], (7,)),
+    "inner": (lambda x, i: x[:, i], (4,)),
+    "last": (lambda x, i: x[..., i], (4, 3)),
+    "two": (lambda x, i: x[i, i], (6,)),
+    "apart": (lambda x, i: x[i, :, i], (6,)),
+    "broadcast": (lambda x, i: x[i[:, None], :, i[None]], (5,)),
+    "all": (lambda x, i: x[i, i, i], (2, 9)),
+    "added": (lambda x, i: x[i + 1, :, -i - 1], (9,)),
+}
+
+
+@pytest.mark.parametrize("name", INDEXINGS)
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.int16, torch.bool))
+def test_advanced_indexing(name, dtype):
+    fn, shape = INDEXINGS[name]
+    x, where = table(8, 6, 7, dtype=dtype), index(5, *shape, low=-5)
+    check(lambda x, i: fn(x, i) != 0, x, where, library=None)
+    check(lambda x, i: fn(x, i), x, where, library=None)
+    check(lambda x, i: fn(x, i), x.permute(2, 0, 1)[1:], where, library=None)
+
+
+def test_what_is_read_by_index_is_in_memory():
+    check(lambda x, i: x.exp()[i] + 1, table(9, 5), index(9, 4), kernels=2)
+    check(lambda i: torch.arange(9)[i] * 2, index(9, 4))
+    check(lambda x, i: torch.zeros_like(x.exp())[i] + x.sum(), table(9, 5), index(9, 4), library=1)
+    check(lambda x: x[x.argmax(0)[0] * 0 + torch.arange(3)] + 1, table(9, 5), library=None)
+
+
+def test_bad_indices_raise_what_eager_raises():
+    words = table(20, 33)
+    for bad in (20, -1, 2**40):
+        tokens, wrong = index(20, 6, 4), index(20, 6, 4)
+        wrong[3, 2] = bad
+        fails_alike(lambda i, w: F.embedding(i, w) + 1, (tokens, words), (wrong, words))
+        fails_alike(
+            lambda i, w: w.index_select(0, i[0]) * 2, (tokens, words), (wrong.flip(0)[2:], words)
+        )
+        along, wrong_along = index(20, 6, 33), index(20, 6, 33)
+        wrong_along[5, 32] = bad
+        fails_alike(lambda i, w: w.gather(0, i) * 2, (along, words), (wrong_along, words))
+    wrong[3, 2] = -21
+    fails_alike(lambda i, w: w[i] * 2, (tokens, words), (wrong, words))
+    wrong[3, 2] = -20
+    check(lambda i, w: w[i] * 2, wrong, words)
+
+
+def test_an_index_is_checked_though_its_elements_are_not_used():
+    words, tokens, wrong = table(20, 3), index(20, 6), index(20, 6)
+    wrong[5] = 20
+    fails_alike(lambda i, w: F.embedding(i, w).exp()[:2] + 1, (tokens, words), (wrong, words), None)
+    fails_alike(lambda i, w: torch.zeros_like(w[i]) + 1, (tokens, words), (wrong, words), None)
+    fails_alike(lambda i, w: (w[i], w + 1)[1], (tokens, words), (wrong, words), None)
+
+
+def test_the_first_of_several_exceptions_and_effects_before_it():
+    def fn(i, j, w, log):
+        log += 1
+        a = w[i] * 2
+        log.mul_(2)
+        b = F.embedding(j, w)
+        log.sub_(3)
+        return a + b
+
+    words, good = table(20, 3), index(20, 6)
+    compiled = graftjit.jit(fn)
+    compiled(good, good, words, torch.zeros(2))
+    for bad_i, bad_j in ((0, 0), (25, 0), (0, 25), (25, 25), (-3, 21)):
+        i, j = good.clone(), good.clone()
+        i[2], j[4] = bad_i, bad_j
+        ours, theirs = torch.ones(2), torch.ones(2)
+        found, expected = outcome(compiled, i, j, words, ours), outcome(fn, i, j, words, theirs)
+        assert ours.tolist() == theirs.tolist()
+        assert repr(found) == repr(expected)
+
+
+def test_an_index_that_kernels_compute():
+    words, tokens = table(20, 16), index(19, 40)
+    fn = lambda i, w: F.embedding((i * 2 - i).clamp(max=30) + 1, w) * 3  # noqa: E731
+    fails_alike(fn, (tokens, words), (tokens + 1, words), None)
+    sums = lambda i, w: F.embedding(i.view(10, 4).sum(1) - i[0] * 4, w) * 3  # noqa: E731
+    check(sums, torch.full((40,), 2), words)
+
+
+def test_open_sizes():
+    def inputs(n):
+        return index(50, n, 6), table(50, 20), table(n, 6, 20)
+
+    check_open(
+        lambda i, w, x: F.embedding(i, w) + x, inputs, ((0,), (), (0,)), (5, 9, 2), kernels=1
+    )
+    picked = lambda x, i: torch.gather(x, 1, i) * 2  # noqa: E731
+    check_open(picked, lambda n: (table(n, 9), index(9, n, 4)), ((0,), (0,)), (5, 9, 3), kernels=1)
+    made = check_open(lambda x, i: x[i].exp(), lambda n: (table(n), index(n, 7)), ((0,), ()), (5, 9, 3),
+                      library=None)  # fmt: skip
+    bad = (table(4), torch.tensor([0, 1, 2, 3, 4, 0, 0]))
+    assert outcome(made.run, *bad) == outcome(lambda x, i: x[i].exp(), *bad)
+
+
+def test_empty_indices_and_tables():
+    check(lambda i, w: w[i] + 1, index(5, 0), table(5, 3), library=None)
+    made = make(lambda i, w: F.embedding(i, w) + 1, index(5, 2), table(5, 3))
+    assert made.library == []
+    check(lambda i, w: F.embedding(i, w) + 1, index(5, 0, 2), table(0, 3), library=None)
