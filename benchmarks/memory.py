@@ -6,10 +6,10 @@ asked for.
 
 Seen: every tensor that torch allocates, in eager, in steps of graftjit's programs and in code of torch.compile, and buffers that
 operators take from that allocator.
-Seen otherwise: graftjit's arenas. A program takes its scratch memory from C's allocator as one block and keeps it for the
-next call (`runtime/native/steps.cpp`), so the arenas of all programs of this process that are alive count in full, as `kept`,
-and are part of `peak`: a process of its own for each workload makes them this workload's. An arena whose size depends on sizes
-of a call is not known here; `unknown` counts those.
+Seen otherwise: graftjit's workspace. What lies between kernels is one block from C's allocator, which the thread keeps for the
+next call of any program (`runtime/native/workspace.h`), so it counts in full, as `kept`, and is part of `peak`: a process of its
+own for each workload makes it this workload's. One that is too large to be kept counts as the largest of the programs alive;
+`unknown` counts those whose sizes depend on the call, where nothing is kept.
 Not seen, for any system: memory that oneDNN or MKL take for themselves (packed panels), stack buffers and thread-local buffers of
 kernels, code, Python objects. Weights that a system keeps as copies (constants folded, packed weights) are alive before the
 call and not part of its peak.
@@ -67,7 +67,7 @@ def _highest(events: list[tuple[int, int]]) -> tuple[int, int]:
 
 
 def arenas() -> tuple[int, int]:
-    """Bytes of the scratch memory of all programs alive, and how many have one of unknown size."""
+    """Bytes of the workspace, and how many programs have one of unknown size if none is kept."""
     import sys
 
     if "graftjit" not in sys.modules:  # nothing of it has run: do not import it for this
@@ -76,4 +76,5 @@ def arenas() -> tuple[int, int]:
 
     sizes = [item.spec.arena for item in gc.get_objects() if type(item) is _native.Program]
     known = [size for size in sizes if isinstance(size, int)]
-    return sum(known), len(sizes) - len(known)
+    kept = _native.kept_workspace()
+    return max([kept, *known]), 0 if kept else len(sizes) - len(known)

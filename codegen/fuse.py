@@ -23,6 +23,7 @@ from .lowering import Rule, rule_for
 
 MAX_NODES = 96  # a bound on compile time and registers
 MAX_BUFFERS = 32
+LARGE = 1 << 16  # bytes
 
 
 aten = torch.ops.aten
@@ -80,10 +81,14 @@ def fusable(node: Node, placed: bool = False) -> Rule | None:
 
 
 class Fusion:
-    """The state of one run; `units` is the result (those with `merged` set are gone)."""
+    """The state of one run; `units` is the result (those with `merged` set are gone). `near`: nothing joins a group
+    from before the last operator that made something large, so that no more is alive at a time than in eager."""
 
-    def __init__(self, flow: Flow, device: str = "cpu", enabled: bool = True) -> None:
-        self.flow, self.device, self.enabled = flow, device, enabled
+    def __init__(
+        self, flow: Flow, device: str = "cpu", enabled: bool = True, near: bool = False
+    ) -> None:
+        self.flow, self.device, self.enabled, self.near = flow, device, enabled, near
+        self.first_open = 0  # number of the first unit that may be joined
         self.units: list[Unit] = []
         self.home: dict[Node, Unit] = {}
         self.rules: dict[Node, Rule] = {}
@@ -138,6 +143,8 @@ class Fusion:
             unit = self._new(node, follows)
             if rule is not None:
                 self.rules[node] = rule
+            elif self.near and _is_large(node):
+                self.first_open = unit.number + 1
             return
         self.rules[node] = rule
         joined: Unit | None = None
@@ -239,7 +246,8 @@ class Fusion:
                 shared = sum(n for base, n in unit.reads.items() if base in bases)
                 if shared and shared >= size_in_bytes_of(shape, 1):
                     saved[unit] = saved.get(unit, 0) + shared
-        return sorted(saved, key=lambda unit: (-saved[unit], -unit.number))
+        open_ones = [unit for unit in saved if unit.number >= self.first_open]
+        return sorted(open_ones, key=lambda unit: (-saved[unit], -unit.number))
 
     def _can_join(self, node: Node, rule: Rule, unit: Unit, follows: int) -> bool:
         if len(unit.nodes) >= MAX_NODES or len(unit.reads) >= MAX_BUFFERS:
@@ -408,6 +416,12 @@ def size_in_bytes_of(shape: tuple[int, ...], itemsize: int) -> int:
 
 def identity(shape: tuple[int, ...]) -> Map:
     return tuple(affine.axis_form(dim, len(shape)) for dim in range(len(shape)))
+
+
+def _is_large(node: Node) -> bool:
+    """Does it make something whose time in memory matters?"""
+    metas = [node.meta] if isinstance(node.meta, Meta) else (node.meta or ())
+    return node.alias is None and any(meta and size_in_bytes(meta) >= LARGE for meta in metas)
 
 
 def _device(node: Node) -> str:

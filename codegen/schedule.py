@@ -27,7 +27,7 @@ from ..runtime.program import (
     Step,
     View,
 )
-from . import nest
+from . import memory, nest
 from .extents import product, surely
 from .flow import Flow, analyse, base_of, is_plain_view
 from .fuse import Fusion, Unit
@@ -37,6 +37,7 @@ from .nest import Kernel
 from .trouble import otherwise
 
 ALIGNMENT = 64
+SMALL = 1 << 16  # bytes that nobody counts
 Numbers = Mapping[str, tuple[Any, ...]]
 
 
@@ -48,6 +49,7 @@ class Plan:
     flow: Flow
     fusion: Fusion
     steps: list[Kernel | Node] = field(default_factory=list)
+    scratch: frozenset[Node] = frozenset()  # what lies in the workspace
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -55,9 +57,38 @@ class Plan:
 
 
 def plan(graph: Graph, device: str = "cpu", fuse: bool = True) -> Plan:
-    """Decide what runs, in which order, with which kernels. fuse=False: ATen calls only."""
-    flow = analyse(graph, joins(graph) if fuse else None)
-    fusion = Fusion(flow, device, fuse)
+    """Decide what runs, in which order, with which kernels. fuse=False: ATen calls only.
+
+    Fusion that reaches far keeps more alive at a time. Where the program would need more memory than eager does at its
+    best, nearer ways are tried, and the first one that needs no more is taken, or the one that needs least.
+    """
+    found: list[tuple[int, Plan]] = []
+    for near in (False, True):
+        made = _planned(graph, device, fuse, near)
+        allowed = memory.peak_of_eager(made.flow) + SMALL
+        for scratch in (_only_for_kernels(made), frozenset()):
+            needed = memory.peak(made.steps, made.flow, scratch)
+            found.append((needed, replace(made, scratch=scratch)))
+            if needed <= allowed or not fuse:
+                return found[-1][1]
+    return min(found, key=lambda one: one[0])[1]
+
+
+def _only_for_kernels(made: Plan) -> frozenset[Node]:
+    """Stored values that no ATen call, view or caller sees."""
+    stored = {node for kernel in made.kernels for node in kernel.stores}
+    seen = {root(node) for node in made.graph.outputs}
+    for step in made.steps:
+        if isinstance(step, Node):
+            seen.update(root(operand) for operand in reads(step))
+        elif step.nest.may_fail and made.flow.writes_memory:
+            seen.update(step.reads)  # what they are computed from may be another by then
+    return frozenset(stored - seen)
+
+
+def _planned(graph: Graph, device: str, fuse: bool, near: bool) -> Plan:
+    flow = analyse(graph, joins(graph) if fuse and not near else None)
+    fusion = Fusion(flow, device, fuse, near)
     units = fusion.run()
     wanted = _wanted(flow, fusion)
     made = Plan(graph, flow, fusion)
@@ -165,19 +196,7 @@ class _Writer:
         self.steps: list[Step] = []
         self.constants: dict[int, Any] = {}
         self.on_stack: set[int] = set()  # slots in the arena
-        self.in_arena = self._only_for_kernels()
         self.arena = _Arena(self._last_uses())
-
-    def _only_for_kernels(self) -> set[Node]:
-        """Stored values that no ATen call, view or caller sees."""
-        stored = {node for kernel in self.plan.kernels for node in kernel.stores}
-        seen = {root(node) for node in self.graph.outputs}
-        for step in self.plan.steps:
-            if isinstance(step, Node):
-                seen.update(root(operand) for operand in reads(step))
-            elif step.nest.may_fail and self.plan.flow.writes_memory:
-                seen.update(step.reads)  # what they are computed from may be another by then
-        return stored - seen
 
     def _last_uses(self) -> dict[Node, int]:
         """The last step that loads a stored value from memory."""
@@ -240,13 +259,13 @@ class _Writer:
         )  # fmt: skip
 
     def kernel(self, kernel: Kernel, position: int) -> None:
-        before = set(self.slots) - self.in_arena
+        before = self.slots.keys() - self.plan.scratch
         for node in kernel.stores:
             if node in self.slots:
                 continue  # a part of what an earlier kernel began
             self.slots[node] = number = self.new()
             meta = node.meta
-            if node in self.in_arena:
+            if node in self.plan.scratch:
                 size = product(meta.shape) * meta.dtype.itemsize
                 self.on_stack.add(number)
                 self.steps.append(Scratch(number, self.arena.take(node, size), size))

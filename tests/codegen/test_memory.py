@@ -1,0 +1,125 @@
+"""A program needs no more memory at a time than eager does: by torch's own count of allocations, and by the plan's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from harness import check
+
+from benchmarks.memory import peak
+from graftjit.codegen import memory, schedule
+
+T = torch.Tensor
+X = torch.linspace(-1.0, 1.0, 256 * 512).reshape(256, 512)
+W = torch.linspace(-0.01, 0.01, 512 * 512).reshape(512, 512)
+WIDE = torch.linspace(-0.01, 0.01, 512 * 1536).reshape(512, 1536)
+BACK = WIDE.t()
+BATCH = torch.linspace(-1.0, 1.0, 4 * 32 * 512).reshape(4, 32, 512)
+SLACK = 1 << 16
+
+
+def _mlp(x: T) -> T:
+    return F.gelu(x @ WIDE) @ BACK + x
+
+
+def _block(x: T) -> T:
+    h = F.layer_norm(x, (512,))
+    q, k, v = ((h @ WIDE).view(4, 32, 3, 8, 64).permute(2, 0, 3, 1, 4)).unbind(0)
+    attended = (q @ k.transpose(-1, -2) * 0.125).softmax(-1) @ v
+    x = x + attended.transpose(1, 2).reshape(4, 32, 512) @ W
+    return x + F.gelu(F.layer_norm(x, (512,)) @ WIDE) @ BACK
+
+
+def _chain(x: T) -> T:
+    for _ in range(8):
+        x = torch.tanh(x @ W) + 0.1
+    return x
+
+
+def _no_products(x: T) -> T:
+    for _ in range(6):
+        x = (x * 0.01).cumsum(1).tanh()
+    return x
+
+
+def _wide(x: T) -> T:
+    total = torch.zeros(256)
+    for i in range(6):
+        total = total + ((x * (i + 1)) @ W).sum(-1)
+    return total
+
+
+def _written(x: T) -> T:
+    y = x * 2
+    for _ in range(3):
+        y.mul_(1.1)
+        y.add_(1)
+        y = y @ W
+        y.relu_()
+    return y
+
+
+def _dense(x: T) -> T:
+    parts = [x]
+    for _ in range(4):
+        parts.append(torch.relu(torch.cat(parts, 0).sum(0, keepdim=True) + x))
+    return torch.cat(parts, 1)
+
+
+ROWS: tuple[tuple[str, Callable[[T], Any], T], ...] = (
+    ("pointwise", lambda x: (x.sin() + x.cos() * 2).tanh(), X),
+    ("mlp", _mlp, X),
+    ("transformer block", _block, BATCH),
+    ("chain of products", _chain, X),
+    ("chain without products", _no_products, X),
+    ("branches that are summed", _wide, X),
+    ("written in place", _written, X),
+    ("softmax of products", lambda x: (x @ x.t() / 8).softmax(-1) @ x, X),
+    ("cat", lambda x: torch.cat([x.sin(), x.cos()], -1).cumsum(-1), X),
+    ("rotated halves", lambda x: x * 2 + torch.cat([-x[:, 256:], x[:, :256]], -1), X),
+    ("stack", lambda x: torch.stack([x * 2, x + 1, x - 1], 1).cumsum(0), X),
+    ("cats of cats", _dense, X),
+    ("column statistics", lambda x: (x - x.mean(0)) / x.var(0).sqrt(), X),
+    ("several results", lambda x: ((x @ W).relu(), (x * 2) @ W, x.sum(0)), X),
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
+def test_no_more_than_eager(row) -> None:
+    _name, fn, x = row
+    made = check(fn, x, library=None)
+    eager, ours = peak(lambda: fn(x)), peak(lambda: made.run(x))
+    needed = ours.peak - ours.kept + made.spec.arena
+    assert needed <= eager.peak + SLACK
+    planned = memory.peak(made.plan.steps, made.plan.flow, made.plan.scratch)
+    assert abs(planned - needed) <= SLACK  # the plan knows what it costs
+
+
+def test_fusion_that_reaches_far_is_given_up_for_memory_alone() -> None:
+    """Branches that are summed are one kernel where they are small; large ones would all be alive at once."""
+    large = check(_wide, X, library=None)
+    few = check(_few, X[:4], library=None)
+    assert few.kernels[-1].nest.has_reduction and len(few.kernels) < len(large.kernels)
+
+
+def _few(x: T) -> T:
+    total = torch.zeros(4)
+    for i in range(6):
+        total = total + ((x * (i + 1)) @ W).sum(-1)
+    return total
+
+
+def test_a_plan_is_made_again_only_where_it_needs_too_much(monkeypatch) -> None:
+    calls: list[Any] = []
+    original = schedule._planned
+    monkeypatch.setattr(schedule, "_planned", lambda *a: calls.append(a) or original(*a))
+    graph = check(_mlp, X, library=None).graph
+    assert len(calls) == 1
+    check(_wide, X, library=None)
+    assert len(calls) == 3  # far, then near
+    schedule.plan(graph, fuse=False)
+    assert len(calls) == 4
