@@ -14,6 +14,7 @@ from typing import Any
 from .decompose import DECOMPOSITIONS, RESULTS
 from .effects import is_random, may_raise, reads, root, writes
 from .graph import Graph, Node
+from .losses import split_losses
 from .rewrite import ALGEBRA, Rewriter, apply_table, fold_rule, with_nodes
 from .schema import plan_of
 from .verify import verify
@@ -115,12 +116,13 @@ def drop_dead(graph: Graph) -> Graph:
 PASSES: tuple[Pass, ...] = (
     Pass("drop_dead", drop_dead, "what the program computed and threw away"),
     Pass("decompose", apply_table(DECOMPOSITIONS, RESULTS), "operators that codegen sees through"),
+    Pass("split_losses", split_losses, "a loss a row, which kernels take in, and sums"),
     Pass("algebra", apply_table(ALGEBRA), "laws that hold to the last bit"),
     Pass("fold_constants", fold_constants, "constants of constants"),
     Pass("merge_equal", merge_equal, "the same computation twice"),
     Pass("drop_dead", drop_dead, "what the passes before left over"),
 )
-EXACT = tuple(one for one in PASSES if one.name != "decompose")
+EXACT = tuple(one for one in PASSES if one.name not in ("decompose", "split_losses"))
 
 
 def optimize(

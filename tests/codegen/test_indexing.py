@@ -194,3 +194,37 @@ def test_empty_indices_and_tables():
     made = make(lambda i, w: F.embedding(i, w) + 1, index(5, 2), table(5, 3))
     assert made.library == []
     check(lambda i, w: F.embedding(i, w) + 1, index(5, 0, 2), table(0, 3), library=None)
+
+
+@pytest.mark.parametrize("reduction", ("mean", "sum", "none"))
+@pytest.mark.parametrize("ignored", (-100, 5))
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_cross_entropy(reduction, ignored, dtype):
+    x, target, weight = table(33, 90).to(dtype) / 9, index(90, 33), table(90, dtype=dtype).abs()
+    target[4], target[7] = ignored, 5
+    loss = lambda x, t, w=None: F.cross_entropy(x, t, w, ignore_index=ignored, reduction=reduction)  # noqa: E731
+    fused = dtype in (torch.float32, torch.float64)
+    check(loss, x, target, library=0 if fused else None)
+    check(loss, x, target, weight, library=0 if fused else None)
+    check(loss, x.t()[:33, :33].contiguous().t(), target.clamp(max=32), library=None)
+    check(loss, x, torch.full_like(target, ignored), library=None)  # nan of a mean of nothing
+
+
+def test_cross_entropy_is_one_kernel_and_two_sums():
+    loss = lambda x, t: F.cross_entropy(x * 2, t)  # noqa: E731
+    made = check(loss, table(33, 90), index(90, 33), kernels=2)
+    assert [len(kernel.stores) for kernel in made.kernels] == [1, 1]
+    inputs = lambda n: (table(n, 50), index(50, n))  # noqa: E731
+    check_open(F.cross_entropy, inputs, ((0,), (0,)), (7, 12, 3), kernels=2)
+    sums = torch.ops.aten.nll_loss_forward
+    check(lambda x, t: sums(F.log_softmax(x, -1), t, None, 1, -100), table(8, 9), index(9, 8))
+
+
+def test_bad_targets_raise_what_eager_raises():
+    x, target = table(33, 90), index(90, 33)
+    for bad in (90, -1):
+        wrong = target.clone()
+        wrong[20] = bad
+        fails_alike(lambda x, t: F.cross_entropy(x, t), (x, target), (x, wrong), 2)
+        weigh = lambda x, t, w: F.cross_entropy(x, t, w) * 2  # noqa: E731
+        fails_alike(weigh, (x, target, x[0].exp()), (x, wrong, x[0].exp()), None)
