@@ -90,27 +90,48 @@ class PassWriter:
         kernel, plan = self.kernel, self.plan
         axes = list(plan.folds)
         inner_axis = axes.pop() if plan.lanes_are_rows and axes else None
+        size = length
+        if plan.lanes_are_rows:
+            size = 1 if inner_axis is None else kernel.sizes[inner_axis]
+        blocked = self._blocked(size, 1 if plan.lanes_are_rows else kernel.lanes, bool(axes))
+        self._begin_blocks(blocked)
         for axis in axes:
             self.put(
                 f"for (i64_t x{axis} = 0; x{axis} < {kernel.n(kernel.sizes[axis])}; ++x{axis}) {{"
             )
             kernel.depth += 1
         if plan.lanes_are_rows:
-            size = 1 if inner_axis is None else kernel.sizes[inner_axis]
             name = "x" if inner_axis is None else f"x{inner_axis}"
-            self._innermost(name, "0", kernel.n(size), size, 1, bool(axes))
+            self._innermost(name, "0", kernel.n(size), size, 1, blocked)
         else:
-            self._innermost("i", first, last, length, kernel.lanes, bool(axes))
+            self._innermost("i", first, last, length, kernel.lanes, blocked)
         for _axis in axes:
             kernel.depth -= 1
             self.put("}")
+        self._end_blocks(blocked)
+
+    # Float sums of many terms go by blocks: plain additions within one, and the blocks' sums are added with their
+    # rounding errors collected beside them (Knuth's two-sum), so that the error does not grow with the length.
+
+    def _blocked(self, length: Any, step: int, again: bool) -> bool:
+        many = is_symbolic(length) or length > SUM_BLOCK * step * self.unroll or again
+        return bool(self.sums) and many
+
+    def _begin_blocks(self, blocked: bool) -> None:
+        for number in self.sums if blocked else ():
+            for copy in range(self.unroll):
+                self.put(f"auto e{number}_{copy} = {self._accumulator(number)[1]};")
+
+    def _end_blocks(self, blocked: bool) -> None:
+        for number in self.sums if blocked else ():
+            for copy in range(self.unroll):
+                self.put(f"a{number}_{copy} = with_lost(a{number}_{copy}, e{number}_{copy});")
 
     def _innermost(
-        self, name: str, first: str, last: str, length: Any, step: int, again: bool
+        self, name: str, first: str, last: str, length: Any, step: int, blocked: bool
     ) -> None:
         kernel = self.kernel
         block = SUM_BLOCK * step * self.unroll
-        blocked = bool(self.sums) and (is_symbolic(length) or length > block or again)
         self.put("{")
         kernel.depth += 1
         if blocked:
@@ -126,7 +147,7 @@ class PassWriter:
         if blocked:
             for number in self.sums:
                 for copy in range(self.unroll):
-                    self.put(f"a{number}_{copy} = a{number}_{copy} + s{number}_{copy};")
+                    self.put(f"two_sum(a{number}_{copy}, e{number}_{copy}, s{number}_{copy});")
             kernel.depth -= 1
             self.put("}")
         kernel.depth -= 1
@@ -271,7 +292,10 @@ class PassWriter:
         self.put(f"const i64_t from = c * {step};")
         self.put(f"const i64_t to = from + {step} < {last} ? from + {step} : {last};")
         self.declare("")
-        self._innermost("i", "from", "to", length, kernel.lanes, False)
+        blocked = self._blocked(length, kernel.lanes, False)
+        self._begin_blocks(blocked)
+        self._innermost("i", "from", "to", length, kernel.lanes, blocked)
+        self._end_blocks(blocked)
         for number in self.one.folds:
             for copy in range(1, self.unroll):
                 self.put(self._combine(number, 0, f"a{number}_{copy}"))

@@ -97,7 +97,7 @@ class Reduction:
 
 
 REDUCTIONS: dict[str, Reduction] = {
-    "sum": Reduction(0, "integers wrap; float sums in blocks, error no worse than pairwise by block"),
+    "sum": Reduction(0, "integers wrap; float sums in blocks, the errors between blocks collected"),
     "prod": Reduction(1, "integers wrap"),
     "max": Reduction(-math.inf, "nan if any is nan; integers: lowest of the type is the identity"),
     "min": Reduction(math.inf, "nan if any is nan; integers: highest of the type is the identity"),

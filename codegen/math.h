@@ -513,3 +513,13 @@ template <class V> INLINE void pick_min(V &best, i64 &place, V v, i64 at) {
   best = where(take, v, best);
   place = where(take, at, place);
 }
+
+//: sum <- types
+// sum + v exactly: what rounding takes is collected in `lost` (Knuth, The Art of Computer Programming 2, 4.2.2)
+template <class V> INLINE void two_sum(V &sum, V &lost, V v) {
+  const V next = sum + v, part = next - sum;
+  lost = lost + ((sum - (next - part)) + (v - part));
+  sum = next;
+}
+// of an inf or nan the lost part is nan, and not looked at
+template <class V> INLINE V with_lost(V sum, V lost) { return lost == lost ? sum + lost : sum; }

@@ -20,20 +20,39 @@ extern "C" void k0_mean(void **buffers, int threads) {
     f32 a4_1 = splat<f32>(-__builtin_inff());
     f32 a4_2 = splat<f32>(-__builtin_inff());
     f32 a4_3 = splat<f32>(-__builtin_inff());
+    auto e1_0 = splat<f32>(0.0f);
+    auto e1_1 = splat<f32>(0.0f);
+    auto e1_2 = splat<f32>(0.0f);
+    auto e1_3 = splat<f32>(0.0f);
     {
-      auto body = [&](const i64_t x1, f32 &a1_0, f32 &a4_0) __attribute__((always_inline)) {
-        const f32 v0 = ld(p0 + x1 * 40 + i, n);
-        a1_0 = a1_0 + v0;
-        a4_0 = maximum(v0, a4_0);
-      };
-      i64_t at = 0;
-      for (; at + 4 <= 300; at += 4) {
-        body(at + 0, a1_0, a4_0);
-        body(at + 1, a1_1, a4_1);
-        body(at + 2, a1_2, a4_2);
-        body(at + 3, a1_3, a4_3);
+      for (i64_t block = 0; block < 300; block += 256) {
+        const i64_t end = block + 256 < 300 ? block + 256 : 300;
+        auto s1_0 = splat<f32>(0.0f);
+        auto s1_1 = splat<f32>(0.0f);
+        auto s1_2 = splat<f32>(0.0f);
+        auto s1_3 = splat<f32>(0.0f);
+        auto body = [&](const i64_t x1, f32 &a1_0, f32 &a4_0) __attribute__((always_inline)) {
+          const f32 v0 = ld(p0 + x1 * 40 + i, n);
+          a1_0 = a1_0 + v0;
+          a4_0 = maximum(v0, a4_0);
+        };
+        i64_t at = block;
+        for (; at + 4 <= end; at += 4) {
+          body(at + 0, s1_0, a4_0);
+          body(at + 1, s1_1, a4_1);
+          body(at + 2, s1_2, a4_2);
+          body(at + 3, s1_3, a4_3);
+        }
+        two_sum(a1_0, e1_0, s1_0);
+        two_sum(a1_1, e1_1, s1_1);
+        two_sum(a1_2, e1_2, s1_2);
+        two_sum(a1_3, e1_3, s1_3);
       }
     }
+    a1_0 = with_lost(a1_0, e1_0);
+    a1_1 = with_lost(a1_1, e1_1);
+    a1_2 = with_lost(a1_2, e1_2);
+    a1_3 = with_lost(a1_3, e1_3);
     a1_0 = a1_0 + a1_1;
     a1_0 = a1_0 + a1_2;
     a1_0 = a1_0 + a1_3;

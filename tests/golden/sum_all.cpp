@@ -12,9 +12,13 @@ extern "C" void k0_sum(void **buffers, int threads) {
   f32 a2_1 = splat<f32>(0.0f);
   f32 a2_2 = splat<f32>(0.0f);
   f32 a2_3 = splat<f32>(0.0f);
+  auto e2_0 = splat<f32>(0.0f);
+  auto e2_1 = splat<f32>(0.0f);
+  auto e2_2 = splat<f32>(0.0f);
+  auto e2_3 = splat<f32>(0.0f);
   {
-    for (i64_t block = 0; block < 10000; block += 8192) {
-      const i64_t end = block + 8192 < 10000 ? block + 8192 : 10000;
+    for (i64_t block = 0; block < 10000; block += 2048) {
+      const i64_t end = block + 2048 < 10000 ? block + 2048 : 10000;
       auto s2_0 = splat<f32>(0.0f);
       auto s2_1 = splat<f32>(0.0f);
       auto s2_2 = splat<f32>(0.0f);
@@ -32,12 +36,16 @@ extern "C" void k0_sum(void **buffers, int threads) {
         body(at + 24, full{}, s2_3);
       }
       for (; at + 8 <= end; at += 8) body(at, full{}, s2_0);
-      a2_0 = a2_0 + s2_0;
-      a2_1 = a2_1 + s2_1;
-      a2_2 = a2_2 + s2_2;
-      a2_3 = a2_3 + s2_3;
+      two_sum(a2_0, e2_0, s2_0);
+      two_sum(a2_1, e2_1, s2_1);
+      two_sum(a2_2, e2_2, s2_2);
+      two_sum(a2_3, e2_3, s2_3);
     }
   }
+  a2_0 = with_lost(a2_0, e2_0);
+  a2_1 = with_lost(a2_1, e2_1);
+  a2_2 = with_lost(a2_2, e2_2);
+  a2_3 = with_lost(a2_3, e2_3);
   a2_0 = a2_0 + a2_1;
   a2_0 = a2_0 + a2_2;
   a2_0 = a2_0 + a2_3;
