@@ -34,6 +34,7 @@ from .fuse import Fusion, Unit
 from .join import joins
 from .lowering import RULES
 from .nest import Kernel
+from .spread import spread
 from .trouble import otherwise
 
 ALIGNMENT = 64
@@ -62,6 +63,7 @@ def plan(graph: Graph, device: str = "cpu", fuse: bool = True) -> Plan:
     Fusion that reaches far keeps more alive at a time. Where the program would need more memory than eager does at its
     best, nearer ways are tried, and the first one that needs no more is taken, or the one that needs least.
     """
+    graph = spread(graph) if fuse else graph
     found: list[tuple[int, Plan]] = []
     for near in (False, True):
         made = _planned(graph, device, fuse, near)

@@ -63,6 +63,45 @@ ROWS: tuple[tuple[str, Callable[[T], Any], int, int], ...] = (
 )  # fmt: skip
 
 
+C, S = torch.linspace(0.1, 1.0, 48).reshape(6, 8), torch.linspace(1.0, 2.0, 48).reshape(6, 8)
+ROW, ONE, COLUMN, BACK = C[0], C[0, :1], C[:, :1].contiguous(), S.t()
+
+
+def _turned(x: T) -> T:
+    return torch.cat([-x[..., 4:], x[..., :4]], -1)
+
+
+def _of_a_product(x: T) -> T:
+    y = x @ BACK @ C
+    return y * C + _turned(y) * S
+
+
+# The same, of pointwise work behind the cat.
+BEHIND: tuple[tuple[str, Callable[[T], Any], int, int], ...] = (
+    ("rotary", lambda x: x * C + _turned(x) * S, 1, 0),
+    ("rotary of a product", _of_a_product, 1, 2),
+    ("what is the same for all parts", lambda x: _turned(x) * COLUMN + 1 - ONE, 1, 0),
+    ("along rows", lambda x: torch.cat([x[:1], x[1:].abs()], 0) * ROW + COLUMN, 2, 0),
+    ("two cats", lambda x: torch.where(_turned(x) > 0, _turned(x * 2), x), None, 0),
+    ("cats that divide otherwise", lambda x: _turned(x) + torch.cat([x[..., :2], x[..., 2:]], -1), None, None),
+    ("inputs", lambda x: torch.cat([x, x[:2]], 0) * 2 + 1, 2, 0),
+    ("promotion", lambda x: torch.cat([x > 0, x * 2], -1) * 2, 2, 0),
+    ("read elsewhere", lambda x: (t := _turned(x), t * 2), 2, 0),
+    ("another operand that a kernel computes", lambda x: _turned(x) * x.softmax(-1), 2, 0),
+    ("one value a row", lambda x: _turned(x) * x.sum(-1, keepdim=True), 2, 0),
+    ("stacked scalars", lambda x: torch.stack([x.sum(), x.amax()]) * 2, 2, 0),
+    ("turned parts", lambda x: torch.stack([x * 2, x.abs()], 1) * 3, 2, 0),
+    ("broadcast behind", lambda x: _turned(x)[..., None] * x[..., None].expand(4, 6, 8, 2), 2, 0),
+    ("a triangle", lambda x: torch.cat([x[0] + 1, x[1]], 0).tril() * 2, 2, 0),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("row", BEHIND, ids=[row[0] for row in BEHIND])
+def test_pointwise_work_behind_a_cat(row) -> None:
+    _name, fn, kernels, library = row
+    check(fn, X, kernels=kernels, library=library)
+
+
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
 def test_what_is_joined_is_written_in_place(row) -> None:
     _name, fn, kernels, cats = row

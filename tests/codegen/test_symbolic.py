@@ -58,7 +58,7 @@ ROWS: tuple[Row, ...] = (
     ("layer norm over", lambda x: F.layer_norm(x, x.shape[1:]), lambda n: [r(4, n)], [[1]], 1, 0),
     ("gelu dropout", lambda x: F.gelu(x) * 0.5, lambda n: [r(n, 2, 3)], [[0]], 1, 0),
     ("matmul", lambda x: torch.matmul(x, W) + B, lambda n: [r(n, 3, 8)], [[0]], 1, 1),
-    ("cat", lambda x, y: torch.cat([x, y]) * 2, lambda n: [r(n, 8), r(n + 1, 8)], [[0], [0]], 1, 1),
+    ("cat", lambda x, y: torch.cat([x, y]) * 2, lambda n: [r(n, 8), r(n + 1, 8)], [[0], [0]], 2, 0),
     ("slices", lambda x: x[1:] * x[:-1], lambda n: [r(n, 8)], [[0]], 1, 0),
     ("steps", lambda x: x[::2] + 1, lambda n: [r(n, 8)], [[0]], 1, 0),
     ("select", lambda x: x[-1] + x[0], lambda n: [r(n, 8)], [[0]], 1, 0),
