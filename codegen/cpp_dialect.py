@@ -184,6 +184,7 @@ FORMS: dict[str, expr.Form] = {
     "sub": "{0} - {1}",
     "mul": "{0} * {1}",
     "div": "{0} / {1}",
+    "fma": "fma({0}, {1}, {2})",
     "neg": "-{0}",
     "int_trunc_div": "{0} / {1}",
     "int_fmod": "{0} % {1}",

@@ -31,6 +31,9 @@ OPS: dict[str, Op] = {
     "sub": Op(2, "fi", 1, "integers wrap"),
     "mul": Op(2, "fi", 1, "integers wrap"),
     "div": Op(2, "f", 4, "IEEE"),
+    "fma": Op(
+        3, "f", 1, "a * b + c, rounded once where the machine has it; where eager's kernels do so"
+    ),
     "neg": Op(1, "fi", 1),
     "abs": Op(1, "fi", 1, "clears the sign bit; of the lowest integer: itself"),
     "sign": Op(1, "fi", 2, "-1, 0, 1; nan gives 0, as torch.sign"),

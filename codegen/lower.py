@@ -39,7 +39,9 @@ def _addcmul(op: str) -> Callable[[At], int]:
         scale = at.const(at.arg(3, "value", 1))
         if op == "div":
             return at.done(at.apply("add", x, at.apply("div", at.apply("mul", scale, a), b)))
-        return at.done(at.apply("add", x, at.apply("mul", at.apply("mul", scale, a), b)))
+        return at.done(
+            at.apply("fma", at.apply("mul", scale, a), b, x)
+        )  # as eager's compiler has it
 
     return build
 
@@ -47,9 +49,9 @@ def _addcmul(op: str) -> Callable[[At], int]:
 def _lerp(at: At) -> int:
     start, end, weight = (at.get(at.arg(i), at.math) for i in range(3))
     span = at.apply("sub", end, start)
-    near = at.apply("add", start, at.apply("mul", weight, span))
+    near = at.apply("fma", weight, span, start)
     rest = at.apply("sub", at.const(1.0), weight)
-    far = at.apply("sub", end, at.apply("mul", span, rest))
+    far = at.apply("fma", at.apply("neg", span), rest, end)
     small = at.apply("lt", at.apply("abs", weight), at.const(0.5))
     return at.done(at.apply("where", small, near, far))
 
@@ -109,7 +111,8 @@ _MASK_SECOND = frozenset({aten.masked_fill.Scalar, aten.masked_fill.Tensor})
 
 
 def _batch_norm(at: At) -> int:
-    """Inference: x * alpha + beta with alpha = weight / sqrt(var + eps), beta = bias - mean * alpha."""
+    """Inference: x * alpha + beta with alpha = weight / sqrt(var + eps), beta = bias - mean * alpha; both sums are
+    rounded once, as by eager's kernel."""
     x, weight, bias, mean, variance = (at.arg(i) for i in range(5))
     eps = (
         at.arg(6)
@@ -126,9 +129,9 @@ def _batch_norm(at: At) -> int:
 
     spread = at.apply("sqrt", at.apply("add", per_channel(variance, 1.0), at.const(eps, kind)))
     alpha = at.apply("mul", at.apply("div", at.const(1.0, kind), spread), per_channel(weight, 1.0))
-    beta = at.apply("sub", per_channel(bias, 0.0), at.apply("mul", per_channel(mean, 0.0), alpha))
+    beta = at.apply("fma", at.apply("neg", per_channel(mean, 0.0)), alpha, per_channel(bias, 0.0))
     value = at.builder.cast(at.full(x, at.where), kind)
-    return at.done(at.apply("add", at.apply("mul", value, alpha), beta))
+    return at.done(at.apply("fma", value, alpha, beta))
 
 
 def _batch_norm_of_inference(node: Node) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -43,9 +44,7 @@ def sum_of(op: str, reverse: bool = False) -> Callable[[At], int]:
         if reverse:
             a, b = b, a
         alpha = at.arg(2, "alpha", 1)
-        if alpha != 1:
-            b = at.apply("mul", b, at.get(alpha, at.math, through=at.dtype))
-        return at.done(at.apply(op, a, b))
+        return at.done(at.apply(op, a, b) if alpha == 1 else scaled_sum(at, op, a, b, alpha))
 
     return build
 
@@ -54,9 +53,15 @@ def rsub(at: At) -> int:
     a = at.get(at.arg(0), at.math, through=at.dtype)
     b = at.get(at.arg(1), at.math, through=at.dtype)
     alpha = at.arg(2, "alpha", 1)
-    if alpha != 1:
-        a = at.apply("mul", a, at.get(alpha, at.math, through=at.dtype))
-    return at.done(at.apply("sub", b, a))
+    return at.done(at.apply("sub", b, a) if alpha == 1 else scaled_sum(at, "sub", b, a, alpha))
+
+
+def scaled_sum(at: At, op: str, a: int, b: int, alpha: Any) -> int:
+    """a + alpha * b or a - alpha * b: of floats rounded once, as by eager's kernel."""
+    factor = at.get(alpha, at.math, through=at.dtype)
+    if not at.dtype.is_floating_point:
+        return at.apply(op, a, at.apply("mul", b, factor))
+    return at.apply("fma", b, at.apply("neg", factor) if op == "sub" else factor, a)
 
 
 MODES = {None: "div", "trunc": "div", "floor": "floor_div"}

@@ -63,7 +63,7 @@ def gelu(at: At) -> int:
     x = at.get(at.arg(0), at.math)
     if at.arg(1, "approximate", "none") == "tanh":
         cube = at.apply("mul", at.apply("mul", x, x), x)
-        inner = at.apply("add", x, at.apply("mul", at.const(0.044715), cube))
+        inner = at.apply("fma", at.const(0.044715), cube, x)
         inner = at.apply("mul", at.const(math.sqrt(2.0 / math.pi)), inner)
         grown = at.apply("add", at.const(1.0), at.apply("tanh", inner))
     else:

@@ -110,6 +110,7 @@ FORMS: dict[str, expr.Form] = {
     "sub": "{0} - {1}",
     "mul": "{0} * {1}",
     "div": _by_float("tl.div_rn({0}, {1})", "{0} / {1}"),
+    "fma": "tl.fma({0}, {1}, {2})",
     "neg:f": "{0} * -1.0",  # Triton's -x is 0 - x, which loses the sign of zero
     "neg:i": "-{0}",
     "abs": "tl.abs({0})",

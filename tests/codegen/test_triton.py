@@ -299,7 +299,7 @@ def everything(dtype):
     total = x
     for name, op in expr.OPS.items():
         if "f" in op.kinds and name != "where":
-            value = build.op(name, *(x, y)[: op.arity])
+            value = build.op(name, *(x, y, x)[: op.arity])
             total = build.op("add", total, build.cast(value, dtype))
     build.store(total)
     return build

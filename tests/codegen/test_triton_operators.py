@@ -36,6 +36,7 @@ EAGER = {
     "not": torch.bitwise_not,
     "shl": torch.bitwise_left_shift,
     "shr": torch.bitwise_right_shift,
+    "fma": lambda a, b, c: torch.addcmul(c, a, b),
     "erf": torch.special.erf,
     "erfc": torch.special.erfc,
     "hypot": torch.hypot,
@@ -86,13 +87,13 @@ def build_of(name, a, b):
     x, y = build.load(a), build.load(b)
     if name == "where":
         return build, build.op("where", build.op("lt", x, y), x, y)
-    return build, build.op(name, *(x, y)[: expr.OPS[name].arity])
+    return build, build.op(name, *(x, y, x)[: expr.OPS[name].arity])
 
 
 def eager_of(name, a, b):
     if name == "where":
         return torch.where(a < b, a, b)
-    return eager(name)(*(a, b)[: expr.OPS[name].arity])
+    return eager(name)(*(a, b, a)[: expr.OPS[name].arity])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
