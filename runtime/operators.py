@@ -322,17 +322,23 @@ def _pass_optional_scalar(call: Call, value: Any) -> None:
     call.words((BLOB, at))
 
 
-def _pass_dtype(call: Call, value: Any) -> None:
+def _dtype_number(value: Any) -> int:
     _need(isinstance(value, torch.dtype), "a dtype of another kind")
-    call.constant(_native.dtype_code(value))
+    try:
+        return int(_native.dtype_code(value))
+    except RuntimeError as error:  # complex32 has no number in the C shim
+        raise NotNative(str(error)) from None
+
+
+def _pass_dtype(call: Call, value: Any) -> None:
+    call.constant(_dtype_number(value))
 
 
 def _pass_optional_dtype(call: Call, value: Any) -> None:
     if value is None:
         call.constant(0)
     else:
-        _need(isinstance(value, torch.dtype), "a dtype of another kind")
-        call.constant(0x100 | _native.dtype_code(value))
+        call.constant(0x100 | _dtype_number(value))
 
 
 def _pass_no_memory_format(call: Call, value: Any) -> None:

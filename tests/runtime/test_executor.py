@@ -634,3 +634,13 @@ def test_operators_of_the_database_agree_with_torch(filled_memory):
             wrong.append(name)
     assert not wrong
     assert native > 250
+
+
+def test_a_dtype_that_the_shim_does_not_know_is_left_to_a_call_of_python() -> None:
+    """complex32 as an operator's argument: the program is native around it."""
+    half = Aten(A._to_copy.default, (Slot(0),), {"dtype": torch.complex32}, (1,))
+    back = Aten(A._to_copy.default, (Slot(1),), {"dtype": torch.complex64}, (2,))
+    program = executor.load(spec(1, 3, half, back, outputs=(2,)))
+    assert isinstance(program, _native.Program)
+    x = torch.randn(3).half().to(torch.complex64)
+    assert torch.equal(program(x)[0], x)
