@@ -1,0 +1,86 @@
+"""What becomes of each operator of torch's database at level O1: the table of docs/operators.md.
+
+    python -m tests.codegen.op_db_coverage > docs/operators.md
+
+The first samples of an operator are traced and planned; nothing is built. tests/codegen/test_op_db.py keeps the table true.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from op_db_cases import DTYPES, case, infos, name_of, samples_of, short  # noqa: E402
+from op_db_run import REFUSALS, graph_of, library_of  # noqa: E402
+
+from graftjit.codegen import schedule  # noqa: E402
+from graftjit.ir.errors import CannotTrace, TraceError  # noqa: E402
+from graftjit.ir.passes import optimize  # noqa: E402
+
+SAMPLES = 3
+HEAD = """\
+# Operators
+
+What level O1 makes of the operators of torch's own database (`torch.testing`, torch 2.13), on the CPU, by their first
+samples; `python -m tests.codegen.op_db_coverage` writes this table, and a test keeps it true.
+
+- *kernel*: loops of our own, fused with what is around; *view*: no work at all;
+- *ATen*: torch's own operator, called from the native program; *kernel + ATen*: some of each;
+- *break*: the graph ends there, and Python runs the operator. More than one word: it depends on the arguments.
+
+"""
+
+
+def kind_of(one: Any) -> tuple[str, tuple[str, ...]]:
+    """What a case is compiled to, and the ATen operators in it."""
+    try:
+        graph, _ = graph_of(one)
+    except (CannotTrace, TraceError) as error:
+        return f"break {getattr(error, 'code', '')}".strip(), ()
+    except REFUSALS:
+        return "refused", ()
+    plan = schedule.plan(optimize(graph))
+    library = library_of(plan)
+    if plan.kernels:
+        return ("kernel + ATen" if library else "kernel"), library
+    return ("ATen" if library else "view"), library
+
+
+def row(info: Any) -> str:
+    """The table's line for an operator."""
+    supported = info.supported_dtypes("cpu")
+    dtype = next((d for d in (torch.float32, *DTYPES.values()) if d in supported), None)
+    if dtype is None:
+        return f"| {name_of(info)} | | not on the CPU | |"
+    kinds, left = Counter[str](), dict[str, None]()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number, sample in enumerate(itertools.islice(samples_of(info, dtype), SAMPLES)):
+            one = case(info, dtype, number, sample, "plain")
+            if one is not None:
+                kind, library = kind_of(one)
+                kinds[kind] += 1
+                left.update(dict.fromkeys(name.removeprefix("aten.") for name in library))
+    names = ", ".join(left)
+    told = "" if dtype == torch.float32 else short(dtype)
+    return f"| {name_of(info)} | {told} | {', '.join(sorted(kinds)) or 'no sample'} | {names} |"
+
+
+def table() -> str:
+    rows = sorted(row(info) for info in infos())
+    counts = Counter(line.split("|")[3].strip() for line in rows)
+    summary = "; ".join(f"{kind}: {count}" for kind, count in counts.most_common())
+    head = "| operator | of | becomes | ATen operators left |\n|---|---|---|---|\n"
+    return f"{HEAD}{len(rows)} operators. {summary}.\n\n{head}" + "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

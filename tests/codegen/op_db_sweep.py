@@ -1,0 +1,83 @@
+"""Sweeps torch's operator database, compiled against eager.
+
+    python -m tests.codegen.op_db_sweep --dtype float32            every sample, in every way it can be met
+    python -m tests.codegen.op_db_sweep --dtype int64 --ops '^add' --ways plain,chain --many
+    python -m tests.codegen.op_db_sweep --jit --dtype float32      through `graftjit.jit`
+    python -m tests.codegen.op_db_sweep --seed 3 --part 2/8        other values; a part of the operators
+
+Ends with 1 where a case differs that is not in op_db_left_out.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import op_db_cases as cases  # noqa: E402
+import op_db_run as run  # noqa: E402
+import torch  # noqa: E402
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--ops", default="", help="a regular expression")
+    parser.add_argument("--ways", default=",".join(cases.WAYS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--most", type=int, default=None, help="samples of an operator")
+    parser.add_argument("--many", action="store_true", help="the reference samples, too")
+    parser.add_argument("--part", default="1/1")
+    parser.add_argument("--jit", action="store_true")
+    parser.add_argument("--dynamic", action="store_true", help="jit(dynamic=True)")
+    parser.add_argument("--slow", type=float, default=5.0, help="tell of operators beyond that")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = options()
+    dtype = cases.DTYPES[given.dtype]
+    part, parts = map(int, given.part.split("/"))
+    chosen = [info for i, info in enumerate(cases.infos()) if i % parts == part - 1]
+    seen: Counter[str] = Counter()
+    failed = 0
+    for info in chosen:
+        if not re.search(given.ops, cases.name_of(info)) or dtype not in info.supported_dtypes(
+            "cpu"
+        ):
+            continue
+        start = time.perf_counter()
+        if given.jit:
+            extra = {"dynamic": True} if given.dynamic else {}
+            for where, said in run.through_jit(info, dtype, given.most or 20, **extra):
+                print(f"{where}: {said}", flush=True)
+                failed += 1
+            seen["operators"] += 1
+        else:
+            batch = run.Batch()
+            for case in cases.cases_of(
+                info, dtype, given.ways.split(","), given.most, given.many, given.seed
+            ):
+                batch.add(case)
+            for outcome in batch.run():
+                row = run.entry(outcome.case.name, dtype)
+                listed = row is not None and row.what == "skip" and outcome.state == "differs"
+                seen["listed" if listed else outcome.state] += 1
+                if outcome.state == "differs" and not listed:
+                    print(f"{outcome.case.where}: {outcome.said}", flush=True)
+                    failed += 1
+        spent = time.perf_counter() - start
+        if spent > given.slow:
+            print(f"  ({cases.name_of(info)}: {spent:.0f} s)", flush=True)
+    print(dict(seen))
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    sys.exit(main())
