@@ -20,30 +20,15 @@ extern "C" void k0_relu(void **buffers, int threads) {
     const f32 v2 = v0 + v1;
     const f32 v3 = sqrt(v2);
     const f32 v4 = splat<f32>(1.0f);
-<<<<<<< HEAD
     const f32 v5 = v4 / v3;
     const f32 v6 = v5 * v4;
-    const f32 v7 = splat<f32>(0.0f);
-    const f32 v8 = one(p1);
-    const f32 v9 = v8 * v6;
-    const f32 v10 = v7 - v9;
-    const f32 v14 = splat<f32>(0.0f);
-    {
-      auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
-=======
+    const f32 v7 = one(p1);
+    const f32 v8 = -v7;
     const f32 v9 = splat<f32>(0.0f);
+    const f32 v10 = fma(v8, v6, v9);
     const f32 v13 = splat<f32>(0.0f);
     {
       auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
-        const f32 v0 = one(p0);
-        const f32 v2 = v0 + v1;
-        const f32 v3 = sqrt(v2);
-        const f32 v5 = v4 / v3;
-        const f32 v6 = v5 * v4;
-        const f32 v7 = one(p1);
-        const f32 v8 = -v7;
-        const f32 v10 = fma(v8, v6, v9);
->>>>>>> e04414a (Torch's operator database, compiled against eager: a sweep, a part of it as a test, a table of what becomes of each operator)
         const f32 v11 = ld(p2 + i, n);
         const f32 v12 = fma(v11, v6, v10);
         const mask v14 = v12 < v13;
