@@ -25,7 +25,8 @@ KEEP_COST = 8  # recompute what is cheaper than this many flops
 
 
 def lane_count(nest: LoopNest, vector_bytes: int) -> int:
-    """Lanes so that the widest register type of the nest fills one hardware vector."""
+    """Lanes so that the widest register type of the nest fills one hardware vector; fewer where there are fewer
+    elements, as of a product with one row."""
     axes = range(len(nest.outer) + len(nest.inner))
     moves = loops.levels(nest) if nest.has_reduction else loops.moving(nest, axes[-1:])
     counted = (  # what is the same all along is computed once a row, however many vectors it takes
@@ -33,7 +34,10 @@ def lane_count(nest: LoopNest, vector_bytes: int) -> int:
         if (along or value.op == "reduce" or not any(moves)) and value.op != "inside"
     )  # fmt: skip
     widest = max((_width(nest, value) for value in counted), default=4)
-    return max(vector_bytes // max(widest, 4), 2)
+    lanes = max(vector_bytes // max(widest, 4), 2)
+    while not nest.has_reduction and lanes > 4 and surely("<=", nest.columns, lanes // 2):
+        lanes //= 2
+    return lanes
 
 
 def _width(nest: LoopNest, value: Value) -> int:

@@ -15,10 +15,11 @@ import torch
 
 from ..ir.effects import reads, root
 from ..ir.graph import Meta, Node
-from . import affine
+from . import affine, rowwise
 from .affine import Map
 from .extents import dense, estimated
 from .flow import Flow, is_plain_view
+from .lower_product import LETTERS
 from .lowering import Rule, rule_for
 
 MAX_NODES = 96  # a bound on compile time and registers
@@ -41,7 +42,7 @@ class Unit:
 
     number   its bit in `follows` masks; `follows` is transitive
     shape    full sizes of the iteration; `folded` its reduced dimensions (None: no reduction yet)
-    where    for each member that has a value: its map, as forms over the dimensions of `shape`
+    where    for each member that has a value: its map, as forms over the dimensions of `shape` (of `rows`: nothing)
     """
 
     number: int
@@ -51,6 +52,7 @@ class Unit:
     folded: tuple[int, ...] | None = None
     where: dict[Node, Map] = field(default_factory=dict)
     reads: dict[Node, int] = field(default_factory=dict)  # root -> bytes, of what is loaded
+    rows: Any = None  # the number of rows of a unit whose columns are unrolled (`rowwise`)
     merged: Unit | None = None
 
     @property
@@ -123,6 +125,9 @@ class Fusion:
         self.home[node] = unit
         if unit.is_kernel:
             unit.nodes.append(node)
+            if unit.rows is not None:
+                unit.where[node] = ()
+                return
             rule = self.rules[call]
             unit.where[node] = (
                 unit.where[call] if rule.kind == "pointwise"
@@ -157,7 +162,10 @@ class Fusion:
                 self._merge(joined, unit)
         if joined is None:
             unit = self._new(node, follows)
-            unit.shape, unit.folded = _space(node, rule)
+            unit.rows = rowwise.begins(node)
+            unit.shape, unit.folded = (
+                _space(node, rule) if unit.rows is None else ((unit.rows,), None)
+            )
             self._enter(node, rule, unit)
 
     def _new(self, node: Node, follows: int) -> Unit:
@@ -206,7 +214,7 @@ class Fusion:
         The rule: a chain of at most three light operators over a tensor of at most half the unit's elements.
         Not where the graph writes memory: an operand might be read at another time.
         """
-        if not unit.is_kernel or self.flow.writes_memory:
+        if not unit.is_kernel or unit.rows is not None or self.flow.writes_memory:
             return False
         node = operand
         while is_plain_view(node):
@@ -250,11 +258,17 @@ class Fusion:
         return sorted(open_ones, key=lambda unit: (-saved[unit], -unit.number))
 
     def _can_join(self, node: Node, rule: Rule, unit: Unit, follows: int) -> bool:
-        if len(unit.nodes) >= MAX_NODES or len(unit.reads) >= MAX_BUFFERS:
+        if self._full(unit, node):
             return False
         if self._leads(unit, follows & ~unit.bit):
             return False
         return self._place_in(node, rule, unit) is not None
+
+    def _full(self, unit: Unit, *more: Node) -> bool:
+        """No room for these, a bound on compile time and registers?"""
+        if unit.rows is not None:
+            return rowwise.full([*unit.nodes, *more], unit.rows, len(unit.reads))
+        return len(unit.nodes) >= MAX_NODES or len(unit.reads) >= MAX_BUFFERS
 
     def _leads(self, unit: Unit, mask: int) -> bool:
         """Does some unit in the mask (not this one) come after `unit`?"""
@@ -267,7 +281,13 @@ class Fusion:
     def _place_in(self, node: Node, rule: Rule, unit: Unit) -> Map | None:
         """The map of the node's result in the unit's iteration, None if there is none."""
         assert unit.shape is not None
+        if unit.rows is not None:
+            return self._place_in_rows(node, rule, unit)
         shape, folded = _space(node, rule)
+        if rule.kind == "product":  # its factors are loaded, each at a map of its own
+            apart = not any(self.source(operand) in unit.where for operand in reads(node))
+            fits = shape == unit.shape and unit.folded == folded and apart
+            return _row_places(unit)[1][1] if fits else None
         if rule.kind != "pointwise":
             if shape != unit.shape or unit.folded not in (None, folded):
                 return None
@@ -279,6 +299,8 @@ class Fusion:
             if any(self.source(other) in unit.where for other in others):
                 return None
             return full
+        if node.target not in LIGHT and any(member.target in LETTERS for member in unit.nodes):
+            return None  # what follows a product is computed for one number at a time
         for where in _places(unit, shape):
             if self._all_agree(node, rule, where, shape, unit):
                 return where
@@ -313,6 +335,14 @@ class Fusion:
             for operand in reads(source)
         )
 
+    def _place_in_rows(self, node: Node, rule: Rule, unit: Unit) -> Map | None:
+        def member(operand: Node) -> bool:
+            return self.source(operand) in unit.where
+
+        made = [source for source in map(self.source, reads(node)) if self._inlined(source)]
+        plain = all(source.target in rowwise.CONSTANTS for source in made)
+        return () if plain and rowwise.fits(node, rule, unit.rows, member) else None
+
     def _agrees(self, operand: Node, where: Map, unit: Unit) -> bool:
         """Is the operand, taken at `where`, loaded from elsewhere, or computed at that very place in the unit?"""
         assert unit.shape is not None
@@ -332,20 +362,22 @@ class Fusion:
     def _join(self, node: Node, rule: Rule, unit: Unit, follows: int) -> None:
         unit.nodes.append(node)
         self.home[node] = unit
-        if rule.kind != "pointwise":
+        if rule.kind != "pointwise" and unit.rows is None:
             unit.folded = _space(node, rule)[1]
         self._enter(node, rule, unit)
         self._now_follows(unit, follows & ~unit.bit)
 
     def _enter(self, node: Node, rule: Rule, unit: Unit) -> None:
         """Book the node's place and what it loads."""
-        if isinstance(node.meta, Meta) or rule.kind == "pointwise":
+        if unit.rows is not None:
+            unit.where[node] = ()
+        elif isinstance(node.meta, Meta) or rule.kind == "pointwise":
             meta = node.meta if isinstance(node.meta, Meta) else node.meta[0]
             if rule.kind == "pointwise":
                 place = self._place_in(node, rule, unit)
                 assert place is not None
             else:
-                place = _place_of(unit, meta.shape, rule.kind == "fold")
+                place = _place_of(unit, meta.shape, rule.kind in ("fold", "product"))
             unit.where[node] = place
         else:  # a many-result call has no value itself, its gets have; the map is that of result 0
             unit.where[node] = _place_of(unit, node.meta[0].shape, 0 in rule.rows)
@@ -365,7 +397,9 @@ class Fusion:
     # --- merging ---
 
     def _can_merge(self, unit: Unit, other: Unit) -> bool:
-        if unit.shape != other.shape or len(unit.nodes) + len(other.nodes) > MAX_NODES:
+        if unit.shape != other.shape or unit.rows != other.rows:
+            return False
+        if self._full(unit, *other.nodes) or len(unit.nodes) + len(other.nodes) > MAX_NODES:
             return False
         if None not in (unit.folded, other.folded) and unit.folded != other.folded:
             return False
@@ -374,7 +408,8 @@ class Fusion:
         ):
             return False
         both = {**unit.where, **other.where}
-        trial = Unit(-1, shape=unit.shape, folded=unit.folded or other.folded, where=both)
+        folded = unit.folded or other.folded
+        trial = Unit(-1, shape=unit.shape, folded=folded, where=both, rows=unit.rows)
         return all(self._still_fits(node, trial) for node in (*unit.nodes, *other.nodes))
 
     def _still_fits(self, node: Node, trial: Unit) -> bool:
@@ -382,6 +417,10 @@ class Fusion:
         if node.op == "get":
             return True
         rule = self.rules[node]
+        if trial.rows is not None:
+            return self._place_in_rows(node, rule, trial) is not None
+        if rule.kind == "product":
+            return not any(self.source(operand) in trial.where for operand in reads(node))
         if rule.kind != "pointwise":
             operand = rule.folds(node)[0]  # type: ignore[index, misc]
             return self._agrees(operand, identity(trial.shape), trial)  # type: ignore[arg-type]
@@ -431,6 +470,8 @@ def _device(node: Node) -> str:
 
 def _space(node: Node, rule: Rule) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """(full sizes of the node's iteration, folded dimensions)."""
+    if rule.space is not None:
+        return rule.space(node)
     if rule.folds is not None:
         operand, dims, _keep = rule.folds(node)  # type: ignore[misc]
         return operand.meta.shape, dims
@@ -465,9 +506,18 @@ def _places(unit: Unit, shape: tuple[int, ...]) -> list[Map]:
     found = [identity(unit.shape)] if shape == unit.shape else []
     if unit.folded is not None:
         found += [where for sizes, where in _row_places(unit) if sizes == shape]
-    found += [
-        where
-        for node, where in unit.where.items()
-        if isinstance(node.meta, Meta) and node.meta.shape == shape
-    ]
+    for node, where in unit.where.items():
+        if isinstance(node.meta, Meta):
+            found += _reshaped(where, node.meta.shape, shape)
     return list(dict.fromkeys(found))
+
+
+def _reshaped(where: Map, shape: tuple[Any, ...], goal: tuple[Any, ...]) -> list[Map]:
+    """The map for a shape that differs in dimensions of size 1 at most."""
+    if shape == goal:
+        return [where]
+    forms = [form for form, size in zip(where, shape, strict=True) if size != 1]
+    if not forms or [size for size in shape if size != 1] != [size for size in goal if size != 1]:
+        return []
+    zero = affine.zero(len(forms[0].strides))
+    return [tuple(zero if size == 1 else forms.pop(0) for size in goal)]

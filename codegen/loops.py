@@ -252,6 +252,42 @@ def _groups(nest: LoopNest, axes: Sequence[int], sizes: Sequence[int]) -> list[l
     return groups
 
 
+def unroll(nest: LoopNest, axis: int) -> LoopNest:
+    """The same nest without one of its outer axes: what differs along it is a value for each place, what does not is
+    computed once for all of them."""
+    values: list[Value] = []
+    known: dict[Any, int] = {}
+
+    def moved(index: Index, place: int) -> Index:
+        rest = index.strides[:axis] + index.strides[axis + 1 :]
+        return Index(rest, index.offset + place * index.strides[axis])
+
+    def at(place: int) -> list[int]:
+        numbers: list[int] = []
+        for value in nest.values:
+            attr = value.attr
+            if value.op == "load":
+                attr = (attr[0], moved(attr[1], place))
+            elif value.op == "index":
+                attr = moved(attr, place)
+            new = replace(value, args=tuple(numbers[arg] for arg in value.args), attr=attr)
+            key = replace(new, attr=repr(attr)) if value.op == "const" else new
+            if key not in known:
+                known[key] = len(values)
+                values.append(new)
+            numbers.append(known[key])
+        return numbers
+
+    stores: list[Store] = []
+    for place in range(nest.outer[axis]):
+        numbers = at(place)
+        for store in nest.stores:
+            index = moved(store.index, place)
+            stores.append(replace(store, index=index, value=numbers[store.value]))
+    outer = nest.outer[:axis] + nest.outer[axis + 1 :]
+    return replace(nest, outer=outer, values=tuple(values), stores=tuple(stores))
+
+
 def check(nest: LoopNest) -> None:
     """Raise ValueError where the nest breaks a law of this file."""
     n_axes = len(nest.outer) + len(nest.inner)

@@ -1,7 +1,7 @@
 """What lowering rules are written with: the builder of a nest's values, and the view a rule has of its node.
 
 A rule is a function of an `At` (one node at one place of the iteration) that returns the number of a value (a
-tuple of them for a many-result operator). `RULES` is filled by `lower` (pointwise) and `lower_reduce`.
+tuple of them for a many-result operator). `RULES` is filled by `lower` (pointwise), `lower_reduce` and `lower_product`.
 `fuse` asks `rule_for` whether a node can be part of a kernel at all.
 """
 
@@ -212,8 +212,10 @@ class Rule:
     """How an operator is lowered.
 
     kind   "pointwise"; "fold": a reduction, its result is one value a row; "normalize": it folds, and its
-           (first) result is one value an element; "create": needs no tensor data, never stored for others
-    folds  for the last two kinds: (operand, folded dimensions, keepdim) of a node
+           (first) result is one value an element; "product": it folds an iteration that is no operand's; "create":
+           needs no tensor data, never stored for others
+    folds  for "fold" and "normalize": (operand, folded dimensions, keepdim) of a node
+    space  for "product": (sizes of the iteration, folded dimensions) of a node
     when   a further condition
     rows   results (by index) of a many-result operator that are one value a row
     far    operands that are read at places which are no affine function of the result's: they have to be in memory
@@ -232,6 +234,7 @@ class Rule:
     far: Callable[[Node], tuple[Node, ...]] | None = None
     near: Callable[[Node, Map], list[tuple[Node, Map]]] | None = None
     alone: bool = True
+    space: Callable[[Node], tuple[tuple[Any, ...], tuple[int, ...]]] | None = None
 
 
 RULES: dict[Any, Rule] = {}

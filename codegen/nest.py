@@ -17,6 +17,7 @@ from .extents import estimate
 from .flow import base_of, is_plain_view
 from .fuse import Fusion, Unit, identity
 from .loops import Index, LoopNest
+from .lower_product import LETTERS, rows_in_order, rows_together
 from .lowering import At, Builder
 
 
@@ -48,7 +49,12 @@ class _NestBuilder:
         self.fusion, self.unit, self.stored = fusion, unit, stored
         shape, folded = unit.shape, unit.folded or ()
         kept = [dim for dim in range(len(shape)) if dim not in folded]
-        kept.sort(key=lambda dim: -_memory_stride(unit, dim))
+        products = [node for node in unit.nodes if node.target in LETTERS]
+        self.together = bool(products) and rows_together(products[0])
+        if products:
+            kept = rows_in_order(products[0])
+        else:
+            kept.sort(key=lambda dim: -_memory_stride(unit, dim))
         self.order = [*kept, *folded]  # axis -> dimension
         self.reduces = unit.folded is not None
         axes = tuple(shape[dim] for dim in self.order)
@@ -153,6 +159,8 @@ class _NestBuilder:
             name, self.outer, self.inner, tuple(self.buffers), tuple(self.builder.values),
             tuple(written), tuple(describe(node) for node in calls),
         )  # fmt: skip
+        if self.together:
+            nest = loops.unroll(nest, len(self.outer) - 1)
         written_to = tuple(memory(node) for node, _where, _value in stores)
         return Kernel(loops.collapse(nest), reads, written_to, tuple(calls))
 

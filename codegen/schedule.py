@@ -27,7 +27,7 @@ from ..runtime.program import (
     Step,
     View,
 )
-from . import memory, nest
+from . import memory, nest, rowwise_nest
 from .extents import product, surely
 from .flow import Flow, analyse, base_of, is_plain_view
 from .fuse import Fusion, Unit
@@ -103,7 +103,11 @@ def _planned(graph: Graph, device: str, fuse: bool, near: bool) -> Plan:
         stored = [node for node in unit.nodes if node in wanted]
         if stored:
             number = len(made.kernels)
-            made.steps.append(nest.build(fusion, unit, _name(number, unit, flow), stored, wanted))
+            name = _name(number, unit, flow)
+            if unit.rows is None:
+                made.steps.append(nest.build(fusion, unit, name, stored, wanted))
+            else:
+                made.steps.append(rowwise_nest.build(fusion, unit, name, stored))
     return made
 
 
@@ -111,7 +115,8 @@ def _name(number: int, unit: Unit, flow: Flow) -> str:
     """`k3_layer_norm`: the weightiest operator, for profiles and readers."""
     calls = [flow.memory(node) for node in unit.nodes if node.op == "call"]
     name = calls[-1].target._schema.name.split("::")[1].strip("_")
-    folds = [node for node in calls if (rule := RULES.get(node.target)) and rule.folds is not None]
+    kinds = ("fold", "normalize", "product")
+    folds = [node for node in calls if (rule := RULES.get(node.target)) and rule.kind in kinds]
     if folds:
         name = folds[0].target._schema.name.split("::")[1].strip("_")
     return f"k{number}_{name}"

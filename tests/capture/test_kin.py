@@ -443,7 +443,7 @@ def test_callable_objects_and_partials():
 class Layer(nn.Module):
     def __init__(self):
         super().__init__()
-        self.lin, self.norm = nn.Linear(8, 8), nn.LayerNorm(8)
+        self.lin, self.norm = nn.Linear(16, 16), nn.LayerNorm(16)
 
     def forward(self, x):
         return x + torch.relu(self.norm(self.lin(x)) * 0.5 - 0.25)
@@ -462,7 +462,7 @@ class Deep(nn.Module):
         return x
 
 
-D = torch.arange(24.0).reshape(3, 8) / 8 - 1
+D = torch.arange(320.0).reshape(20, 16) / 160 - 1  # rows enough for products to be ATen's
 
 
 def test_equal_layers_share_kernels():
@@ -492,7 +492,7 @@ def test_equal_layers_of_open_sizes_share_kernels():
     model = Deep(6)
     run = compile(model, dynamic=True)
     for rows in (3, 5, 2, 7):
-        x = torch.randn(rows, 8)
+        x = torch.randn(rows, 16)
         torch.testing.assert_close(run(x), model(x))
     (frame,) = run.report().frames
     assert (frame.entries, frame.kernels, frame.distinct) == (1, 6, 1)

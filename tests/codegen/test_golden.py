@@ -54,6 +54,10 @@ def attention(q, k, v):
     return F.softmax(scores.masked_fill(~causal, float("-inf")), -1) @ v
 
 
+def narrow(x, w, b, scale, v):
+    return F.linear(F.gelu(F.layer_norm(F.linear(x, w, b), (2,), scale)), v)
+
+
 def cross_entropy(x, target):
     return F.cross_entropy(x, target)
 
@@ -72,6 +76,14 @@ GRAPHS = {
     "broadcast_difference": (lambda x, y: (x[:, None] - y[None]).abs(), f32(30, 8), f32(20, 8)),
     "transpose_add": (lambda x, y: x.t() + y, f32(120, 130), f32(130, 120)),
     "strided_views": (lambda x: x[::2, 1:] * 2 + x[1::2, :-1], f32(20, 31)),
+    "linear_one_row": (
+        lambda x, w, b: F.relu(F.linear(x, w, b)),
+        f32(1, 200),
+        f32(30, 200),
+        f32(30),
+    ),
+    "linear_four_rows": (lambda x, w: F.linear(x, w) * 2, bf16(4, 200), bf16(30, 200)),
+    "narrow_layers": (narrow, f32(50, 3), f32(2, 3), f32(2), f32(2), f32(3, 2)),
     "several_outputs": (lambda x: (x.exp(), x.exp() + 1, x * x), f32(6, 50)),
     "sum_all": (lambda x: (x * x).sum(), f32(100, 100)),
     "sum_rows": (lambda x: x.abs().sum(-1), f32(60, 70)),

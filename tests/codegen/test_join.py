@@ -64,7 +64,8 @@ ROWS: tuple[tuple[str, Callable[[T], Any], int, int], ...] = (
 
 
 C, S = torch.linspace(0.1, 1.0, 48).reshape(6, 8), torch.linspace(1.0, 2.0, 48).reshape(6, 8)
-ROW, ONE, COLUMN, BACK = C[0], C[0, :1], C[:, :1].contiguous(), S.t()
+WIDE, NARROW = S.t().repeat(1, 8), C.repeat(8, 1)  # products too large for nests of ours
+ROW, ONE, COLUMN = C[0], C[0, :1], C[:, :1].contiguous()
 
 
 def _turned(x: T) -> T:
@@ -72,7 +73,7 @@ def _turned(x: T) -> T:
 
 
 def _of_a_product(x: T) -> T:
-    y = x @ BACK @ C
+    y = x @ WIDE @ NARROW
     return y * C + _turned(y) * S
 
 

@@ -1,11 +1,49 @@
-// 1. aten.bmm.default
-// 2. k0_bitwise_not
-// 3. k1_softmax
-// 4. aten.bmm.default
+// 1. k0_bmm
+// 2. k1_bitwise_not
+// 3. k2_softmax
+// 4. k3_bmm
+
+// bmm
+// mul.Tensor
+extern "C" void k0_bmm(void **buffers, int threads) {
+  const float *__restrict b0 = (const float *)buffers[0];  // float32[2, 16, 8] stride [128, 8, 1]
+  const float *__restrict b1 = (const float *)buffers[1];  // float32[2, 16, 8] stride [128, 8, 1]
+  float *__restrict b2 = (float *)buffers[2];  // float32[2, 16, 16] stride [256, 16, 1]
+  (void)threads;
+  for (i64_t item = 0; item < 512; ++item) {
+    const i64_t x2 = (item) % 16;
+    const i64_t x1 = (item) / 16 % 16;
+    const i64_t x0 = (item) / 256;
+    const float *p0 = b0 + x0 * 128 + x1 * 8;
+    const float *p1 = b1 + x0 * 128 + x2 * 8;
+    float *p2 = b2 + x0 * 256 + x1 * 16 + x2;
+    const f32 v4 = splat<f32>(0.125f);
+    f32 a3_0 = splat<f32>(0.0f);
+    f32 a3_1 = splat<f32>(0.0f);
+    f32 a3_2 = splat<f32>(0.0f);
+    f32 a3_3 = splat<f32>(0.0f);
+    {
+      auto body = [&](const i64_t i, auto n, f32 &a3_0) __attribute__((always_inline)) {
+        const f32 v0 = ld(p0 + i, n);
+        const f32 v1 = ld(p1 + i, n);
+        const f32 v2 = v0 * v1;
+        a3_0 = a3_0 + keep(v2, splat<f32>(0.0f), n);
+      };
+      i64_t at = 0;
+      for (; at + 8 <= 8; at += 8) body(at, full{}, a3_0);
+    }
+    a3_0 = a3_0 + a3_1;
+    a3_0 = a3_0 + a3_2;
+    a3_0 = a3_0 + a3_3;
+    const f32 v3 = fold(a3_0, [](f32 a, f32 b) { return a + b; });
+    const f32 v5 = v3 * v4;
+    st(p2, v5, 1);
+  }
+}
 
 // tril
 // bitwise_not
-extern "C" void k0_bitwise_not(void **buffers, int threads) {
+extern "C" void k1_bitwise_not(void **buffers, int threads) {
   bool_t *__restrict b0 = (bool_t *)buffers[0];  // bool[16, 16] stride [16, 1]
   (void)threads;
   for (i64_t item = 0; item < 16; ++item) {
@@ -28,10 +66,9 @@ extern "C" void k0_bitwise_not(void **buffers, int threads) {
   }
 }
 
-// mul.Tensor
 // masked_fill.Scalar
 // _softmax
-extern "C" void k1_softmax(void **buffers, int threads) {
+extern "C" void k2_softmax(void **buffers, int threads) {
   const bool_t *__restrict b0 = (const bool_t *)buffers[0];  // bool[16, 16] stride [16, 1]
   const float *__restrict b1 = (const float *)buffers[1];  // float32[2, 16, 16] stride [256, 16, 1]
   float *__restrict b2 = (float *)buffers[2];  // float32[2, 16, 16] stride [256, 16, 1]
@@ -43,56 +80,156 @@ extern "C" void k1_softmax(void **buffers, int threads) {
     const float *p1 = b1 + x0 * 256 + x1 * 16;
     float *p2 = b2 + x0 * 256 + x1 * 16;
     const f32 v0 = splat<f32>(-__builtin_inff());
-    const f32 v3 = splat<f32>(0.125f);
-    f32 a6_0 = splat<f32>(-__builtin_inff());
-    f32 a6_1 = splat<f32>(-__builtin_inff());
-    f32 a6_2 = splat<f32>(-__builtin_inff());
-    f32 a6_3 = splat<f32>(-__builtin_inff());
+    f32 a4_0 = splat<f32>(-__builtin_inff());
+    f32 a4_1 = splat<f32>(-__builtin_inff());
+    f32 a4_2 = splat<f32>(-__builtin_inff());
+    f32 a4_3 = splat<f32>(-__builtin_inff());
     {
-      auto body = [&](const i64_t i, auto n, f32 &a6_0) __attribute__((always_inline)) {
+      auto body = [&](const i64_t i, auto n, f32 &a4_0) __attribute__((always_inline)) {
         const mask v1 = ld(p0 + i, n);
         const f32 v2 = ld(p1 + i, n);
-        const f32 v4 = v2 * v3;
-        const f32 v5 = where(v1, v0, v4);
-        a6_0 = maximum(keep(v5, splat<f32>(-__builtin_inff()), n), a6_0);
+        const f32 v3 = where(v1, v0, v2);
+        a4_0 = maximum(keep(v3, splat<f32>(-__builtin_inff()), n), a4_0);
       };
       i64_t at = 0;
-      for (; at + 8 <= 16; at += 8) body(at, full{}, a6_0);
+      for (; at + 8 <= 16; at += 8) body(at, full{}, a4_0);
     }
-    a6_0 = maximum(a6_1, a6_0);
-    a6_0 = maximum(a6_2, a6_0);
-    a6_0 = maximum(a6_3, a6_0);
-    const f32 v6 = fold(a6_0, [](f32 a, f32 b) { return maximum(b, a); });
-    alignas(64) float t8[16];
-    f32 a9_0 = splat<f32>(0.0f);
-    f32 a9_1 = splat<f32>(0.0f);
+    a4_0 = maximum(a4_1, a4_0);
+    a4_0 = maximum(a4_2, a4_0);
+    a4_0 = maximum(a4_3, a4_0);
+    const f32 v4 = fold(a4_0, [](f32 a, f32 b) { return maximum(b, a); });
+    alignas(64) float t6[16];
+    f32 a7_0 = splat<f32>(0.0f);
+    f32 a7_1 = splat<f32>(0.0f);
     {
-      auto body = [&](const i64_t i, auto n, f32 &a9_0) __attribute__((always_inline)) {
+      auto body = [&](const i64_t i, auto n, f32 &a7_0) __attribute__((always_inline)) {
         const mask v1 = ld(p0 + i, n);
         const f32 v2 = ld(p1 + i, n);
-        const f32 v4 = v2 * v3;
-        const f32 v5 = where(v1, v0, v4);
-        const f32 v7 = v5 - v6;
-        const f32 v8 = exp(v7);
-        put(t8 + i, v8, n);
-        a9_0 = a9_0 + keep(v8, splat<f32>(0.0f), n);
+        const f32 v3 = where(v1, v0, v2);
+        const f32 v5 = v3 - v4;
+        const f32 v6 = exp(v5);
+        put(t6 + i, v6, n);
+        a7_0 = a7_0 + keep(v6, splat<f32>(0.0f), n);
       };
       i64_t at = 0;
       for (; at + 16 <= 16; at += 16) {
-        body(at + 0, full{}, a9_0);
-        body(at + 8, full{}, a9_1);
+        body(at + 0, full{}, a7_0);
+        body(at + 8, full{}, a7_1);
       }
     }
-    a9_0 = a9_0 + a9_1;
-    const f32 v9 = fold(a9_0, [](f32 a, f32 b) { return a + b; });
+    a7_0 = a7_0 + a7_1;
+    const f32 v7 = fold(a7_0, [](f32 a, f32 b) { return a + b; });
     {
       auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
-        const f32 v8 = raw<f32>(t8 + i, n);
-        const f32 v10 = v8 / v9;
-        st(p2 + i, v10, n);
+        const f32 v6 = raw<f32>(t6 + i, n);
+        const f32 v8 = v6 / v7;
+        st(p2 + i, v8, n);
       };
       i64_t at = 0;
       for (; at + 8 <= 16; at += 8) body(at, full{});
     }
+  }
+}
+
+// bmm
+extern "C" void k3_bmm(void **buffers, int threads) {
+  const float *__restrict b0 = (const float *)buffers[0];  // float32[2, 16, 16] stride [256, 16, 1]
+  const float *__restrict b1 = (const float *)buffers[1];  // float32[2, 16, 8] stride [128, 8, 1]
+  float *__restrict b2 = (float *)buffers[2];  // float32[2, 16, 8] stride [128, 8, 1]
+  (void)threads;
+  for (i64_t item = 0; item < 32; ++item) {
+    const i64_t x1 = (item) % 16;
+    const i64_t x0 = (item) / 16;
+    const float *p0 = b0 + x0 * 256 + x1 * 16;
+    const float *p1 = b1 + x0 * 128;
+    const float *p2 = b1 + x0 * 128 + 1;
+    const float *p3 = b1 + x0 * 128 + 2;
+    const float *p4 = b1 + x0 * 128 + 3;
+    const float *p5 = b1 + x0 * 128 + 4;
+    const float *p6 = b1 + x0 * 128 + 5;
+    const float *p7 = b1 + x0 * 128 + 6;
+    const float *p8 = b1 + x0 * 128 + 7;
+    float *p9 = b2 + x0 * 128 + x1 * 8;
+    float *p10 = b2 + x0 * 128 + x1 * 8 + 1;
+    float *p11 = b2 + x0 * 128 + x1 * 8 + 2;
+    float *p12 = b2 + x0 * 128 + x1 * 8 + 3;
+    float *p13 = b2 + x0 * 128 + x1 * 8 + 4;
+    float *p14 = b2 + x0 * 128 + x1 * 8 + 5;
+    float *p15 = b2 + x0 * 128 + x1 * 8 + 6;
+    float *p16 = b2 + x0 * 128 + x1 * 8 + 7;
+    f32 a3_0 = splat<f32>(0.0f);
+    f32 a3_1 = splat<f32>(0.0f);
+    f32 a6_0 = splat<f32>(0.0f);
+    f32 a6_1 = splat<f32>(0.0f);
+    f32 a9_0 = splat<f32>(0.0f);
+    f32 a9_1 = splat<f32>(0.0f);
+    f32 a12_0 = splat<f32>(0.0f);
+    f32 a12_1 = splat<f32>(0.0f);
+    f32 a15_0 = splat<f32>(0.0f);
+    f32 a15_1 = splat<f32>(0.0f);
+    f32 a18_0 = splat<f32>(0.0f);
+    f32 a18_1 = splat<f32>(0.0f);
+    f32 a21_0 = splat<f32>(0.0f);
+    f32 a21_1 = splat<f32>(0.0f);
+    f32 a24_0 = splat<f32>(0.0f);
+    f32 a24_1 = splat<f32>(0.0f);
+    {
+      auto body = [&](const i64_t i, auto n, f32 &a3_0, f32 &a6_0, f32 &a9_0, f32 &a12_0, f32 &a15_0, f32 &a18_0, f32 &a21_0, f32 &a24_0) __attribute__((always_inline)) {
+        const f32 v0 = ld(p0 + i, n);
+        const f32 v1 = lds(p1 + i * 8, 8, n);
+        const f32 v2 = v0 * v1;
+        const f32 v4 = lds(p2 + i * 8, 8, n);
+        const f32 v5 = v0 * v4;
+        const f32 v7 = lds(p3 + i * 8, 8, n);
+        const f32 v8 = v0 * v7;
+        const f32 v10 = lds(p4 + i * 8, 8, n);
+        const f32 v11 = v0 * v10;
+        const f32 v13 = lds(p5 + i * 8, 8, n);
+        const f32 v14 = v0 * v13;
+        const f32 v16 = lds(p6 + i * 8, 8, n);
+        const f32 v17 = v0 * v16;
+        const f32 v19 = lds(p7 + i * 8, 8, n);
+        const f32 v20 = v0 * v19;
+        const f32 v22 = lds(p8 + i * 8, 8, n);
+        const f32 v23 = v0 * v22;
+        a3_0 = a3_0 + keep(v2, splat<f32>(0.0f), n);
+        a6_0 = a6_0 + keep(v5, splat<f32>(0.0f), n);
+        a9_0 = a9_0 + keep(v8, splat<f32>(0.0f), n);
+        a12_0 = a12_0 + keep(v11, splat<f32>(0.0f), n);
+        a15_0 = a15_0 + keep(v14, splat<f32>(0.0f), n);
+        a18_0 = a18_0 + keep(v17, splat<f32>(0.0f), n);
+        a21_0 = a21_0 + keep(v20, splat<f32>(0.0f), n);
+        a24_0 = a24_0 + keep(v23, splat<f32>(0.0f), n);
+      };
+      i64_t at = 0;
+      for (; at + 16 <= 16; at += 16) {
+        body(at + 0, full{}, a3_0, a6_0, a9_0, a12_0, a15_0, a18_0, a21_0, a24_0);
+        body(at + 8, full{}, a3_1, a6_1, a9_1, a12_1, a15_1, a18_1, a21_1, a24_1);
+      }
+    }
+    a3_0 = a3_0 + a3_1;
+    const f32 v3 = fold(a3_0, [](f32 a, f32 b) { return a + b; });
+    a6_0 = a6_0 + a6_1;
+    const f32 v6 = fold(a6_0, [](f32 a, f32 b) { return a + b; });
+    a9_0 = a9_0 + a9_1;
+    const f32 v9 = fold(a9_0, [](f32 a, f32 b) { return a + b; });
+    a12_0 = a12_0 + a12_1;
+    const f32 v12 = fold(a12_0, [](f32 a, f32 b) { return a + b; });
+    a15_0 = a15_0 + a15_1;
+    const f32 v15 = fold(a15_0, [](f32 a, f32 b) { return a + b; });
+    a18_0 = a18_0 + a18_1;
+    const f32 v18 = fold(a18_0, [](f32 a, f32 b) { return a + b; });
+    a21_0 = a21_0 + a21_1;
+    const f32 v21 = fold(a21_0, [](f32 a, f32 b) { return a + b; });
+    a24_0 = a24_0 + a24_1;
+    const f32 v24 = fold(a24_0, [](f32 a, f32 b) { return a + b; });
+    st(p9, v3, 1);
+    st(p10, v6, 1);
+    st(p11, v9, 1);
+    st(p12, v12, 1);
+    st(p13, v15, 1);
+    st(p14, v18, 1);
+    st(p15, v21, 1);
+    st(p16, v24, 1);
   }
 }

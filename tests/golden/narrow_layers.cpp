@@ -1,0 +1,116 @@
+// 1. k0_addmm
+
+// addmm
+// native_layer_norm
+// gelu
+// mm
+extern "C" void k0_addmm(void **buffers, int threads) {
+  const float *__restrict b0 = (const float *)buffers[0];  // float32[50, 3] stride [3, 1]
+  const float *__restrict b1 = (const float *)buffers[1];  // float32[2, 3] stride [3, 1]
+  const float *__restrict b2 = (const float *)buffers[2];  // float32[2] stride [1]
+  const float *__restrict b3 = (const float *)buffers[3];  // float32[2] stride [1]
+  const float *__restrict b4 = (const float *)buffers[4];  // float32[3, 2] stride [2, 1]
+  float *__restrict b5 = (float *)buffers[5];  // float32[50, 3] stride [3, 1]
+  (void)threads;
+  const float *p0 = b0;
+  const float *p1 = b1;
+  const float *p2 = b0 + 1;
+  const float *p3 = b1 + 1;
+  const float *p4 = b0 + 2;
+  const float *p5 = b1 + 2;
+  const float *p6 = b2;
+  const float *p7 = b1 + 3;
+  const float *p8 = b1 + 4;
+  const float *p9 = b1 + 5;
+  const float *p10 = b2 + 1;
+  const float *p11 = b3;
+  const float *p12 = b3 + 1;
+  const float *p13 = b4;
+  const float *p14 = b4 + 1;
+  const float *p15 = b4 + 2;
+  const float *p16 = b4 + 3;
+  const float *p17 = b4 + 4;
+  const float *p18 = b4 + 5;
+  float *p19 = b5;
+  float *p20 = b5 + 1;
+  float *p21 = b5 + 2;
+  const f32 v1 = one(p1);
+  const f32 v4 = one(p3);
+  const f32 v7 = one(p5);
+  const f32 v11 = one(p6);
+  const f32 v13 = one(p7);
+  const f32 v15 = one(p8);
+  const f32 v17 = one(p9);
+  const f32 v21 = one(p10);
+  const f32 v24 = splat<f32>(2.0f);
+  const f32 v32 = splat<f32>(9.999999747378752e-06f);
+  const f32 v36 = one(p11);
+  const f32 v39 = one(p12);
+  const f32 v41 = splat<f32>(0.7071067690849304f);
+  const f32 v44 = splat<f32>(1.0f);
+  const f32 v46 = splat<f32>(0.5f);
+  const f32 v54 = one(p13);
+  const f32 v56 = one(p14);
+  const f32 v59 = one(p15);
+  const f32 v61 = one(p16);
+  const f32 v64 = one(p17);
+  const f32 v66 = one(p18);
+  {
+    auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
+      const f32 v0 = lds(p0 + i * 3, 3, n);
+      const f32 v2 = v0 * v1;
+      const f32 v3 = lds(p2 + i * 3, 3, n);
+      const f32 v5 = v3 * v4;
+      const f32 v6 = lds(p4 + i * 3, 3, n);
+      const f32 v8 = v6 * v7;
+      const f32 v9 = v2 + v5;
+      const f32 v10 = v9 + v8;
+      const f32 v12 = v10 + v11;
+      const f32 v14 = v0 * v13;
+      const f32 v16 = v3 * v15;
+      const f32 v18 = v6 * v17;
+      const f32 v19 = v14 + v16;
+      const f32 v20 = v19 + v18;
+      const f32 v22 = v20 + v21;
+      const f32 v23 = v12 + v22;
+      const f32 v25 = v23 / v24;
+      const f32 v26 = v12 - v25;
+      const f32 v27 = v26 * v26;
+      const f32 v28 = v22 - v25;
+      const f32 v29 = v28 * v28;
+      const f32 v30 = v27 + v29;
+      const f32 v31 = v30 / v24;
+      const f32 v33 = v31 + v32;
+      const f32 v34 = 1 / sqrt(v33);
+      const f32 v35 = v26 * v34;
+      const f32 v37 = v35 * v36;
+      const f32 v38 = v28 * v34;
+      const f32 v40 = v38 * v39;
+      const f32 v42 = v37 * v41;
+      const f32 v43 = erf(v42);
+      const f32 v45 = v44 + v43;
+      const f32 v47 = v46 * v37;
+      const f32 v48 = v47 * v45;
+      const f32 v49 = v40 * v41;
+      const f32 v50 = erf(v49);
+      const f32 v51 = v44 + v50;
+      const f32 v52 = v46 * v40;
+      const f32 v53 = v52 * v51;
+      const f32 v55 = v48 * v54;
+      const f32 v57 = v53 * v56;
+      const f32 v58 = v55 + v57;
+      const f32 v60 = v48 * v59;
+      const f32 v62 = v53 * v61;
+      const f32 v63 = v60 + v62;
+      const f32 v65 = v48 * v64;
+      const f32 v67 = v53 * v66;
+      const f32 v68 = v65 + v67;
+      sts(p19 + i * 3, 3, v58, n);
+      sts(p20 + i * 3, 3, v63, n);
+      sts(p21 + i * 3, 3, v68, n);
+    };
+    i64_t at = 0;
+    for (; at + 8 <= 50; at += 8) body(at, full{});
+    if (at < 50) body(at, 2);
+  }
+}
