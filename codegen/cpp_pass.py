@@ -36,6 +36,8 @@ class PassWriter:
             if self.nest.values[n].attr == "sum" and self.nest.values[n].dtype.is_floating_point
         ]  # fmt: skip
 
+        self.joined: set[int] = set()  # sums whose copies are in the first one already
+
     def write(self, first: str, last: str, length: Any) -> None:
         plan = self.plan
         if plan.split:
@@ -123,9 +125,14 @@ class PassWriter:
                 self.put(f"auto e{number}_{copy} = {self._accumulator(number)[1]};")
 
     def _end_blocks(self, blocked: bool) -> None:
+        """The copies of an accumulator are joined in the same way."""
         for number in self.sums if blocked else ():
-            for copy in range(self.unroll):
-                self.put(f"a{number}_{copy} = with_lost(a{number}_{copy}, e{number}_{copy});")
+            first, lost = f"a{number}_0", f"e{number}_0"
+            for copy in range(1, self.unroll):
+                self.put(f"two_sum({first}, {lost}, a{number}_{copy});")
+                self.put(f"{lost} = {lost} + e{number}_{copy};")
+            self.put(f"{first} = with_lost({first}, {lost});")
+            self.joined.add(number)
 
     def _innermost(
         self, name: str, first: str, last: str, length: Any, step: int, blocked: bool
@@ -243,7 +250,7 @@ class PassWriter:
         """From accumulators to the value of the row."""
         for number in self.one.folds:
             value = self.nest.values[number]
-            for copy in range(1, self.unroll):
+            for copy in range(1, 1 if number in self.joined else self.unroll):
                 self.put(self._combine(number, 0, f"{prefix}a{number}_{copy}", prefix=prefix))
             accumulator = f"{prefix}a{number}_0"
             kind = self._accumulator(number)[0]
@@ -297,7 +304,7 @@ class PassWriter:
         self._innermost("i", "from", "to", length, kernel.lanes, blocked)
         self._end_blocks(blocked)
         for number in self.one.folds:
-            for copy in range(1, self.unroll):
+            for copy in range(1, 1 if number in self.joined else self.unroll):
                 self.put(self._combine(number, 0, f"a{number}_{copy}"))
             self.put(f"part{number}[c] = a{number}_0;")
             if self.nest.values[number].attr in ("argmax", "argmin"):

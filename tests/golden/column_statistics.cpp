@@ -25,8 +25,8 @@ extern "C" void k0_mean(void **buffers, int threads) {
     auto e1_2 = splat<f32>(0.0f);
     auto e1_3 = splat<f32>(0.0f);
     {
-      for (i64_t block = 0; block < 300; block += 256) {
-        const i64_t end = block + 256 < 300 ? block + 256 : 300;
+      for (i64_t block = 0; block < 300; block += 128) {
+        const i64_t end = block + 128 < 300 ? block + 128 : 300;
         auto s1_0 = splat<f32>(0.0f);
         auto s1_1 = splat<f32>(0.0f);
         auto s1_2 = splat<f32>(0.0f);
@@ -49,13 +49,13 @@ extern "C" void k0_mean(void **buffers, int threads) {
         two_sum(a1_3, e1_3, s1_3);
       }
     }
+    two_sum(a1_0, e1_0, a1_1);
+    e1_0 = e1_0 + e1_1;
+    two_sum(a1_0, e1_0, a1_2);
+    e1_0 = e1_0 + e1_2;
+    two_sum(a1_0, e1_0, a1_3);
+    e1_0 = e1_0 + e1_3;
     a1_0 = with_lost(a1_0, e1_0);
-    a1_1 = with_lost(a1_1, e1_1);
-    a1_2 = with_lost(a1_2, e1_2);
-    a1_3 = with_lost(a1_3, e1_3);
-    a1_0 = a1_0 + a1_1;
-    a1_0 = a1_0 + a1_2;
-    a1_0 = a1_0 + a1_3;
     const f32 v1 = a1_0;
     a4_0 = maximum(a4_1, a4_0);
     a4_0 = maximum(a4_2, a4_0);

@@ -54,8 +54,8 @@ extern "C" void k0_softmax(void **buffers, int threads) {
       auto e4_2 = splat<f32>(0.0f);
       auto e4_3 = splat<f32>(0.0f);
       {
-        for (i64_t block = from; block < to; block += 2048) {
-          const i64_t end = block + 2048 < to ? block + 2048 : to;
+        for (i64_t block = from; block < to; block += 1024) {
+          const i64_t end = block + 1024 < to ? block + 1024 : to;
           auto s4_0 = splat<f32>(0.0f);
           auto s4_1 = splat<f32>(0.0f);
           auto s4_2 = splat<f32>(0.0f);
@@ -79,13 +79,13 @@ extern "C" void k0_softmax(void **buffers, int threads) {
           two_sum(a4_3, e4_3, s4_3);
         }
       }
+      two_sum(a4_0, e4_0, a4_1);
+      e4_0 = e4_0 + e4_1;
+      two_sum(a4_0, e4_0, a4_2);
+      e4_0 = e4_0 + e4_2;
+      two_sum(a4_0, e4_0, a4_3);
+      e4_0 = e4_0 + e4_3;
       a4_0 = with_lost(a4_0, e4_0);
-      a4_1 = with_lost(a4_1, e4_1);
-      a4_2 = with_lost(a4_2, e4_2);
-      a4_3 = with_lost(a4_3, e4_3);
-      a4_0 = a4_0 + a4_1;
-      a4_0 = a4_0 + a4_2;
-      a4_0 = a4_0 + a4_3;
       part4[c] = a4_0;
     }
     f32 a4_0 = splat<f32>(0.0f);

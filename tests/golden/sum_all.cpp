@@ -17,8 +17,8 @@ extern "C" void k0_sum(void **buffers, int threads) {
   auto e2_2 = splat<f32>(0.0f);
   auto e2_3 = splat<f32>(0.0f);
   {
-    for (i64_t block = 0; block < 10000; block += 2048) {
-      const i64_t end = block + 2048 < 10000 ? block + 2048 : 10000;
+    for (i64_t block = 0; block < 10000; block += 1024) {
+      const i64_t end = block + 1024 < 10000 ? block + 1024 : 10000;
       auto s2_0 = splat<f32>(0.0f);
       auto s2_1 = splat<f32>(0.0f);
       auto s2_2 = splat<f32>(0.0f);
@@ -42,13 +42,13 @@ extern "C" void k0_sum(void **buffers, int threads) {
       two_sum(a2_3, e2_3, s2_3);
     }
   }
+  two_sum(a2_0, e2_0, a2_1);
+  e2_0 = e2_0 + e2_1;
+  two_sum(a2_0, e2_0, a2_2);
+  e2_0 = e2_0 + e2_2;
+  two_sum(a2_0, e2_0, a2_3);
+  e2_0 = e2_0 + e2_3;
   a2_0 = with_lost(a2_0, e2_0);
-  a2_1 = with_lost(a2_1, e2_1);
-  a2_2 = with_lost(a2_2, e2_2);
-  a2_3 = with_lost(a2_3, e2_3);
-  a2_0 = a2_0 + a2_1;
-  a2_0 = a2_0 + a2_2;
-  a2_0 = a2_0 + a2_3;
   const f32 v2 = fold(a2_0, [](f32 a, f32 b) { return a + b; });
   st(p1, v2, 1);
 }
