@@ -119,5 +119,7 @@ DECOMPOSITIONS: Table = {
 RESULTS: Table = {
     aten.split.Tensor: (_slice_of,),  # x[start:end]
     aten.split_with_sizes.default: (_slice_of,),
+    aten.unsafe_split.Tensor: (_slice_of,),
+    aten.unsafe_split_with_sizes.default: (_slice_of,),
     aten.unbind.int: (_select_of,),  # x[i]
 }

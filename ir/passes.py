@@ -15,6 +15,7 @@ from .decompose import DECOMPOSITIONS, RESULTS
 from .effects import is_random, may_raise, reads, root, writes
 from .graph import Graph, Node
 from .losses import split_losses
+from .places import values_for_writes
 from .rewrite import ALGEBRA, Rewriter, apply_table, fold_rule, with_nodes
 from .schema import plan_of
 from .verify import verify
@@ -117,6 +118,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("drop_dead", drop_dead, "what the program computed and threw away"),
     Pass("decompose", apply_table(DECOMPOSITIONS, RESULTS), "operators that codegen sees through"),
     Pass("split_losses", split_losses, "a loss a row, which kernels take in, and sums"),
+    Pass("values_for_writes", values_for_writes, "parts of memory that are variables of their own"),
     Pass("algebra", apply_table(ALGEBRA), "laws that hold to the last bit"),
     Pass("fold_constants", fold_constants, "constants of constants"),
     Pass("merge_equal", merge_equal, "the same computation twice"),
