@@ -24,13 +24,23 @@ from ..runtime.events import Fallback
 from ..runtime.kernel_store import Library
 from ..runtime.program import ProgramSpec
 from ..runtime.session import LOGGER, SESSION
-from . import build, cpp, lower, lower_index, lower_product, lower_reduce, schedule
+from . import (
+    build,
+    cpp,
+    lower,
+    lower_index,
+    lower_product,
+    lower_reduce,
+    lower_special,
+    schedule,
+)
 from .background import BACKGROUND
 from .nest import Kernel
 from .replay import compile_replay
 from .shadow import shadowed
 
-_TABLES = (lower, lower_product, lower_reduce, lower_index)  # imported to fill the table of rules
+# imported to fill the table of rules
+_TABLES = (lower, lower_product, lower_reduce, lower_special, lower_index)
 
 Program = Callable[..., tuple[Any, ...]]
 

@@ -37,10 +37,21 @@ UNARY: dict[str, Callable[..., Any]] = {
     for name in (
         "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh"
         " tanh asinh acosh atanh erf erfc sigmoid neg abs sign floor ceil trunc round isnan isinf relu"
-        " frac nan_to_num square isfinite signbit logical_not positive"
+        " frac nan_to_num square isfinite signbit logical_not positive deg2rad rad2deg isposinf isneginf sgn angle"
+        " sinc hardshrink logit"
     ).split()
 } | {
     "gelu": lambda x: F.gelu(x.clamp(-30, 30)),  # eager makes nan of infinity
+    "softshrink": lambda x: F.softshrink(x, 0.7),
+    "threshold": lambda x: F.threshold(x, 0.3, -2.5),
+    "prelu": lambda x: F.prelu(x, torch.tensor(0.3, dtype=x.dtype)),
+    "entr": torch.special.entr,
+    "logit_eps": lambda x: torch.logit(x, 0.01),
+    "xlogy_self": lambda x: torch.xlogy(1.5, x),
+    "xlogy_other": lambda x: torch.xlogy(x, 2.5),
+    "nansum": lambda x: x.nansum(-1),
+    "count_nonzero": lambda x: x.count_nonzero(0),
+    "aminmax": lambda x: torch.aminmax(x, dim=-1).max + torch.aminmax(x, dim=-1).min,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "silu": F.silu,
     "leaky_relu": lambda x: F.leaky_relu(x, 0.1),
@@ -85,9 +96,12 @@ BINARY: dict[str, Callable[..., Any]] = {
     name: getattr(torch, name)
     for name in (
         "add sub mul div maximum minimum fmax fmin atan2 hypot fmod remainder floor_divide pow lt le gt ge eq"
-        " ne logical_and logical_or logical_xor copysign"
+        " ne logical_and logical_or logical_xor copysign heaviside logaddexp logaddexp2 xlogy"
     ).split()
 } | {
+    "xlog1py": torch.special.xlog1py,
+    "ldexp": lambda x, y: torch.ldexp(x, y.clamp(-9, 9).nan_to_num()),
+    "ldexp_int": lambda x, y: torch.ldexp(x, y.clamp(-9, 9).nan_to_num().int()),
     "add_alpha": lambda x, y: torch.add(x, y, alpha=0.3),
     "div_floor": lambda x, y: torch.div(x, y, rounding_mode="floor"),
     "div_trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
@@ -198,6 +212,13 @@ INTEGER: dict[str, Callable[..., Any]] = {
     "mix": lambda x, y: x + y.float() * 0.5,
     "masked_fill": lambda x, y: x.masked_fill(y > 0, 3),
     "logical_and": lambda x, y: torch.logical_and(x, y),
+    "heaviside": lambda x, y: torch.heaviside(x, y),
+    "threshold": lambda x, y: F.threshold(x, 3, -7 if x.dtype.is_signed else 7),
+    "signbit": lambda x, y: torch.signbit(x),
+    "sgn": lambda x, y: torch.sgn(x),
+    "isposinf": lambda x, y: torch.isposinf(x),
+    "count_nonzero": lambda x, y: torch.count_nonzero(x, 0),
+    "aminmax": lambda x, y: torch.aminmax(x).max,
 }
 
 
