@@ -29,6 +29,7 @@ from . import (
     cpp,
     lower,
     lower_index,
+    lower_move,
     lower_product,
     lower_reduce,
     lower_special,
@@ -40,7 +41,7 @@ from .replay import compile_replay
 from .shadow import shadowed
 
 # imported to fill the table of rules
-_TABLES = (lower, lower_product, lower_reduce, lower_special, lower_index)
+_TABLES = (lower, lower_product, lower_reduce, lower_special, lower_index, lower_move)
 
 Program = Callable[..., tuple[Any, ...]]
 

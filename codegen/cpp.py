@@ -131,6 +131,7 @@ class Kernel:
         self.along = loops.moving(nest, axes)  # does the value differ between lanes?
         self.level = loops.levels(nest) if nest.has_reduction else self.along
         self.phase = loops.phases(nest)
+        self.spans = cpp_load.only_spans(nest)
         self.lines: list[str] = []
         self.depth = 1
         self.kept: set[int] = set()
@@ -165,7 +166,7 @@ class Kernel:
                 self.kept.add(kept)
                 next(p for p in found if kept in p.body).keeps.append(kept)
             body = loops.needed(nest, roots, rows | self.kept)
-            one_pass.body = [n for n in body if nest.values[n].op != "inside"]
+            one_pass.body = [n for n in body if n not in self.spans]
         return found
 
     def _roots(self, one_pass: Pass) -> list[int]:
@@ -398,7 +399,7 @@ class Kernel:
         for number, value in enumerate(self.nest.values):
             if self.level[number] or number in self.known or self.phase[number] > phase:
                 continue
-            if value.op not in ("reduce", "inside"):
+            if value.op != "reduce" and number not in self.spans:
                 self.known.add(number)
                 self.put(self._statement(number, row=True))
 
@@ -407,6 +408,8 @@ class Kernel:
         name = f"v{number}"
         if value.op in loops.LOADS:
             return f"const {register(value.dtype)} {name} = {cpp_load.load(self, value, row)};"
+        if value.op == "inside":
+            return f"const mask {name} = {cpp_load.mask(self, number, row)};"
         if value.op == "checked":
             return f"const i64 {name} = {cpp_load.check(self, number)};"
         if value.op == "index":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .loops import Value
+from .loops import LoopNest, Value
 
 if TYPE_CHECKING:
     from .cpp import Kernel
@@ -69,6 +69,23 @@ def _conditions(kernel: Kernel, number: int, row: bool) -> tuple[str, str]:
             step = f", {kernel.n(stride)}" if name == "apart" else ""
             spans.append(f"{name}({kernel.n(low)}, {kernel.n(high)}, {place}{step})")
     return " && ".join(always), " & ".join(spans)
+
+
+def mask(kernel: Kernel, number: int, row: bool) -> str:
+    """The text of an `inside` value that is used as a bool."""
+    always, span = _conditions(kernel, number, row)
+    parts = [f"within({span})"] if span else []
+    return " & ".join([*parts, f"splat<mask>(-({always}))"] if always else parts)
+
+
+def only_spans(nest: LoopNest) -> set[int]:
+    """The `inside` values that only masked loads use: their spans are written there."""
+    used = {
+        arg for value in nest.values for place, arg in enumerate(value.args)
+        if value.op != "load_if" or place != 0
+    }  # fmt: skip
+    used |= {store.value for store in nest.stores}
+    return {n for n, value in enumerate(nest.values) if value.op == "inside"} - used
 
 
 def check(kernel: Kernel, number: int) -> str:

@@ -135,7 +135,8 @@ class Fusion:
             )  # fmt: skip
 
     def _place(self, node: Node) -> None:
-        rule = fusable(node, node in self.flow.whole) if self.enabled else None
+        enabled = self.enabled and node not in self.flow.joins
+        rule = fusable(node, node in self.flow.whole) if enabled else None
         if rule is not None and rule.kind == "pointwise" and not isinstance(node.meta, Meta):
             users = self.flow.users.get(node, [])
             rule = rule if all(user.target == 0 for user in users) else None
@@ -208,11 +209,12 @@ class Fusion:
         rule = self.rules.get(node)
         return rule is not None and rule.kind == "create"
 
-    def copied(self, operand: Node, unit: Unit) -> bool:
+    def copied(self, operand: Node, unit: Unit, far: bool = False) -> bool:
         """Is this value so small and cheap beside the unit's iteration that the unit computes it itself?
 
         The rule: a chain of at most three light operators over a tensor of at most half the unit's elements.
-        Not where the graph writes memory: an operand might be read at another time.
+        A far operand that nobody else reads is computed at the place where it is read, too, if that is not much
+        more often than once. Not where the graph writes memory: an operand might be read at another time.
         """
         if not unit.is_kernel or unit.rows is not None or self.flow.writes_memory:
             return False
@@ -223,8 +225,17 @@ class Fusion:
             node = node.alias  # type: ignore[assignment]
         if node not in self.rules or not isinstance(node.meta, Meta) or self.unit_of(node) is unit:
             return False
-        small = 2 * estimated(node.meta.shape) <= estimated(unit.shape or ())
+        size, reads_of_it = estimated(node.meta.shape), estimated(unit.shape or ())
+        small = 2 * size <= reads_of_it
+        if far:
+            small = self._read_once(operand) and (small or reads_of_it <= 2 * size)
         return small and self._light(node, 3)
+
+    def _read_once(self, node: Node) -> bool:
+        while is_plain_view(node) and len(self.flow.users.get(node, ())) == 1:
+            node = node.alias  # type: ignore[assignment]
+        outputs = self.flow.graph.outputs
+        return len(self.flow.users.get(node, ())) == 1 and not any(node is one for one in outputs)
 
     def _light(self, node: Node, allowance: int) -> bool:
         """Is it a chain of at most `allowance` light operators over what lies in memory?"""

@@ -53,7 +53,7 @@ class Value:
     load     attr = (buffer number, Index); args = () or (int64 value,): elements to add to the index
     load_if  attr as of load, args = (bool value, value) or (bool value, value, int64 value): a load where the bool
              holds, elsewhere that value, and memory is not touched there
-    inside   a bool for `load_if` only: attr = ((Index, low, high), ...); low <= form < high for each of them
+    inside   a bool: attr = ((Index, low, high), ...); low <= form < high for each of them
     checked  args = (int64 value,), attr = (low, high): the value, which has to be in [low, high); where it is not,
              low, and the kernel tells its caller that there was trouble
     const    attr = a Python bool, int or float (inf and nan too)
@@ -301,8 +301,6 @@ def check(nest: LoopNest) -> None:
             raise ValueError(f"{nest.name}: value {number} uses a later one")
         if value.op == "reduce" and value.attr not in REDUCTIONS:
             raise ValueError(f"{nest.name}: no reduction {value.attr!r}")
-        if any(nest.values[arg].op == "inside" for arg in value.args) and value.op != "load_if":
-            raise ValueError(f"{nest.name}: value {number} is computed of an `inside`")
         if value.op in LOADS and nest.buffers[value.attr[0]].written:
             raise ValueError(f"{nest.name}: value {number} loads from a written buffer")
     for store in nest.stores:

@@ -251,6 +251,8 @@ template <class T, class V, class N> INLINE V ldm(const T *p, i64 at, mask m, V 
   return other;
 }
 
+//: inside <- load_if
+
 //: checked <- types
 // Values have to be in [low, high): where one is not, the caller is told, and `low` stands for it.
 template <class N> INLINE i64 checked(i64 v, i64_t low, i64_t high, int *trouble, N n) {

@@ -7,6 +7,7 @@ it needs. Axes are the unit's dimensions: those kept first, in the order of the 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..ir.effects import may_raise
 from ..ir.graph import Meta, Node
@@ -64,7 +65,9 @@ class _NestBuilder:
         self.builder = Builder(axes, n_outer, self.element, self.fetch)
         self.buffers: list[loops.Buffer] = []
         self.loads: dict[Node, int] = {}
-        self.results: dict[tuple[Node, Map], tuple[int, ...]] = {}
+        self.results: dict[tuple[Node, Map, Any], tuple[int, ...]] = {}
+        self.moving = False  # computing a far operand at the place where it is read
+        self.guard: int | None = None  # the mask under which that is done
 
     def to_axes(self, where: Map) -> Map:
         """Forms over the unit's dimensions -> forms over the nest's axes."""
@@ -74,12 +77,16 @@ class _NestBuilder:
 
     def element(self, node: Node, where: Map) -> int:
         """The value of a node's element: computed here if it is a member, else loaded."""
+        return self.followed(node, where) if self.inside(node) else self.load(node, where)
+
+    def inside(self, node: Node) -> bool:
         source = self.fusion.source(node)
-        inside = source in self.unit.where or self.fusion._inlined(source)
-        if not inside and source not in self.stored:
-            inside = self.fusion.copied(node, self.unit)
-        if not inside:
-            return self.load(node, where)
+        if source in self.unit.where or self.fusion._inlined(source):
+            return True
+        return source not in self.stored and self.fusion.copied(node, self.unit, self.moving)
+
+    def followed(self, node: Node, where: Map) -> int:
+        source = self.fusion.source(node)
         while is_plain_view(node):
             moved = affine.through_view(node, where, self.axes)
             if moved is None:
@@ -98,22 +105,27 @@ class _NestBuilder:
         return self.computed(node, identity(node.meta.shape))[0]
 
     def computed(self, node: Node, where: Map) -> tuple[int, ...]:
-        known = self.results.get((node, where))
+        key = (node, where, self.guard)
+        known = self.results.get(key)
         if known is None:
             if isinstance(node.meta, tuple) and node in self.unit.where:
                 where_first = self.to_axes(self.unit.where[node])
             else:
                 where_first = where
             found = self.fusion.rules[node].build(At(self.builder, node, where_first))
-            known = self.results[(node, where)] = found if isinstance(found, tuple) else (found,)
+            known = self.results[key] = found if isinstance(found, tuple) else (found,)
         return known
 
     def fetch(self, node: Node, where: Map, guard: tuple[int, ...]) -> int:
-        """The value of a far operand's element: loaded, or computed once more at another place."""
+        """The value of a far operand's element: loaded, or computed at the place where it is read."""
         where = affine.clean(where, node.meta.shape, self.axes)
-        if not guard and self.fusion.source(node) in self.unit.where:
-            return self.element(node, where)
-        return self.load(node, where, guard)
+        before = self.moving, self.guard
+        self.moving, self.guard = True, guard[0] if guard else None
+        value = self.followed(node, where) if self.inside(node) else None
+        self.moving, self.guard = before
+        if value is None:
+            return self.load(node, where, guard)
+        return self.builder.apply("where", guard[0], value, guard[1]) if guard else value
 
     def load(self, node: Node, where: Map, guard: tuple[int, ...] = ()) -> int:
         base = base_of(node)
@@ -126,6 +138,8 @@ class _NestBuilder:
         index = affine.address(where, node.meta.stride, offset, len(self.axes))
         offset_of = (self.builder.offset(index.terms),) if index.terms else ()
         index = Index(index.strides, index.offset)
+        if self.guard is not None and not guard:
+            guard = self.guard, self.builder.const(False, node.meta.dtype)
         op = "load_if" if guard else "load"
         args = (*guard, *offset_of)
         return self.builder.add(loops.Value(op, args, node.meta.dtype, (number, index)))
@@ -139,7 +153,7 @@ class _NestBuilder:
         return (
             bool(self.fusion.far(node))
             and may_raise(node)
-            and not any(known is node for known, _where in self.results)
+            and not any(key[0] is node for key in self.results)
         )
 
     def build(self, name: str, stored: list[Node]) -> Kernel:

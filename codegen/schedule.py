@@ -126,16 +126,16 @@ def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
     """The values that somebody outside of their own kernel needs in memory."""
     wanted = {fusion.source(node) for node in flow.graph.outputs}
     wanted |= {node for node in fusion.rules if may_raise(node) and _unread(node, flow, fusion)}
-    copied: list[tuple[Node, Unit]] = []
+    copied: list[tuple[Node, Unit, bool]] = []
 
     def need(operand: Node, unit: Unit, far: bool) -> None:
         source = fusion.source(operand)
-        if source not in fusion.home or (fusion._inlined(source) and unit.is_kernel and not far):
+        if source not in fusion.home or (fusion._inlined(source) and unit.is_kernel):
             return
         if unit.is_kernel and fusion.unit_of(source) is unit:
             return
-        if not far and fusion.copied(operand, unit):
-            copied.append((source, unit))
+        if fusion.copied(operand, unit, far):
+            copied.append((source, unit, far))
         else:
             wanted.add(source)
 
@@ -145,10 +145,10 @@ def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
             for operand in flow.reads(node):
                 need(operand, fusion.unit_of(node), operand in far)
     while copied:  # what a copy is computed from is needed in its place
-        node, unit = copied.pop()
+        node, unit, far = copied.pop()
         if node not in wanted:
             for operand in reads(node):
-                need(operand, unit, False)
+                need(operand, unit, far)
     return wanted
 
 
