@@ -38,7 +38,7 @@ def load(kernel: Kernel, value: Value, row: bool) -> str:
     elif stride == 1 and not spread:
         text = f"ldif({pointer}, {span}, {other}, n)"
     else:
-        text = f"ldm({pointer}, {spread or _steps(kernel, stride)}, within({span}), {other}, n)"
+        text = f"ldsp({pointer}, {spread or _steps(kernel, stride)}, {span}, {other}, n)"
     return f"{always} ? {text} : {other}" if always else text
 
 

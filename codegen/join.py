@@ -20,7 +20,6 @@ from ..ir.rules_views import view_strides
 from ..ir.symbols import is_symbolic
 from .extents import positive
 from .flow import is_plain_view
-from .fuse import LIGHT
 from .lowering import rule_for
 
 MAX_OPERANDS = 16
@@ -39,15 +38,7 @@ def joins(graph: Graph) -> Joins:
     for node in graph.nodes:
         for operand in reads(node):
             users[operand] = users.get(operand, 0) + 1
-    readers: dict[Node, list[Node]] = {}
-    for node in graph.nodes:
-        for operand in reads(node):
-            readers.setdefault(operand, []).append(node)
-    found = {
-        cat: _copies(cat)
-        for cat in cats
-        if _gains(cat, users) and not _read_in_place(cat, readers.get(cat, []), users)
-    }
+    found = {cat: _copies(cat) for cat in cats if _gains(cat, users)}
     return {cat: copies for cat, copies in found.items() if copies}
 
 
@@ -56,26 +47,6 @@ def _gains(cat: Node, users: dict[Node, int]) -> bool:
     computed = sum(_only_here(operand, users) for operand in cat.args[0])
     count = len(cat.args[0])
     return computed > 0 and 1 < count <= MAX_OPERANDS and count - computed <= MAX_LOADED
-
-
-def _read_in_place(cat: Node, readers: list[Node], users: dict[Node, int]) -> bool:
-    """Do the kernels that read a cat better read its operands (`lower_move`)? What they compute is light, and the
-    result is never in memory then."""
-    if users[cat] != 1 or len(cat.args[0]) > MAX_LOADED or rule_for(cat) is None:
-        return False
-    reader = rule_for(readers[0])
-    taken = reader is not None and reader.kind != "create" and reader.far is None
-    return taken and all(_light(operand, users, 3) for operand in cat.args[0])
-
-
-def _light(node: Node, users: dict[Node, int], allowance: int) -> bool:
-    while is_plain_view(node):
-        node = node.alias  # type: ignore[assignment]
-    if rule_for(node) is None:
-        return True
-    if node.target not in LIGHT or allowance == 0 or users[node] != 1:
-        return False
-    return all(_light(operand, users, allowance - 1) for operand in reads(node))
 
 
 def _only_here(node: Node, users: dict[Node, int]) -> bool:

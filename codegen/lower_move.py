@@ -22,7 +22,6 @@ from .lowering import RULES, At, Rule
 
 aten = torch.ops.aten
 MAX_OPERANDS = 6  # of a cat that is read as loads under masks
-MAX_PIECES = 9  # of a roll or a reflection over several dimensions
 
 
 def _first(node: Node) -> tuple[Node, ...]:
@@ -183,26 +182,37 @@ def _has_dimensions(node: Node) -> bool:
 
 
 def _edge_pad(at: At) -> int:
-    """Dimensions that are padded: the coordinate by arithmetic, which is one number a row but for the last."""
+    """The last dimension in three pieces, the middle one side by side; coordinates of the others by arithmetic, which
+    is done once a row."""
     source, reflects = at.arg(0), "reflection" in at.node.target._opname
-    builder, place = at.builder, []
-    for form, size, (before, after) in zip(
-        at.where, source.meta.shape, _pad_amounts(at.node), strict=True
-    ):
+    choices: list[list[Piece]] = []
+    amounts = _pad_amounts(at.node)
+    for form, size, (before, after) in zip(at.where, source.meta.shape, amounts, strict=True):
         if before == 0 and after == 0:
-            place.append(form)
-            continue
-        number = builder.index(affine.scaled(form, 1, -before))
-        last = at.const(size - 1, torch.int64)
-        if reflects:  # last - |last - |i||
-            folded = at.apply("abs", at.apply("sub", last, at.apply("abs", number)))
-            number = at.apply("sub", last, folded)
+            choices.append(_plain(form))
+        elif len(choices) < len(amounts) - 1 or min(before, after) < 0:
+            choices.append(_plain(at.place(_edge(at, form, size, before, reflects))))
         else:
-            number = at.apply(
-                "minimum", at.apply("maximum", number, at.const(0, torch.int64)), last
-            )
-        place.append(at.place(number))
-    return at.fetch(source, tuple(place))
+            still = affine.scaled(form, 0)
+            left = affine.scaled(form, -1, before) if reflects else still
+            back = affine.scaled(form, -1, before + 2 * (size - 1))
+            right = back if reflects else affine.scaled(still, 1, size - 1)
+            middle = affine.scaled(form, 1, -before)
+            choices.append([
+                (left, form, 0, before),
+                (right, form, before + size, before + size + after),
+                (middle, form, before, before + size),
+            ])  # fmt: skip
+    return _pieces(at, source, choices)
+
+
+def _edge(at: At, form: Index, size: int, before: int, reflects: bool) -> int:
+    number = at.builder.index(affine.scaled(form, 1, -before))
+    last, zero = at.const(size - 1, torch.int64), at.const(0, torch.int64)
+    if not reflects:
+        return at.apply("minimum", at.apply("maximum", number, zero), last)
+    away = at.apply("sub", last, at.apply("abs", number))
+    return at.apply("sub", last, at.apply("abs", away))  # last - |last - |i||
 
 
 def _edge_pad_when(node: Node) -> bool:

@@ -251,6 +251,11 @@ template <class T, class V, class N> INLINE V ldm(const T *p, i64 at, mask m, V 
   return other;
 }
 
+template <class T, class V, class N> INLINE V ldsp(const T *p, i64 at, span s, V other, N n) {
+  for (int i = lane(s.from, counted(n)), last = lane(s.to, counted(n)); i < last; ++i) other[i] = one(p + at[i])[0];
+  return other;
+}
+
 //: inside <- load_if
 
 //: checked <- types

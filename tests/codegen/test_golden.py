@@ -125,6 +125,16 @@ GRAPHS = {
         f32(16, 24),
     ),
     "cat_cumsum": (lambda x, y: torch.cat([x, y], -1).cumsum(-1) * 2, f32(6, 20), f32(6, 12)),
+    "embedding_layer_norm": (
+        lambda t, w, p, g: F.layer_norm(F.embedding(t, w) + p, (24,), g),
+        i64(4, 16),
+        f32(50, 24),
+        f32(16, 24),
+        f32(24),
+    ),
+    "gather_rows": (lambda x, i: torch.gather(x, 1, i) * 2, f32(30, 40), i64(30, 40)),
+    "roll_difference": (lambda x: torch.roll(x, 1, 1) - x, f32(30, 40)),
+    "pad_relu": (lambda x: F.pad(x.relu(), (1, 1, 1, 1)) * 2, f32(2, 3, 20, 30)),
     "arange_mask": (lambda x: x * (torch.arange(64) < 17), f32(9, 64)),
 }
 

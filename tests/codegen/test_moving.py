@@ -115,10 +115,10 @@ def test_alone_they_are_atens():
 def test_open_sizes():
     make = lambda n: (numbers(n, 9), numbers(n, 4))  # noqa: E731
     sizes = (5, 9, 2)
-    check_open(lambda x, y: torch.cat([x, y], 1) * 2, make, ((0,), (0,)), sizes, kernels=1)
+    check_open(lambda x, y: torch.cat([x, y], 1) * 2, make, ((0,), (0,)), sizes)
     check_open(lambda x, y: torch.cat([x, y, x], 1).sum(1), make, ((0,), (0,)), sizes, kernels=1)
     wide = lambda n: (numbers(3, n), numbers(3, 2 * n))  # noqa: E731
-    check_open(lambda x, y: torch.cat([x, y], 1) * 2, wide, ((1,), (1,)), (5, 40, 17), kernels=1)
+    check_open(lambda x, y: torch.cat([x, y], 1) * 2, wide, ((1,), (1,)), (5, 40, 17))
     check_open(lambda x, y: F.pad(x, (1, 2)) * 2, wide, ((1,), (1,)), (5, 40, 17), kernels=1)
     check_open(
         lambda x, y: x.flip(1) * 2 + F.pad(y, (0, 1)).sum(),
