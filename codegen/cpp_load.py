@@ -61,7 +61,7 @@ def _conditions(kernel: Kernel, number: int, row: bool) -> tuple[str, str]:
     for form, low, high in mask.attr:
         moved, stride = kernel._where(form, row)
         rows = kernel._offset(form, kernel.plan.rows, with_offset=False)
-        place = f"{kernel.n(form.offset)}{rows}{moved}"
+        place = f"{kernel.n(form.offset)}{rows}{moved}".removeprefix("0 + ")
         if stride == 0:
             always.append(f"{place} >= {kernel.n(low)} && {place} < {kernel.n(high)}")
         else:

@@ -145,10 +145,10 @@ def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
             for operand in flow.reads(node):
                 need(operand, fusion.unit_of(node), operand in far)
     while copied:  # what a copy is computed from is needed in its place
-        node, unit, far = copied.pop()
+        node, unit, moves = copied.pop()
         if node not in wanted:
             for operand in reads(node):
-                need(operand, unit, far)
+                need(operand, unit, moves)
     return wanted
 
 

@@ -17,8 +17,8 @@ extern "C" void k0_mul(void **buffers, int threads) {
     const f32 v8 = splat<f32>(2.0f);
     {
       auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
-        const mask v1 = within(up(1, 31, 0 + i)) & splat<mask>(-(0 + x1 >= 1 && 0 + x1 < 21));
-        const f32 v3 = 0 + x1 >= 1 && 0 + x1 < 21 ? ldif(p0 + i, up(1, 31, 0 + i), v2, n) : v2;
+        const mask v1 = within(up(1, 31, i)) & splat<mask>(-(x1 >= 1 && x1 < 21));
+        const f32 v3 = x1 >= 1 && x1 < 21 ? ldif(p0 + i, up(1, 31, i), v2, n) : v2;
         const mask v5 = v3 < v4;
         const f32 v6 = where(v5, v4, v3);
         const f32 v7 = where(v1, v6, v0);

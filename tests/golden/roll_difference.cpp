@@ -15,8 +15,8 @@ extern "C" void k0_sub(void **buffers, int threads) {
     const f32 v0 = splat<f32>(0.0f);
     {
       auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
-        const f32 v2 = ldif(p0 + i, up(0, 1, 0 + i), v0, n);
-        const f32 v4 = ldif(p1 + i, up(1, 40, 0 + i), v2, n);
+        const f32 v2 = ldif(p0 + i, up(0, 1, i), v0, n);
+        const f32 v4 = ldif(p1 + i, up(1, 40, i), v2, n);
         const f32 v5 = ld(p2 + i, n);
         const f32 v6 = v4 - v5;
         st(p3 + i, v6, n);
