@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +29,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be written rather than compared."""
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
+    """`bench("name")`: a module of the benchmarks, which are no part of the package; forgotten after the test."""
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parent.parent))
+    yield lambda name: importlib.import_module(f"benchmarks.{name}")
+    for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
+        del sys.modules[name]
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
@@ -61,15 +60,6 @@ def test_first_runs_fresh_processes(tmp_path):
     (line,) = json.loads(target.read_text())["lines"]
     assert [row["caches"] for row in line["rows"]] == ["empty", "warm"]
     assert all(row["median"] > 0 and row["problem"] == "" for row in line["rows"])
-
-
-@pytest.fixture
-def bench(monkeypatch):
-    """`bench("name")`: a module of the benchmarks, forgotten after the test."""
-    monkeypatch.syspath_prepend(str(ROOT))
-    yield lambda name: importlib.import_module(f"benchmarks.{name}")
-    for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:
-        del sys.modules[name]
 
 
 def test_workloads_are_the_same_for_a_seed(bench):
