@@ -25,7 +25,7 @@ FLAGS = (
     "-O3", "-std=c++20", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
     "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-asynchronous-unwind-tables",
     "-fno-semantic-interposition", "-fvisibility=default", "-fopenmp", "-shared", "-fPIC",
-    "-w", "-x", "c++",
+    "-w", "-Wno-psabi", "-x", "c++",
 )  # fmt: skip
 
 

@@ -16,10 +16,9 @@ from typing import Any
 import torch
 
 from ..ir.symbols import Expr
-from . import cpp_load, expr, loops
+from . import cpp_keep, cpp_lanes, cpp_load, expr, loops
 from .cpp_dialect import (
     DIALECT,
-    SCALAR,
     TYPES,
     argument,
     library_text,
@@ -28,10 +27,7 @@ from .cpp_dialect import (
 )  # fmt: skip
 from .cpp_pass import PassWriter
 from .cpp_plan import (
-    KEEP_COST,
-    KEPT_ON_STACK,
     PARALLEL_WORK,
-    ROW_BUFFER_BYTES,
     Pass,
     lane_count,
     make_plan,
@@ -135,8 +131,11 @@ class Kernel:
         self.lines: list[str] = []
         self.depth = 1
         self.kept: set[int] = set()
+        self.homes: dict[int, loops.Store] = {}  # kept values that lie where this is stored later
         self.known: set[int] = set()  # row values already declared
         self.passes = self._passes()
+        if self.plan.lanes_are_rows:
+            self.plan.side_by_side(cpp_lanes.groups(self), self.sizes, lanes)
         self.pointers: dict[tuple[int, Index], str] = {}
         self.numbers: dict[Expr, str] = {}  # expressions, as the names of the kernel's numbers
 
@@ -162,9 +161,7 @@ class Kernel:
         for number, one_pass in enumerate(found):
             roots = self._roots(one_pass)
             one_pass.body = loops.needed(nest, roots, rows | self.kept)
-            for kept in self._worth_keeping(found[:number], one_pass, roots):
-                self.kept.add(kept)
-                next(p for p in found if kept in p.body).keeps.append(kept)
+            cpp_keep.choose(self, found[:number], one_pass, roots)
             body = loops.needed(nest, roots, rows | self.kept)
             one_pass.body = [n for n in body if n not in self.spans]
         return found
@@ -172,33 +169,6 @@ class Kernel:
     def _roots(self, one_pass: Pass) -> list[int]:
         args = [self.nest.values[number].args[0] for number in one_pass.folds]
         return args + [store.value for store in one_pass.stores]
-
-    def _worth_keeping(self, before: list[Pass], now: Pass, roots: list[int]) -> list[int]:
-        """Values of earlier passes that this one needs again and that are dear to compute."""
-        if self.plan.split:
-            return []
-        earlier = {number for one_pass in before for number in one_pass.body}
-        again = earlier.intersection(now.body)
-        fresh = set(now.body) - again
-        border = {arg for number in fresh for arg in self.nest.values[number].args} | set(roots)
-        width = self.lanes if self.plan.lanes_are_rows else 1
-        chosen: list[int] = []
-        for number in sorted(border & again):
-            if self._cost(number) > KEEP_COST and self._has_room(
-                len(self.kept) + len(chosen) + 1, width
-            ):
-                chosen.append(number)
-        return chosen
-
-    def _has_room(self, arrays: int, width: int) -> bool:
-        """Is there stack for so many rows? One of a length that is not known has a fixed part of it, and the heap
-        where that is too short."""
-        length = KEPT_ON_STACK if isinstance(self.nest.columns, Expr) else self.nest.columns * width
-        return arrays * length * 8 <= ROW_BUFFER_BYTES
-
-    def _cost(self, number: int) -> int:
-        rows = frozenset(n for n, element in enumerate(self.level) if not element)
-        return sum(self.cost_of(n) for n in loops.needed(self.nest, [number], rows | self.kept))
 
     def cost_of(self, number: int) -> int:
         value = self.nest.values[number]
@@ -306,10 +276,11 @@ class Kernel:
                 self.put(f"const i64_t to = from + {step} < {last} ? from + {step} : {last};")
             self._coordinates(row)
         self._pointers()
+        ends = ("from", "to") if chunked else ("0", self.n(length))
         if plan.lanes_are_rows:
-            self._lanes_as_rows(chunked, length)
+            cpp_lanes.write(self, *ends, length)
         else:
-            self._one_row("from" if chunked else "0", "to" if chunked else self.n(length), length)
+            self._one_row(*ends, length)
 
     def _coordinates(self, row: str) -> None:
         axes = [axis for axis in self.plan.rows if self.sizes[axis] != 1]
@@ -346,53 +317,18 @@ class Kernel:
 
     # --- one row ---
 
-    def _lanes_as_rows(self, chunked: bool, length: Any) -> None:
-        first, last = ("from", "to") if chunked else ("0", self.n(length))
-        self.put("auto rows = [&](const i64_t i, auto n) __attribute__((always_inline)) {")
-        self.depth += 1
-        self._one_row("0", "0", 0)
-        self.depth -= 1
-        self.put("};")
-        self._walk("rows", first, last, length, "", self.lanes)
-
-    def _walk(self, body: str, first: str, last: str, length: Any, extra: str, step: int) -> None:
-        """Call `body(i, n)` over first..last with whole vectors, then with the rest."""
-        self.put(f"i64_t at = {first};")
-        self.put(f"for (; at + {step} <= {last}; at += {step}) {body}(at, full{{}}{extra});")
-        if isinstance(length, Expr) or length % step:
-            known = first == "0" and not isinstance(length, Expr)
-            rest = str(length % step) if known else f"int({last} - at)"
-            self.put(f"if (at < {last}) {body}(at, {rest}{extra});")
-
     def _one_row(self, first: str, last: str, length: Any) -> None:
         for one_pass in self.passes:
             self._row_values(one_pass.phase)
             for number in one_pass.keeps:
-                self._room(number)
+                cpp_keep.room(self, number)
             if not one_pass.empty:
                 self._run_pass(one_pass, first, last, length)
         self._row_values(max(self.phase, default=0) + 1)
         for store in self.nest.stores:
             if not self.nest.moves_inner(store.index):
                 self._store(store, row=True)
-        if isinstance(self.nest.columns, Expr):
-            for number in (n for one_pass in self.passes for n in one_pass.keeps):
-                self.put(f"if (t{number} != r{number}) __builtin_free(t{number});")
-
-    def _room(self, number: int) -> None:
-        """Memory for one value of a row that a later pass needs again."""
-        columns = self.nest.columns
-        width = self.lanes if self.plan.lanes_are_rows else 1
-        kind = SCALAR[register(self.nest.values[number].dtype)]
-        if not isinstance(columns, Expr):
-            self.put(f"alignas(64) {kind} t{number}[{max(columns, 1) * width}];")
-            return
-        count = self.n(columns * width)
-        self.put(f"alignas(64) {kind} r{number}[{KEPT_ON_STACK}];")
-        self.put(
-            f"{kind} *const t{number} = {count} <= {KEPT_ON_STACK} ? r{number}"
-            f" : ({kind} *)__builtin_malloc({count} * sizeof({kind}));"
-        )
+        cpp_keep.free(self)
 
     def _row_values(self, phase: int) -> None:
         """Declare the row values that are known before the pass of this phase."""
@@ -431,15 +367,16 @@ class Kernel:
             text += " + i" if stride == 1 else f" + i * {self.n(stride)}"
         return text, stride
 
-    def _index(self, index: Index, row: bool) -> str:
+    def _index(self, index: Index, row: bool, kind: str = "i64") -> str:
         moved, stride = self._where(index, row)
         base = (
             f"{self.n(index.offset)}{self._offset(index, self.plan.rows, with_offset=False)}{moved}"
         )
         if stride == 0:
-            return f"splat<i64>({base})"
-        step = self.n(stride) if isinstance(stride, Expr) else f"{stride}ll"
-        return f"splat<i64>({base}) + lanes<i64>(0) * {step}"
+            return f"splat<{kind}>({base})"
+        literal = "ll" if kind == "i64" else ""
+        step = self.n(stride) if isinstance(stride, Expr) else f"{stride}{literal}"
+        return f"splat<{kind}>({base}) + lanes<{kind}>(0) * {step}"
 
     def _store(self, store: loops.Store, row: bool = False) -> None:
         moved, stride = self._where(store.index, row)
@@ -458,20 +395,6 @@ class Kernel:
 
     def _run_pass(self, one_pass: Pass, first: str, last: str, length: int) -> None:
         PassWriter(self, one_pass).write(first, last, length)
-
-    def kept_at(self, number: int) -> str:
-        """Address of the current element of a kept value."""
-        plan = self.plan
-        position = ""
-        for axis in plan.folds:
-            position = (
-                f"({position}) * {self.n(self.sizes[axis])} + x{axis}" if position else f"x{axis}"
-            )
-        if plan.lanes_are_rows:
-            return f"t{number} + ({position or 0}) * {self.lanes}"
-        if position and plan.vector is not None:
-            position = f"({position}) * {self.n(self.sizes[plan.vector])} + "
-        return f"t{number} + {position}i"
 
 
 def _buffer_text(buffer: loops.Buffer) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..ir.symbols import greatest
-from . import loops
+from . import cpp_keep, loops
 from .cpp_dialect import const, register
 from .cpp_plan import CHUNK, SPLIT_PARTS, SUM_BLOCK, Pass
 from .extents import is_symbolic
@@ -20,17 +20,21 @@ from .loops import Index
 if TYPE_CHECKING:
     from .cpp import Kernel
 
+PLACES = ("argmax", "argmin")  # folds that give a position
+
 
 class PassWriter:
     """Writes one pass: accumulators, the loops, the element's body, and what follows from the folds."""
 
-    def __init__(self, kernel: Kernel, one_pass: Pass) -> None:
+    def __init__(self, kernel: Kernel, one_pass: Pass, copies: int = 0) -> None:
+        """copies: of each accumulator; 0: as many as pay."""
         self.kernel, self.one = kernel, one_pass
         self.nest, self.plan = kernel.nest, kernel.plan
         self.put = kernel.put
         cost = sum(kernel.cost_of(number) for number in one_pass.body)
-        plain = all(self.nest.values[n].attr not in ("argmax", "argmin") for n in one_pass.folds)
-        self.unroll = (4 if cost < 16 else 2) if one_pass.folds and plain else 1
+        self.unroll = copies or ((4 if cost < 16 else 2) if one_pass.folds else 1)
+        columns = self.nest.columns  # positions in 32 bits where that is enough
+        self.place = "i64" if is_symbolic(columns) or columns >= 2**31 else "i32"
         self.sums = [
             n for n in one_pass.folds
             if self.nest.values[n].attr == "sum" and self.nest.values[n].dtype.is_floating_point
@@ -52,13 +56,20 @@ class PassWriter:
     def declare(self, prefix: str) -> None:
         for number in self.one.folds:
             value = self.nest.values[number]
-            kind, start = self._accumulator(number)
+            kind, start = self.accumulator(number)
             for copy in range(self.unroll):
                 self.put(f"{kind} {prefix}a{number}_{copy} = {start};")
-            if value.attr in ("argmax", "argmin"):
-                self.put(f"i64 {prefix}k{number}_0 = splat<i64>(9223372036854775807ll);")
+                if value.attr in PLACES:
+                    self.put(f"{self.place} {prefix}k{number}_{copy} = {self.nowhere};")
 
-    def _accumulator(self, number: int) -> tuple[str, str]:
+    @property
+    def nowhere(self) -> str:
+        """A position behind all others: nothing has been better than the identity."""
+        return {"i32": "splat<i32>(2147483647)", "i64": "splat<i64>(9223372036854775807ll)"}[
+            self.place
+        ]
+
+    def accumulator(self, number: int) -> tuple[str, str]:
         """(register type, text of the identity)."""
         value = self.nest.values[number]
         dtype = self.nest.values[value.args[0]].dtype
@@ -71,18 +82,23 @@ class PassWriter:
                 identity = limits.max if identity > 0 else limits.min
         return register(dtype), const(identity, dtype)
 
-    def _combine(
-        self, number: int, copy: int, value: str, position: str = "", prefix: str = ""
+    def combine(
+        self,
+        number: int,
+        copy: int,
+        value: str,
+        position: str = "",
+        prefix: str = "",
+        later: bool = False,
     ) -> str:
-        """The statement that takes a value (and its position) into an accumulator."""
+        """The statement that takes a value (and its position) into an accumulator; later: the position lies behind
+        those that the accumulator has met."""
         kind = self.nest.values[number].attr
         target = f"{prefix}a{number}_{copy}"
-        if kind in ("argmax", "argmin"):
-            return f"{_pick(kind, self._is_float(number))}({target}, {prefix}k{number}_{copy}, {value}, {position});"
+        if kind in PLACES:
+            pick = ("later_" if later else "pick_") + kind.removeprefix("arg")
+            return f"{pick}({target}, {prefix}k{number}_{copy}, {value}, {position});"
         return f"{target} = {_combined(kind, self._is_bool(number), target, value)};"
-
-    def _is_float(self, number: int) -> bool:
-        return self.nest.values[self.nest.values[number].args[0]].dtype.is_floating_point
 
     def _is_bool(self, number: int) -> bool:
         return self.nest.values[number].dtype == torch.bool
@@ -95,7 +111,7 @@ class PassWriter:
         size = length
         if plan.lanes_are_rows:
             size = 1 if inner_axis is None else kernel.sizes[inner_axis]
-        blocked = self._blocked(size, 1 if plan.lanes_are_rows else kernel.lanes, bool(axes))
+        blocked = self.blocked(size, 1 if plan.lanes_are_rows else kernel.lanes, bool(axes))
         self._begin_blocks(blocked)
         for axis in axes:
             self.put(
@@ -115,14 +131,14 @@ class PassWriter:
     # Float sums of many terms go by blocks: plain additions within one, and the blocks' sums are added with their
     # rounding errors collected beside them (Knuth's two-sum), so that the error does not grow with the length.
 
-    def _blocked(self, length: Any, step: int, again: bool) -> bool:
+    def blocked(self, length: Any, step: int, again: bool) -> bool:
         many = is_symbolic(length) or length > SUM_BLOCK * step * self.unroll or again
         return bool(self.sums) and many
 
     def _begin_blocks(self, blocked: bool) -> None:
         for number in self.sums if blocked else ():
             for copy in range(self.unroll):
-                self.put(f"auto e{number}_{copy} = {self._accumulator(number)[1]};")
+                self.put(f"auto e{number}_{copy} = {self.accumulator(number)[1]};")
 
     def _end_blocks(self, blocked: bool) -> None:
         """The copies of an accumulator are joined in the same way."""
@@ -147,7 +163,7 @@ class PassWriter:
             self.put(f"const i64_t end = block + {block} < {last} ? block + {block} : {last};")
             for number in self.sums:
                 for copy in range(self.unroll):
-                    self.put(f"auto s{number}_{copy} = {self._accumulator(number)[1]};")
+                    self.put(f"auto s{number}_{copy} = {self.accumulator(number)[1]};")
             first, last = "block", "end"
         self._body(name, blocked)
         self._calls(first, last, length, step, blocked)
@@ -165,7 +181,7 @@ class PassWriter:
         names = []
         for number in self.one.folds:
             names.append(f"{'s' if blocked and number in self.sums else 'a'}{number}_{copy}")
-            if self.nest.values[number].attr in ("argmax", "argmin"):
+            if self.nest.values[number].attr in PLACES:
                 names.append(f"k{number}_{copy}")
         return "".join(f", {name}" for name in names)
 
@@ -174,9 +190,9 @@ class PassWriter:
         kernel = self.kernel
         parameters = ""
         for number in self.one.folds:
-            parameters += f", {self._accumulator(number)[0]} &a{number}_0"
-            if self.nest.values[number].attr in ("argmax", "argmin"):
-                parameters += f", i64 &k{number}_0"
+            parameters += f", {self.accumulator(number)[0]} &a{number}_0"
+            if self.nest.values[number].attr in PLACES:
+                parameters += f", {self.place} &k{number}_0"
         lanes = "" if self.plan.lanes_are_rows else ", auto n"
         self.put(
             f"auto body = [&](const i64_t {name}{lanes}{parameters}) __attribute__((always_inline)) {{"
@@ -186,8 +202,7 @@ class PassWriter:
         for number in self.one.body:
             self.put(kernel._statement(number))
         for number in self.one.keeps:
-            self.put(f"put({kernel.kept_at(number)}, v{number}, full{{}});" if self.plan.lanes_are_rows
-                     else f"put({kernel.kept_at(number)}, v{number}, n);")  # fmt: skip
+            cpp_keep.write(kernel, number)
         for number in self.one.folds:
             self._take(number)
         for store in self.one.stores:
@@ -201,27 +216,27 @@ class PassWriter:
         used = {arg for n in self.one.body for arg in self.nest.values[n].args}
         used |= set(kernel._roots(self.one))
         for number in sorted(used & kernel.kept - set(self.one.body)):
-            kind = register(self.nest.values[number].dtype)
-            count = "full{}" if self.plan.lanes_are_rows else "n"
-            self.put(f"const {kind} v{number} = raw<{kind}>({kernel.kept_at(number)}, {count});")
+            cpp_keep.read(kernel, number)
 
     def _take(self, number: int) -> None:
         value = self.nest.values[number]
         text = f"v{value.args[0]}"
         position = ""
         if not self.plan.lanes_are_rows:
-            text = f"keep({text}, {self._accumulator(number)[1]}, n)"
-        if value.attr in ("argmax", "argmin"):
-            inner = range(len(self.nest.outer), len(self.kernel.sizes))
-            strides: list[Any] = [0] * len(self.kernel.sizes)
-            below: Any = 1
-            for axis in reversed(inner):
-                strides[axis] = below
-                below = below * self.kernel.sizes[axis]
-            position = self.kernel._index(Index(tuple(strides)), row=False)
-            if not self.plan.lanes_are_rows:
-                position = f"keep({position}, splat<i64>(9223372036854775807ll), n)"
-        self.put(self._combine(number, 0, text, position))
+            text = f"keep({text}, {self.accumulator(number)[1]}, n)"
+        if value.attr in PLACES:
+            position = self._position()
+        self.put(self.combine(number, 0, text, position, later=True))
+
+    def _position(self) -> str:
+        """The element's row-major position in the folded axes, in all lanes."""
+        kernel = self.kernel
+        strides: list[Any] = [0] * len(kernel.sizes)
+        below: Any = 1
+        for axis in reversed(range(len(self.nest.outer), len(kernel.sizes))):
+            strides[axis] = below
+            below = below * kernel.sizes[axis]
+        return kernel._index(Index(tuple(strides)), row=False, kind=self.place)
 
     def _calls(self, first: str, last: str, length: Any, step: int, blocked: bool) -> None:
         """Call the body: unrolled, one by one, and for the rest."""
@@ -246,21 +261,28 @@ class PassWriter:
             rest = str(length % step) if known else f"int({last} - at)"
             self.put(f"if (at < {last}) body(at, {rest}{self._names(0, blocked)});")
 
+    def _joined(self, number: int, copy: int, prefix: str) -> str:
+        """A copy of an accumulator taken into the first one."""
+        value, place = f"{prefix}a{number}_{copy}", f"{prefix}k{number}_{copy}"
+        return self.combine(number, 0, value, place, prefix)
+
     def finish(self, prefix: str) -> None:
         """From accumulators to the value of the row."""
         for number in self.one.folds:
             value = self.nest.values[number]
             for copy in range(1, 1 if number in self.joined else self.unroll):
-                self.put(self._combine(number, 0, f"{prefix}a{number}_{copy}", prefix=prefix))
+                self.put(self._joined(number, copy, prefix))
             accumulator = f"{prefix}a{number}_0"
-            kind = self._accumulator(number)[0]
-            if value.attr in ("argmax", "argmin"):
+            kind = self.accumulator(number)[0]
+            if value.attr in PLACES:
                 if not self.plan.lanes_are_rows:
                     self.put("#pragma GCC unroll 8")
                     self.put("for (int by = W / 2; by; by /= 2)")
                     turned = f"turned({accumulator}, by)", f"turned({prefix}k{number}_0, by)"
-                    self.put("  " + self._combine(number, 0, *turned, prefix=prefix))
-                self.put(f"const i64 v{number} = {prefix}k{number}_0;")
+                    self.put("  " + self.combine(number, 0, *turned, prefix=prefix))
+                place = f"{prefix}k{number}_0"  # of the first where all are as bad as the identity
+                self.put(f"{place} = {place} == {self.nowhere} ? {self.place}{{}} : {place};")
+                self.put(f"const i64 v{number} = conv<i64>({place});")
             elif self.plan.lanes_are_rows:
                 self.put(f"const {kind} v{number} = {accumulator};")
             else:
@@ -278,17 +300,19 @@ class PassWriter:
         chunks = -(-length // chunk)
         room = SPLIT_PARTS if is_symbolic(chunks) else chunks
         for number in self.one.folds:
-            kind = self._accumulator(number)[0]
+            kind = self.accumulator(number)[0]
             self.put(f"{kind} part{number}_[{room}], *const part{number} = part{number}_;")
-            if self.nest.values[number].attr in ("argmax", "argmin"):
-                self.put(f"i64 place{number}_[{room}], *const place{number} = place{number}_;")
+            if self.nest.values[number].attr in PLACES:
+                self.put(
+                    f"{self.place} place{number}_[{room}], *const place{number} = place{number}_;"
+                )
         kernel.each_item("c", chunks, lambda: self._part(chunk, length))
         if self.one.folds:
             unroll, self.unroll = self.unroll, 1
             self.declare("")
             self.put(f"for (i64_t c = 0; c < {kernel.n(chunks)}; ++c) {{")
             for number in self.one.folds:
-                self.put("  " + self._combine(number, 0, f"part{number}[c]", f"place{number}[c]"))
+                self.put("  " + self.combine(number, 0, f"part{number}[c]", f"place{number}[c]"))
             self.put("}")
             self.finish("")
             self.unroll = unroll
@@ -299,15 +323,15 @@ class PassWriter:
         self.put(f"const i64_t from = c * {step};")
         self.put(f"const i64_t to = from + {step} < {last} ? from + {step} : {last};")
         self.declare("")
-        blocked = self._blocked(length, kernel.lanes, False)
+        blocked = self.blocked(length, kernel.lanes, False)
         self._begin_blocks(blocked)
         self._innermost("i", "from", "to", length, kernel.lanes, blocked)
         self._end_blocks(blocked)
         for number in self.one.folds:
             for copy in range(1, 1 if number in self.joined else self.unroll):
-                self.put(self._combine(number, 0, f"a{number}_{copy}"))
+                self.put(self._joined(number, copy, ""))
             self.put(f"part{number}[c] = a{number}_0;")
-            if self.nest.values[number].attr in ("argmax", "argmin"):
+            if self.nest.values[number].attr in PLACES:
                 self.put(f"place{number}[c] = k{number}_0;")
 
 
@@ -325,7 +349,3 @@ def _combined(kind: str, of_bool: bool, left: str, right: str) -> str:
     if of_bool and kind in ("max", "min"):
         kind = "any" if kind == "max" else "all"
     return _COMBINED[kind].format(left, right)
-
-
-def _pick(kind: str, _float: bool) -> str:
-    return "pick_max" if kind == "argmax" else "pick_min"

@@ -6,6 +6,7 @@ In: a LoopNest and the number of lanes. Out: a `Plan`, read by `cpp` (the kernel
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -21,6 +22,7 @@ SPLIT_PARTS = 1024  # at most
 SUM_BLOCK = 32  # additions after which a float accumulator is flushed into a second one
 ROW_BUFFER_BYTES = 65536  # stack for values that are kept from one pass over a row to the next
 KEPT_ON_STACK = 2048  # elements of such a value, where the row's length is not known
+GROUPS = 8  # vectors of rows that go down the columns together
 KEEP_COST = 8  # recompute what is cheaper than this many flops
 
 
@@ -43,6 +45,8 @@ def lane_count(nest: LoopNest, vector_bytes: int) -> int:
 def _width(nest: LoopNest, value: Value) -> int:
     if value.op == "cast" and value.dtype == torch.uint8:
         return 8 if nest.values[value.args[0]].dtype.is_floating_point else 4
+    if value.op == "reduce":  # a position is one a row
+        return WIDTH[register(nest.values[value.args[0]].dtype)]
     return WIDTH[register(value.dtype)]
 
 
@@ -64,6 +68,17 @@ class Plan:
     split: bool = False
     chunk: int = 0  # elements of the vector axis an item takes; 0: all of it
     chunk_major: bool = False
+    groups: int = 1  # vectors of rows side by side, where lanes are rows
+
+    def side_by_side(self, most: int, sizes: tuple[Any, ...], lanes: int) -> None:
+        """Take as many vectors of rows at a time as there are, `most` (a power of two) at the most."""
+        assert self.vector is not None
+        rows = estimate(sizes[self.vector])
+        while self.groups < most and lanes * self.groups * 2 <= rows:
+            self.groups *= 2
+        together = lanes * self.groups
+        if self.groups > 1:
+            self.chunk = max(together, self.chunk // together * together)
 
 
 def make_plan(nest: LoopNest, lanes: int) -> Plan:

@@ -31,7 +31,11 @@ template <> struct vec<unsigned char> { typedef u8 type; };
 template <> struct vec<short> { typedef i16 type; };
 template <> struct vec<int> { typedef i32 type; };
 template <> struct vec<long long> { typedef i64 type; };
-template <class V, class S> INLINE V splat(S s) { V v; for (int i = 0; i < W; ++i) v[i] = s; return v; }
+template <class V, class S> INLINE V splat(S s) {
+  auto lane = V{}[0];
+  lane = s;
+  return lane - V{};  // GCC sees a broadcast here, and not in a loop over the lanes; -0 stays -0
+}
 template <class V> INLINE V lanes(i64_t from) { V v; for (int i = 0; i < W; ++i) v[i] = from + i; return v; }
 template <class To, class From> INLINE To conv(From v) { return __builtin_convertvector(v, To); }
 INLINE int counted(full) { return W; }
@@ -511,15 +515,26 @@ INLINE f32 erf(f32 x) {
 
 //: argmax <- types
 // The better of two (value, position) pairs; nan wins over numbers, of equals the smaller position
-template <class V> INLINE void pick_max(V &best, i64 &place, V v, i64 at) {
+template <class V, class P> INLINE void pick_max(V &best, P &place, V v, P at) {
   mask equal = narrow(v == best) | (narrow(v != v) & narrow(best != best));
   mask take = narrow(v > best) | (narrow(v != v) & narrow(best == best)) | (equal & narrow(at < place));
   best = where(take, v, best);
   place = where(take, at, place);
 }
-template <class V> INLINE void pick_min(V &best, i64 &place, V v, i64 at) {
+template <class V, class P> INLINE void pick_min(V &best, P &place, V v, P at) {
   mask equal = narrow(v == best) | (narrow(v != v) & narrow(best != best));
   mask take = narrow(v < best) | (narrow(v != v) & narrow(best == best)) | (equal & narrow(at < place));
+  best = where(take, v, best);
+  place = where(take, at, place);
+}
+// The same where `at` is known to lie behind `place`: of equals, the first one stays
+template <class V, class P> INLINE void later_max(V &best, P &place, V v, P at) {
+  mask take = narrow(~(v <= best) & (best == best));
+  best = where(take, v, best);
+  place = where(take, at, place);
+}
+template <class V, class P> INLINE void later_min(V &best, P &place, V v, P at) {
+  mask take = narrow(~(v >= best) & (best == best));
   best = where(take, v, best);
   place = where(take, at, place);
 }

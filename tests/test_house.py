@@ -40,3 +40,12 @@ def test_functions_and_files_are_short(name: str) -> None:
 
 def test_what_is_allowed_to_be_longer_is_there() -> None:
     assert set(LONGER) <= set(FILES)
+
+
+def test_no_text_has_the_marks_of_a_merge() -> None:
+    texts = [path for kind in ("*.md", "docs/*.md", "tests/**/*.txt") for path in ROOT.glob(kind)]
+    marked = [
+        str(path.relative_to(ROOT)) for path in texts
+        if any(line.startswith(("<<<<<<< ", ">>>>>>> ")) for line in path.read_text(encoding="utf-8").splitlines())
+    ]  # fmt: skip
+    assert texts and not marked

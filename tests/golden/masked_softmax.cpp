@@ -38,7 +38,6 @@ extern "C" void k0_softmax(void **buffers, int threads) {
     a4_0 = maximum(a4_2, a4_0);
     a4_0 = maximum(a4_3, a4_0);
     const f32 v4 = fold(a4_0, [](f32 a, f32 b) { return maximum(b, a); });
-    alignas(64) float t6[48];
     f32 a7_0 = splat<f32>(0.0f);
     f32 a7_1 = splat<f32>(0.0f);
     {
@@ -48,7 +47,7 @@ extern "C" void k0_softmax(void **buffers, int threads) {
         const f32 v3 = where(v1, v0, v2);
         const f32 v5 = v3 - v4;
         const f32 v6 = exp(v5);
-        put(t6 + i, v6, n);
+        st(p2 + i, v6, n);
         a7_0 = a7_0 + keep(v6, splat<f32>(0.0f), n);
       };
       i64_t at = 0;
@@ -61,7 +60,7 @@ extern "C" void k0_softmax(void **buffers, int threads) {
     const f32 v7 = fold(a7_0, [](f32 a, f32 b) { return a + b; });
     {
       auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
-        const f32 v6 = raw<f32>(t6 + i, n);
+        const f32 v6 = ld(p2 + i, n);
         const f32 v8 = v6 / v7;
         st(p2 + i, v8, n);
       };

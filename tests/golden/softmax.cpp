@@ -31,7 +31,6 @@ extern "C" void k0_softmax(void **buffers, int threads) {
     a1_0 = maximum(a1_2, a1_0);
     a1_0 = maximum(a1_3, a1_0);
     const f32 v1 = fold(a1_0, [](f32 a, f32 b) { return maximum(b, a); });
-    alignas(64) float t3[1000];
     f32 a4_0 = splat<f32>(0.0f);
     f32 a4_1 = splat<f32>(0.0f);
     f32 a4_2 = splat<f32>(0.0f);
@@ -41,7 +40,7 @@ extern "C" void k0_softmax(void **buffers, int threads) {
         const f32 v0 = ld(p0 + i, n);
         const f32 v2 = v0 - v1;
         const f32 v3 = exp(v2);
-        put(t3 + i, v3, n);
+        st(p1 + i, v3, n);
         a4_0 = a4_0 + keep(v3, splat<f32>(0.0f), n);
       };
       i64_t at = 0;
@@ -59,7 +58,7 @@ extern "C" void k0_softmax(void **buffers, int threads) {
     const f32 v4 = fold(a4_0, [](f32 a, f32 b) { return a + b; });
     {
       auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
-        const f32 v3 = raw<f32>(t3 + i, n);
+        const f32 v3 = ld(p1 + i, n);
         const f32 v5 = v3 / v4;
         st(p1 + i, v5, n);
       };

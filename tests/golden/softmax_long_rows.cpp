@@ -64,6 +64,7 @@ extern "C" void k0_softmax(void **buffers, int threads) {
             const f32 v0 = ld(p0 + i, n);
             const f32 v2 = v0 - v1;
             const f32 v3 = exp(v2);
+            st(p1 + i, v3, n);
             a4_0 = a4_0 + keep(v3, splat<f32>(0.0f), n);
           };
           i64_t at = block;
@@ -99,9 +100,7 @@ extern "C" void k0_softmax(void **buffers, int threads) {
       const i64_t to = from + 16384 < 200000 ? from + 16384 : 200000;
       {
         auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
-          const f32 v0 = ld(p0 + i, n);
-          const f32 v2 = v0 - v1;
-          const f32 v3 = exp(v2);
+          const f32 v3 = ld(p1 + i, n);
           const f32 v5 = v3 / v4;
           st(p1 + i, v5, n);
         };
