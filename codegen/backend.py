@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir.graph import Graph, Node
 from ..ir.location import Location
@@ -39,6 +39,9 @@ from .background import BACKGROUND
 from .nest import Kernel
 from .replay import compile_replay
 from .shadow import shadowed
+
+if TYPE_CHECKING:
+    from .tune import Question
 
 # imported to fill the table of rules
 _TABLES = (lower, lower_product, lower_reduce, lower_special, lower_index, lower_move)
@@ -91,7 +94,8 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     elif level == "O0":
         compiled = _replayed(graph, "FB311", "level O0")
     else:
-        compiled = _fused_or_replayed(graph, level, getattr(options, "background", False))
+        tune = level == "O2" and SESSION.options.tune and getattr(options, "tune", True)
+        compiled = _fused_or_replayed(graph, level, getattr(options, "background", False), tune)
     compiled.timings["total"] = time.perf_counter() - start
     if compiled.mode != "background":  # that is told when it is done
         _tell(compiled, level)
@@ -119,10 +123,12 @@ def _replayed(graph: Graph, code: str, reason: str, where: Location | None = Non
     return Compiled(graph, compile_replay(graph), "replay", library=len(graph.calls), reason=reason)
 
 
-def _fused_or_replayed(graph: Graph, level: str, background: bool) -> Compiled:
+def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     try:
         planned = _planned(graph)
         try:
+            if tune:
+                planned.tune(stored=background)
             return _at_once(planned, stored=background)
         except build.NotBuilt:
             return _deferred(planned, level)
@@ -158,6 +164,29 @@ class _Planned:
     source: str = ""
     numbers: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
+    asked: list[Question] = field(default_factory=list)  # what has not been measured yet
+
+    def tune(self, stored: bool) -> None:
+        """Take the schedules that are known to be the best. NotBuilt where there are others to measure, and `stored`
+        says that nothing shall be built."""
+        from . import tune  # late: nothing of it is needed below O2
+
+        self.asked = tune.recall(tune.questions(self.made), self.made)
+        if self.asked and stored:
+            raise build.NotBuilt
+
+    def render(self) -> None:
+        """The kernels' text, after what is left to measure."""
+        if self.asked:
+            from . import tune
+
+            tune.measure(self.asked, self.made)
+            self.asked = []
+            self.clock.lap("tune")
+        if self.made.kernels and not self.source:
+            nests = [kernel.nest for kernel in self.made.kernels]
+            self.source = cpp.render(nests, build.vector_bytes(), self.numbers, self.symbols)
+            self.clock.lap("render")
 
     def watched(self, program: Program, kernels: Sequence[str] = ()) -> Program:
         """The program, under GRAFTJIT_CHECK with each run compared with eager's."""
@@ -168,18 +197,14 @@ class _Planned:
 
 
 def _planned(graph: Graph) -> _Planned:
-    """Passes, fusion and the kernels' text. Without a compiler: for those that a bundle brought, or none."""
+    """Passes and fusion. Without a compiler: for kernels that a bundle brought, or none."""
     clock = _Clock({})
     better = optimize(graph, check=SESSION.options.check, show=_show())
     clock.lap("passes")
     fuse = device.find_compiler() is not None or SESSION.store.bundled()
     planned = _Planned(graph, clock, better, schedule.plan(better, fuse=fuse))
     clock.lap("plan")
-    if planned.made.kernels:
-        nests = [kernel.nest for kernel in planned.made.kernels]
-        planned.source = cpp.render(nests, build.vector_bytes(), planned.numbers, planned.symbols)
-        clock.lap("render")
-    elif not fuse:
+    if not planned.made.kernels and not fuse:
         _without_compiler()
     return planned
 
@@ -187,6 +212,7 @@ def _planned(graph: Graph) -> _Planned:
 def _library(planned: _Planned, stored: bool = False) -> Library | None:
     """The kernels, built or found. Without a compiler and without a bundle that has them the plan becomes one
     without kernels."""
+    planned.render()
     if not planned.source:
         return None
     covers = tuple(line for kernel in planned.made.kernels for line in kernel.nest.covers)

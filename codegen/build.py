@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from ..runtime import device
+from ..runtime import device, kernel_file
 from ..runtime.errors import BuildError
 from ..runtime.kernel_store import Library
 from ..runtime.session import SESSION
@@ -61,21 +62,7 @@ def load(
     def build(text: str, target: Path) -> None:
         if stored:
             raise NotBuilt
-        if compiler is None:
-            raise BuildError(
-                "no C++ compiler was found", todo="install g++ or clang++", code="FB302"
-            )
-        command = [*compiler.command, *flags, "-o", str(target), "-"]
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=300, check=False,
-            env={**os.environ, "TMPDIR": str(target.parent)},
-        )  # fmt: skip
-        if done.returncode:
-            raise BuildError(
-                "the compiler rejected a kernel",
-                found=done.stderr.strip()[-2000:],
-                todo="please report it, with the kernel's source",
-            )
+        _compile(text, target)
 
     return SESSION.store.load(
         source, symbols, build,
@@ -85,3 +72,29 @@ def load(
         compiler="none" if compiler is None else compiler.identity,
         name=name, covers=tuple(covers),
     )  # fmt: skip
+
+
+def once(source: str, symbols: Sequence[str]) -> dict[str, int]:
+    """The addresses of these symbols in a library that is built now and kept in no store: for a measurement. It
+    stays loaded. Raises BuildError or OSError."""
+    with tempfile.TemporaryDirectory(prefix="graftjit-") as folder:
+        target = Path(folder) / "kernel.so"
+        _compile(source, target)
+        return kernel_file.open_library(target.read_bytes(), symbols, "measured")[1]
+
+
+def _compile(text: str, target: Path) -> None:
+    compiler = device.find_compiler()
+    if compiler is None:
+        raise BuildError("no C++ compiler was found", todo="install g++ or clang++", code="FB302")
+    command = [*compiler.command, *FLAGS, *machine_flags(), "-o", str(target), "-"]
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "TMPDIR": str(target.parent)},
+    )  # fmt: skip
+    if done.returncode:
+        raise BuildError(
+            "the compiler rejected a kernel",
+            found=done.stderr.strip()[-2000:],
+            todo="please report it, with the kernel's source",
+        )

@@ -247,4 +247,4 @@ def groups(kernel: Kernel) -> int:
         most = min(
             most, 2 * GROUPS // registers, 1 if cost > 64 else GROUPS // 2 if cost > 16 else GROUPS
         )
-    return most
+    return nest.hints.groups or most

@@ -32,7 +32,8 @@ class PassWriter:
         self.nest, self.plan = kernel.nest, kernel.plan
         self.put = kernel.put
         cost = sum(kernel.cost_of(number) for number in one_pass.body)
-        self.unroll = copies or ((4 if cost < 16 else 2) if one_pass.folds else 1)
+        hinted = kernel.nest.hints.unroll
+        self.unroll = copies or ((hinted or (4 if cost < 16 else 2)) if one_pass.folds else 1)
         columns = self.nest.columns  # positions in 32 bits where that is enough
         self.place = "i64" if is_symbolic(columns) or columns >= 2**31 else "i32"
         self.sums = [

@@ -92,14 +92,16 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
         plan = Plan(axes[:-1], [], axes[-1])
         strided = any(index.strides[axes[-1]] not in (0, 1) for index in loops.indices(nest))
         if strided and len(axes) > 1:
-            plan.chunk, plan.chunk_major = 512, True
+            plan.chunk, plan.chunk_major = nest.hints.chunk or 512, True
         elif is_symbolic(sizes[axes[-1]]) or sizes[axes[-1]] >= 2 * CHUNK:
-            plan.chunk = CHUNK
+            plan.chunk = nest.hints.chunk or CHUNK
         return plan
     if outer and _rows_in_lanes(nest, lanes):
         plan = Plan(outer[:-1], inner, outer[-1], lanes_are_rows=True)
         columns = max(estimate(nest.columns), 1)
-        plan.chunk = max(lanes * 4, min(CHUNK, PARALLEL_WORK // columns // lanes * lanes))
+        plan.chunk = nest.hints.chunk or max(
+            lanes * 4, min(CHUNK, PARALLEL_WORK // columns // lanes * lanes)
+        )
         return plan
     plan = Plan(outer, inner[:-1], inner[-1] if inner else None)
     long = is_symbolic(nest.columns) or nest.columns >= SPLIT_COLUMNS

@@ -109,6 +109,21 @@ REDUCTIONS: dict[str, Reduction] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Hints:
+    """What measurement has chosen for a nest (`codegen.tune`); 0: as the renderer's rules have it. They change how fast
+    a kernel is, and the order of a sum, nothing else; a renderer may know none of them.
+
+    unroll    copies of each accumulator of a fold
+    groups    vectors of rows side by side, at the most, where lanes are rows
+    chunk     elements of the axis of the lanes that a thread takes at a time
+    """
+
+    unroll: int = 0
+    groups: int = 0
+    chunk: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LoopNest:
     """A kernel. `covers`: one line of text an operator fused here, for reports and comments in the source.
 
@@ -125,6 +140,7 @@ class LoopNest:
     values: tuple[Value, ...]
     stores: tuple[Store, ...]
     covers: tuple[str, ...] = field(default=(), compare=False)
+    hints: Hints = Hints()
 
     @property
     def rows(self) -> int:

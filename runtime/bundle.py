@@ -1,4 +1,5 @@
-"""A bundle: the kernels of a store in one file, for other machines of the same kind, also without a compiler.
+"""A bundle: the kernels of a store, with the notes about them, in one file, for other machines of the same kind, also
+without a compiler.
 
 In: a store and the path of a file. Out: the file; or its kernels, put into a store. The form is plain: a line that
 names it, a line with the checksum of all that follows, a line of JSON with the kernels' names and sizes, and their
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import device, kernel_file
@@ -48,7 +49,7 @@ def save(store: KernelStore, path: Path) -> Moved:
         except (OSError, BuildError) as error:
             refused.append(str(error).splitlines()[0])
             continue
-        held.append((str(Name(name.key, name.machine, ANY, name.digest)), data))
+        held.append((str(replace(name, compiler=ANY)), data))
     contents = json.dumps([[name, len(data)] for name, data in held]).encode() + b"\n"
     body = contents + b"".join(data for _name, data in held)
     digest = _digest(body)
@@ -59,7 +60,8 @@ def save(store: KernelStore, path: Path) -> Moved:
         raise UserError(
             "the bundle cannot be written", found=f"{path}: {error.strerror or error}"
         ) from error
-    return Moved(digest, len(held), sum(len(d) for _, d in held), refused=tuple(refused))
+    kernels = sum(not name.endswith(".note") for name, _ in held)
+    return Moved(digest, kernels, sum(len(d) for _, d in held), refused=tuple(refused))
 
 
 def load(store: KernelStore, path: Path, digest: str = "") -> Moved:
@@ -92,7 +94,8 @@ def load(store: KernelStore, path: Path, digest: str = "") -> Moved:
             ) from error
     store.prune()
     size = sum(len(content) for _name, content in fitting)
-    return Moved(found, len(fitting), size, elsewhere=len(held) - len(fitting))
+    here_kernels, kernels = (sum(name.kind == "so" for name, _ in rows) for rows in (fitting, held))
+    return Moved(found, here_kernels, size, elsewhere=kernels - here_kernels)
 
 
 def _checked(data: bytes, path: Path) -> tuple[str, list[tuple[Name, bytes]]]:

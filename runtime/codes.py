@@ -211,6 +211,9 @@ _TABLE: tuple[Code, ...] = (
     Code("FB315", "kernels are built in the background",
          "background=True: the operators run one by one by ATen until the kernels are there",
          "graftjit.wait() waits for them; without the option the first call does"),
+    Code("FB316", "schedules are not measured",
+         "level O2 could not build or run a kernel in several ways; the default ones are taken",
+         "nothing; tune=False or GRAFTJIT_TUNE=0 does without the measurement"),
     Code("FB311", "level O0", "jit_level='O0' runs the operators one by one, bit-equal to eager",
          "use O1 for fusion"),
     # Recompiles

@@ -107,6 +107,18 @@ class KernelBuilt(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned(Event):
+    """Ways to compute a kernel were timed beside each other (level O2): `times` has (way, seconds a call), the default
+    first, and `chosen` is one of them. `remembered`: they were timed in another process, or earlier in this one."""
+
+    name: str = ""
+    chosen: str = ""
+    times: tuple[tuple[str, float], ...] = ()
+    remembered: bool = False
+    covers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphBreak(Event):
     """The graph ends at `where`. Empty `cure` and `cost` stand for those of the table."""
 

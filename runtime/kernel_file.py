@@ -25,20 +25,22 @@ from .private import facts_reason
 FORMAT = "2"  # part of each key: raise it when the meaning of stored files changes
 ANY = "0" * 16  # in place of a compiler's mark: answers whatever the compiler here is
 
-_NAME = re.compile(r"([0-9a-f]{40})\.([0-9a-f]{16})\.([0-9a-f]{16})\.([0-9a-f]{32})\.so")
+_NAME = re.compile(r"([0-9a-f]{40})\.([0-9a-f]{16})\.([0-9a-f]{16})\.([0-9a-f]{32})\.(so|note)")
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """`key`: of the source and the flags; `machine` and `compiler`: marks; `digest`: of the content."""
+    """`key`: of the source and the flags; `machine` and `compiler`: marks; `digest`: of the content; `kind`: "so", or
+    "note" for what was found out about kernels."""
 
     key: str
     machine: str
     compiler: str
     digest: str
+    kind: str = "so"
 
     def __str__(self) -> str:
-        return f"{self.key}.{self.machine}.{self.compiler}.{self.digest}.so"
+        return f"{self.key}.{self.machine}.{self.compiler}.{self.digest}.{self.kind}"
 
 
 def parse_name(text: str) -> Name | None:

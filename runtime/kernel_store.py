@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +151,7 @@ class KernelStore:
         if not self.usable():
             return None
         others = 0
-        for path, name in self._candidates(wanted):
+        for path, name in self.candidates(wanted):
             if name.machine != wanted.machine or name.compiler not in (wanted.compiler, ANY):
                 others += 1
                 continue
@@ -163,7 +163,7 @@ class KernelStore:
                 if isinstance(error, FileNotFoundError):
                     continue
                 SESSION.emit(Fallback(code="FB307", reason=f"{path.name}: {_first_line(error)}"))
-                _remove(path)
+                self.discard(path)
                 continue
             _touch(path)
             return Library(path, addresses, len(data), True, handle)
@@ -173,13 +173,17 @@ class KernelStore:
             )
         return None
 
+    def discard(self, path: Path) -> None:
+        """Remove a file that is damaged."""
+        _remove(path)
+
     def bundled(self) -> bool:
         """Whether the store holds kernels for use without a compiler."""
         found = (kernel_file.parse_name(path.name) for _time, _size, path in self.files())
-        return any(name is not None and name.compiler == ANY for name in found)
+        return any(name and (name.compiler, name.kind) == (ANY, "so") for name in found)
 
-    def _candidates(self, wanted: Name) -> Iterator[tuple[Path, Name]]:
-        """Stored files of this source; those of this very compiler before those of any."""
+    def candidates(self, wanted: Name) -> Iterator[tuple[Path, Name]]:
+        """Stored files with this key; those of this very compiler before those of any."""
         found: list[tuple[bool, str, Name]] = []
         shelf = self.folder / wanted.key[:2]
         for entry in _entries(shelf):
@@ -193,7 +197,7 @@ class KernelStore:
         self, wanted: Name, source: str, symbols: Sequence[str], build: Build, title: str
     ) -> Library:
         data = self._built(source, build)
-        path = self._publish(wanted, data)
+        path = self.publish(replace(wanted, digest=kernel_file.digest_of(data)), data)
         try:
             handle, addresses = kernel_file.open_library(data, symbols, title)
         except OSError as error:
@@ -225,11 +229,10 @@ class KernelStore:
             todo="set TMPDIR or GRAFTJIT_CACHE_DIR to a folder that can be written and has room",
         )
 
-    def _publish(self, wanted: Name, data: bytes) -> Path | None:
-        """Put a kernel on its shelf, under its name, at once. None where there is no folder for it."""
+    def publish(self, name: Name, data: bytes) -> Path | None:
+        """Put a kernel or a note on its shelf, under its name, at once. None where there is no folder for it."""
         if not (self.usable() and self._writing):
             return None
-        name = Name(wanted.key, wanted.machine, wanted.compiler, kernel_file.digest_of(data))
         try:
             path = self.put(name, data)
         except OSError as error:
@@ -267,7 +270,7 @@ class KernelStore:
                 self.prune()
 
     def files(self) -> list[tuple[float, int, Path]]:
-        """(time, bytes, path) of each stored kernel, oldest first; what abandoned builds left is removed."""
+        """(time, bytes, path) of each stored kernel and note, oldest first; what abandoned builds left is removed."""
         found: list[tuple[float, int, Path]] = []
         if not self.usable():
             return found
@@ -279,7 +282,7 @@ class KernelStore:
                     _remove(Path(shelf.path))
                 continue
             for entry in _entries(Path(shelf.path)):
-                if entry.name.endswith(".so"):
+                if entry.name.endswith((".so", ".note")):
                     facts = _stat(entry)
                     if facts is not None:
                         found.append((facts.st_mtime, facts.st_size, Path(entry.path)))
@@ -309,7 +312,7 @@ class KernelStore:
         return StoreStats(
             folder=self.folder,
             unusable=unusable,
-            files=len(files),
+            files=sum(path.suffix == ".so" for _time, _size, path in files),
             bytes=sum(size for _time, size, _path in files),
             limit=self.limit,
             oldest=files[0][0] if files else None,
@@ -329,13 +332,13 @@ class KernelStore:
             return f"it cannot be written: {error.strerror or error}"
 
     def clear(self) -> int:
-        """Remove every stored kernel; the number removed. Kernels that are loaded stay loaded."""
+        """Remove every stored kernel and note; the number of kernels. Those that are loaded stay loaded."""
         files = self.files()
         for _time, _size, path in files:
             _remove(path)
         with self._lock:
             self._bytes = None
-        return len(files)
+        return sum(path.suffix == ".so" for _time, _size, path in files)
 
 
 def _run(build: Build, source: str, target: Path) -> bytes:

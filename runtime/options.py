@@ -86,6 +86,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("GRAFTJIT_CHECK", "check", _flag, "1: mirror guards, verify graphs, run eager beside compiled"),
     Variable("GRAFTJIT_TRACE", "trace", _folder, "folder for one file of JSON lines a process"),
     Variable("GRAFTJIT_THREADS", "threads", _whole(1, 4096), "threads of a kernel; default: torch's number"),
+    Variable("GRAFTJIT_TUNE", "tune", _flag, "0: measure no schedules at level O2; default: 1"),
     Variable("GRAFTJIT_WITHOUT", "without", _routes, "native routes to do without: " + ", ".join(ROUTES)),
     Variable("CXX", "cxx", str.strip, "the C++ compiler; default: the first of g++, clang++, c++"),
 )  # fmt: skip
@@ -102,6 +103,7 @@ class Options:
     check: bool = False
     trace: Path | None = None
     threads: int | None = None
+    tune: bool = True
     without: frozenset[str] = frozenset()
     cxx: str | None = None
 
@@ -149,6 +151,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "dynamic": ((bool, type(None)), "None, True or False"),
     "background": ((bool,), "True or False"),
+    "tune": ((bool,), "True or False"),
     "recompile_limit": ((int,), "a whole number of at least 1"),
 }
 
@@ -178,6 +181,7 @@ class JitConfig(metaclass=_CheckedNames):
     jit_syntax_level  "STRICT": the first graph break raises; "LAX": Python runs what breaks
     dynamic           None: a size becomes symbolic when it has been seen to vary; True: at once; False: never
     background        True: kernels are built in a thread; until they are there the operators run one by one
+    tune              False: at O2, no kernel is timed in several ways; the default ones are taken
     recompile_limit   entries a frame may have; beyond them the least useful one makes room for a new one
     """
 
@@ -186,6 +190,7 @@ class JitConfig(metaclass=_CheckedNames):
     jit_syntax_level: str = "LAX"
     dynamic: bool | None = None
     background: bool = False
+    tune: bool = True
     recompile_limit: int = 32
 
     def __post_init__(self) -> None:

@@ -93,6 +93,27 @@ class KernelRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleRecord:
+    """A kernel that was timed in several ways (level O2): (way, seconds) with the default first, and the one chosen.
+    `before`, `now`: seconds of the default and of the chosen one."""
+
+    name: str
+    chosen: str
+    times: tuple[tuple[str, float], ...]
+    remembered: bool
+    covers: tuple[str, ...]
+    frame: str
+
+    @property
+    def before(self) -> float:
+        return self.times[0][1] if self.times else 0.0
+
+    @property
+    def now(self) -> float:
+        return dict(self.times).get(self.chosen, self.before)
+
+
+@dataclass(frozen=True, slots=True)
 class NoteRecord(Place):
     """A fallback, or a frame left to plain Python (`plain`)."""
 
@@ -226,6 +247,14 @@ class Report:
         ]
 
     @cached_property
+    def schedules(self) -> list[ScheduleRecord]:
+        """Kernels that were timed in several ways, in order."""
+        return [
+            ScheduleRecord(e.name, e.chosen, e.times, e.remembered, tuple(e.covers), e.frame)
+            for e in self._of(events.Tuned)
+        ]
+
+    @cached_property
     def notes(self) -> list[NoteRecord]:
         """Fallbacks and plain frames, equal ones once with a count."""
         found: dict[Any, NoteRecord] = {}
@@ -331,6 +360,7 @@ class Report:
             "breaks": self.breaks,
             "recompiles": self.recompiles,
             "kernels": self.kernels,
+            "schedules": self.schedules,
             "notes": self.notes,
             "guards": self.guards,
         }

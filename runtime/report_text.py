@@ -17,7 +17,7 @@ from .errors import format_location
 from .events import Counted
 
 if TYPE_CHECKING:
-    from .report import FrameRecord, NoteRecord, Place, Report, SymbolicRecord
+    from .report import FrameRecord, NoteRecord, Place, Report, ScheduleRecord, SymbolicRecord
 
 MOST_SHOWN = 8
 
@@ -68,6 +68,7 @@ def render_text(report: Report, width: int = 100) -> str:
         ("graph breaks", report.breaks, _break_lines, MOST_SHOWN),
         ("recompiles", report.recompiles, _recompile_lines, MOST_SHOWN),
         ("sizes and numbers that vary", report.symbolic, _symbolic_lines, MOST_SHOWN),
+        ("schedules, measured", report.schedules, _schedule_lines, MOST_SHOWN),
         ("left to plain Python", [n for n in report.notes if n.plain], _note_lines, MOST_SHOWN),
         ("fallbacks", [n for n in report.notes if not n.plain], _note_lines, MOST_SHOWN),
     )
@@ -135,6 +136,18 @@ def _symbolic_lines(record: SymbolicRecord, _number: int, width: int) -> Iterato
     yield "  " + textwrap.shorten(
         f"{record.source} in {record.frame}: {record.why}", width - 2, placeholder="..."
     )
+
+
+def _schedule_lines(record: ScheduleRecord, _number: int, width: int) -> Iterator[str]:
+    told = f"{record.name}: {record.chosen}, {record.now * 1e6:.1f} us"
+    if record.now != record.before:
+        told += f" (default {record.before * 1e6:.1f})"
+    others = [
+        f"{way} {seconds * 1e6:.1f}" for way, seconds in record.times[1:] if way != record.chosen
+    ]
+    told += f"; tried: {', '.join(others)}" if others else ""
+    told += "; remembered" if record.remembered else ""
+    yield from textwrap.wrap(told, width, initial_indent="  ", subsequent_indent="    ")
 
 
 def _frame_lines(frame: FrameRecord, _number: int, width: int) -> Iterator[str]:
@@ -209,6 +222,9 @@ _TABLES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
                                              ("reason", "reason"), ("where", "place"), ("cure", "cure"))),
     ("Kernels", "kernels", (("kernel", "name"), ("bytes", "bytes"), ("seconds", "seconds"),
                             ("from the store", "cached"), ("covers", "covers"))),
+    ("Schedules, measured", "schedules", (("kernel", "name"), ("chosen", "chosen"), ("seconds", "now"),
+                                          ("seconds by default", "before"), ("remembered", "remembered"),
+                                          ("covers", "covers"))),
     ("Guards", "guards", (("frame", "frame"), ("condition", "text"), ("file", "file"), ("line", "line"))),
 )  # fmt: skip
 
@@ -243,5 +259,5 @@ def _cell(record: Any, column: str) -> str:
     if isinstance(value, tuple):
         value = ", ".join(map(str, value))
     if isinstance(value, float):
-        value = f"{value:.4f}"
+        value = f"{value:.4f}" if value >= 0.1 else f"{value:.3g}"
     return "" if value is None else html.escape(str(value))

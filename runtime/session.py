@@ -35,6 +35,7 @@ _LEVELS: dict[type[events.Event], int] = {
     events.Fallback: 2,
     events.Compiled: 3,
     events.KernelBuilt: 3,
+    events.Tuned: 3,
     events.GuardFailed: 4,
 }
 

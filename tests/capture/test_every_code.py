@@ -865,6 +865,7 @@ ELSEWHERE: dict[str, str] = {
     "FB313": "tests/runtime/test_kernel_store.py",
     "FB314": "tests/runtime/test_kernel_store.py",
     "FB315": "tests/codegen/test_background.py",
+    "FB316": "tests/codegen/test_tune.py",
 }
 RAISED_BY_PROGRAMS = ("GB", "PL", "FB", "RC")
 
