@@ -32,6 +32,7 @@ from . import (
     lower_move,
     lower_product,
     lower_reduce,
+    lower_scan,
     lower_special,
     schedule,
 )
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from .tune import Question
 
 # imported to fill the table of rules
-_TABLES = (lower, lower_product, lower_reduce, lower_special, lower_index, lower_move)
+_TABLES = (lower, lower_product, lower_reduce, lower_scan, lower_special, lower_index, lower_move)
 
 Program = Callable[..., tuple[Any, ...]]
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..ir.symbols import Expr
-from . import cpp_keep, cpp_lanes, cpp_load, expr, loops
+from . import cpp_keep, cpp_lanes, cpp_load, cpp_scan, expr, loops
 from .cpp_dialect import (
     DIALECT,
     TYPES,
@@ -133,6 +133,7 @@ class Kernel:
         self.kept: set[int] = set()
         self.homes: dict[int, loops.Store] = {}  # kept values that lie where this is stored later
         self.known: set[int] = set()  # row values already declared
+        self.group = ""  # where there are several vectors of rows: the subscript of the one at hand
         self.passes = self._passes()
         if self.plan.lanes_are_rows:
             self.plan.side_by_side(cpp_lanes.groups(self), self.sizes, lanes)
@@ -172,6 +173,8 @@ class Kernel:
 
     def cost_of(self, number: int) -> int:
         value = self.nest.values[number]
+        if value.op == "scan":
+            return cpp_scan.COST
         if value.op in loops.LOADS:
             vector = self.plan.vector
             stride = 0 if vector is None else value.attr[1].strides[vector]
@@ -348,6 +351,8 @@ class Kernel:
             return f"const mask {name} = {cpp_load.mask(self, number, row)};"
         if value.op == "checked":
             return f"const i64 {name} = {cpp_load.check(self, number)};"
+        if value.op == "scan":
+            return f"const {register(value.dtype)} {name} = {cpp_scan.element(self, number)};"
         if value.op == "index":
             return f"const i64 {name} = {self._index(value.attr, row)};"
         if value.op == "number":

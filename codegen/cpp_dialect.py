@@ -10,11 +10,12 @@ import functools
 import math
 import re
 from importlib import resources
+from typing import Any
 
 import torch
 
 from . import expr
-from .loops import Value
+from .loops import REDUCTIONS, Value
 
 # dtype -> (register type, memory type)
 TYPES: dict[torch.dtype, tuple[str, str]] = {
@@ -64,6 +65,18 @@ def const(number: bool | int | float, dtype: torch.dtype) -> str:
             else "splat<i64>(-9223372036854775807ll - 1)"
         )
     return f"splat<{kind}>({value})" if value != -(2**31) else "splat<i32>(-2147483647 - 1)"
+
+
+def identity(kind: str, dtype: torch.dtype) -> str:
+    """What a fold of values of this type begins with."""
+    number: Any = REDUCTIONS[kind].identity
+    if math.isinf(number) and not dtype.is_floating_point:
+        if dtype == torch.bool:
+            number = number > 0
+        else:
+            limits = torch.iinfo(dtype)
+            number = limits.max if number > 0 else limits.min
+    return const(number, dtype)
 
 
 def argument(text: str, dtype: torch.dtype) -> str:

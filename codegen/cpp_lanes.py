@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from . import cpp_keep, loops
+from . import cpp_keep, cpp_scan, loops
 from .cpp_dialect import register
 from .cpp_pass import PLACES, PassWriter
 from .cpp_plan import GROUPS, SUM_BLOCK, Pass
@@ -141,6 +141,9 @@ class Wide:
             self.filled(kind, f"a{number}", start)
             if blocked and number in writer.sums:
                 self.filled(kind, f"e{number}", start)
+        for number in cpp_scan.of(kernel, one):
+            kind, start = writer.accumulator(number)
+            self.filled(kind, f"c{number}", start)
         for axis in axes:
             self.put(
                 f"for (i64_t x{axis} = 0; x{axis} < {kernel.n(kernel.sizes[axis])}; ++x{axis}) {{"
@@ -211,8 +214,10 @@ class Wide:
         self.known_again(used)
         for number in sorted(used & kernel.kept - set(one.body)):
             cpp_keep.read(kernel, number)
+        kernel.group = "[c]"
         for number in one.body:
             self.put(kernel._statement(number))
+        kernel.group = ""
         for number in one.keeps:
             cpp_keep.write(kernel, number)
         for number in one.folds:
@@ -243,7 +248,7 @@ def groups(kernel: Kernel) -> int:
         if any(nest.values[number].attr in PLACES for number in one_pass.folds):
             return 1
         cost = sum(kernel.cost_of(number) for number in one_pass.body)
-        registers = max(len(one_pass.folds), 1)
+        registers = max(len(one_pass.folds) + len(cpp_scan.of(kernel, one_pass)), 1)
         most = min(
             most, 2 * GROUPS // registers, 1 if cost > 64 else GROUPS // 2 if cost > 16 else GROUPS
         )

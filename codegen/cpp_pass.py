@@ -5,14 +5,13 @@ In: a kernel being written (`cpp.Kernel`) and one of its passes. Out: lines, put
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..ir.symbols import greatest
-from . import cpp_keep, loops
-from .cpp_dialect import const, register
+from . import cpp_keep, cpp_scan, loops
+from .cpp_dialect import identity, register
 from .cpp_plan import CHUNK, SPLIT_PARTS, SUM_BLOCK, Pass
 from .extents import is_symbolic
 from .loops import Index
@@ -49,6 +48,8 @@ class PassWriter:
             self._write_split(length)
         else:
             self.declare("")
+            for number in cpp_scan.of(self.kernel, self.one):
+                cpp_scan.begin(self.kernel, number)
             self._loops(first, last, length)
             self.finish("")
 
@@ -74,14 +75,7 @@ class PassWriter:
         """(register type, text of the identity)."""
         value = self.nest.values[number]
         dtype = self.nest.values[value.args[0]].dtype
-        identity = loops.REDUCTIONS[value.attr].identity
-        if math.isinf(identity) and not dtype.is_floating_point:
-            if dtype == torch.bool:
-                identity = int(identity > 0)
-            else:
-                limits = torch.iinfo(dtype)
-                identity = limits.max if identity > 0 else limits.min
-        return register(dtype), const(identity, dtype)
+        return register(dtype), identity(loops.SCANS.get(value.attr, value.attr), dtype)
 
     def combine(
         self,

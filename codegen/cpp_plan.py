@@ -105,7 +105,8 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
         return plan
     plan = Plan(outer, inner[:-1], inner[-1] if inner else None)
     long = is_symbolic(nest.columns) or nest.columns >= SPLIT_COLUMNS
-    plan.split = len(inner) == 1 and surely("<", nest.rows, 4) and long
+    scans = any(value.op == "scan" for value in nest.values)  # one element after the other
+    plan.split = len(inner) == 1 and surely("<", nest.rows, 4) and long and not scans
     return plan
 
 

@@ -109,7 +109,11 @@ class Fusion:
     def _leave_to_aten(self, unit: Unit) -> None:
         """A kernel of one operator that ATen does as well is that call."""
         calls = [node for node in unit.nodes if node.op == "call"]
-        if unit.is_kernel and len(calls) == 1 and not self.rules[calls[0]].alone:
+        if (
+            unit.is_kernel
+            and len(calls) == 1
+            and not self.rules[calls[0]].is_better_alone(calls[0])
+        ):
             unit.nodes, unit.shape, unit.where = calls, None, {}
             del self.rules[calls[0]]
             self._now_follows(unit, self._follows(calls[0], None))

@@ -3,7 +3,7 @@
 A `LoopNest` is a flat list of values (SSA: arguments are numbers of earlier values) over an iteration space
 of `outer` axes (rows) and `inner` axes. A "reduce" value folds its argument over the inner axes into one
 value a row; everything after it may use that row value again beside elements, so softmax and layer norm are
-one nest. Stores say what goes out. There are no loops and no passes in it: a renderer derives them from
+one nest. A "scan" value is the fold of a row up to its element. Stores say what goes out. There are no loops and no passes in it: a renderer derives them from
 `levels` and `phases` (C++: one pass over the row a phase; Triton: straight code on a tile that holds the row).
 Made by `codegen.fuse` with `codegen.lower`; read by the renderers `codegen.cpp` and `codegen.triton`.
 """
@@ -62,6 +62,8 @@ class Value:
     cast     args = (value,); to `dtype`, rounding as torch's `.to`
     reduce   args = (value,), attr = a key of `REDUCTIONS`; `dtype` is also the accumulator's type. The
              argument has that type already; for argmax and argmin it has its own, and `dtype` is int64.
+    scan     args = (value,), attr = a key of `SCANS`: the fold of the elements of the row up to this one, which is
+             an element; `dtype` is that of the argument. The nest has one inner axis at the most.
 
     Values of dtype bfloat16 and float16 occur as operands of load, cast, where and store only: arithmetic
     on them is written as cast to float32, operator, cast back. bool is a type of its own with and/or/xor/not.
@@ -74,6 +76,7 @@ class Value:
 
 
 LOADS = frozenset(("load", "load_if"))
+FOLDS = frozenset(("reduce", "scan"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,12 @@ REDUCTIONS: dict[str, Reduction] = {
     "all": Reduction(1, "of bool"),
     "argmax": Reduction(-math.inf, "row-major position in the inner axes; first one wins; nan counts as largest"),
     "argmin": Reduction(math.inf, "row-major position in the inner axes; first one wins; nan counts as smallest"),
+}  # fmt: skip
+
+# What may be folded up to each element, as a key of REDUCTIONS. "in turn": one element after the other, for what might
+# overflow in another order where eager does not.
+SCANS: dict[str, str] = {
+    "sum": "sum", "prod": "prod", "max": "max", "min": "min", "sum in turn": "sum", "prod in turn": "prod",
 }  # fmt: skip
 
 
@@ -152,7 +161,8 @@ class LoopNest:
 
     @property
     def has_reduction(self) -> bool:
-        return any(value.op == "reduce" for value in self.values)
+        """Is something folded along the inner axes, as a whole or up to each element?"""
+        return any(value.op in FOLDS for value in self.values)
 
     @property
     def may_fail(self) -> bool:
@@ -175,6 +185,7 @@ def moving(nest: LoopNest, axes: Iterable[int]) -> tuple[bool, ...]:
     found: list[bool] = []
     for value in nest.values:
         moves = any(index.strides[axis] for index in indices_of(value) for axis in axes)
+        moves = moves or (value.op == "scan" and any(axis >= len(nest.outer) for axis in axes))
         found.append(value.op != "reduce" and (moves or any(found[arg] for arg in value.args)))
     return tuple(found)
 
@@ -317,6 +328,8 @@ def check(nest: LoopNest) -> None:
             raise ValueError(f"{nest.name}: value {number} uses a later one")
         if value.op == "reduce" and value.attr not in REDUCTIONS:
             raise ValueError(f"{nest.name}: no reduction {value.attr!r}")
+        if value.op == "scan" and (value.attr not in SCANS or len(nest.inner) > 1):
+            raise ValueError(f"{nest.name}: no scan {value.attr!r} along {len(nest.inner)} axes")
         if value.op in LOADS and nest.buffers[value.attr[0]].written:
             raise ValueError(f"{nest.name}: value {number} loads from a written buffer")
     for store in nest.stores:

@@ -80,6 +80,9 @@ class Builder:
     def reduce(self, kind: str, number: int, dtype: torch.dtype | None = None) -> int:
         return self.add(Value("reduce", (number,), dtype or self.dtype(number), kind))
 
+    def scan(self, kind: str, number: int) -> int:
+        return self.add(Value("scan", (number,), self.dtype(number), kind))
+
     def index(self, form: Index) -> int:
         """The int64 value of a form."""
         plain = Index(form.strides, form.offset)
@@ -220,7 +223,7 @@ class Rule:
     rows   results (by index) of a many-result operator that are one value a row
     far    operands that are read at places which are no affine function of the result's: they have to be in memory
     near   the maps of the other operands, given the result's (none: they are broadcast to it)
-    alone  is a kernel of this operator alone better than ATen's?
+    alone  is a kernel of this operator alone better than ATen's (for this node)?
     symbolic   which arguments may be expressions: "sizes" (all: the rule takes them as they are), "shape" (those in
            lists), "numbers" (operands), or none
     """
@@ -233,8 +236,11 @@ class Rule:
     symbolic: str = ""
     far: Callable[[Node], tuple[Node, ...]] | None = None
     near: Callable[[Node, Map], list[tuple[Node, Map]]] | None = None
-    alone: bool = True
+    alone: bool | Callable[[Node], bool] = True
     space: Callable[[Node], tuple[tuple[Any, ...], tuple[int, ...]]] | None = None
+
+    def is_better_alone(self, node: Node) -> bool:
+        return self.alone if isinstance(self.alone, bool) else self.alone(node)
 
 
 RULES: dict[Any, Rule] = {}

@@ -548,3 +548,28 @@ template <class V> INLINE void two_sum(V &sum, V &lost, V v) {
 }
 // of an inf or nan the lost part is nan, and not looked at
 template <class V> INLINE V with_lost(V sum, V lost) { return lost == lost ? sum + lost : sum; }
+
+//: scan <- minmax
+// The fold of all lanes up to each one and of `before` (in all lanes), which becomes the last of them
+template <int... I> struct places {};
+template <int N, int... I> struct counted_off : counted_off<N - 1, N - 1, I...> {};
+template <int... I> struct counted_off<0, I...> { typedef places<I...> type; };
+template <int by, class V, int... I> INLINE V behind(V v, V other, places<I...>) {  // v[i - by]; `other` in the first lanes
+  return __builtin_shufflevector(v, other, (I < by ? W + I : I - by)...);
+}
+template <class V, int... I> INLINE V last(V v, places<I...>) { return __builtin_shufflevector(v, v, (I, W - 1)...); }
+template <int by = 1, class V, class F> INLINE V prefixes(V v, V identity, F f) {
+  if constexpr (by < W) return prefixes<by * 2>(f(behind<by>(v, identity, typename counted_off<W>::type()), v), identity, f);
+  return v;
+}
+template <class V, class F> INLINE V scanned(V v, V &before, V identity, F f) {
+  v = prefixes(v, identity, f);
+  const V found = f(before, v);
+  before = f(before, last(v, typename counted_off<W>::type()));
+  return found;
+}
+// one after the other
+template <class V, class S, class F> INLINE V in_turn(V v, S &before, F f) {
+  for (int i = 0; i < W; ++i) v[i] = before = f(before, v[i]);
+  return v;
+}

@@ -93,6 +93,8 @@ def render(
     sizes = [nest.outer, nest.inner, *((index.strides, index.offset) for index in indices(nest))]
     if is_symbolic(sizes) or any(value.op == "number" for value in nest.values):
         raise BuildError("Triton kernels are made for sizes that are known", found=nest.name)
+    if any(value.op == "scan" for value in nest.values):
+        raise BuildError("Triton kernels fold whole rows", found=nest.name)
     unknown = {"load_if", "inside", "checked"}
     if any(value.op in unknown or (value.op == "load" and value.args) for value in nest.values):
         raise BuildError("Triton kernels load at places that are known", found=nest.name)

@@ -125,6 +125,7 @@ GRAPHS = {
         f32(16, 24),
     ),
     "cat_cumsum": (lambda x, y: torch.cat([x, y], -1).cumsum(-1) * 2, f32(6, 20), f32(6, 12)),
+    "cummax_columns": (lambda x: tuple(torch.cummax(x * 2, 0)), f32(40, 48)),
     "embedding_layer_norm": (
         lambda t, w, p, g: F.layer_norm(F.embedding(t, w) + p, (24,), g),
         i64(4, 16),
