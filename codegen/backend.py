@@ -165,19 +165,29 @@ class _Planned:
     source: str = ""
     numbers: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
+    fuse: bool = True  # there is a way to have kernels
+    later: bool = False  # schedules are to be looked for when kernels are built
     asked: list[Question] = field(default_factory=list)  # what has not been measured yet
 
     def tune(self, stored: bool) -> None:
         """Take the schedules that are known to be the best. NotBuilt where there are others to measure, and `stored`
         says that nothing shall be built."""
-        from . import tune  # late: nothing of it is needed below O2
+        from . import tune, tune_products  # late: nothing of it is needed below O2
 
-        self.asked = tune.recall(tune.questions(self.made), self.made)
-        if self.asked and stored:
-            raise build.NotBuilt
+        if not self.fuse:
+            return
+        self.later = stored
+        answers = tune_products.answers(self.better, stored)
+        if answers:
+            with tune_products.answered(answers):
+                self.made = schedule.plan(self.better)
+        self.asked = tune.recall(tune.questions(self.made), self.made, stored)
+        self.later = False
 
     def render(self) -> None:
         """The kernels' text, after what is left to measure."""
+        if self.later:
+            self.tune(stored=False)
         if self.asked:
             from . import tune
 
@@ -203,7 +213,7 @@ def _planned(graph: Graph) -> _Planned:
     better = optimize(graph, check=SESSION.options.check, show=_show())
     clock.lap("passes")
     fuse = device.find_compiler() is not None or SESSION.store.bundled()
-    planned = _Planned(graph, clock, better, schedule.plan(better, fuse=fuse))
+    planned = _Planned(graph, clock, better, schedule.plan(better, fuse=fuse), fuse=fuse)
     clock.lap("plan")
     if not planned.made.kernels and not fuse:
         _without_compiler()

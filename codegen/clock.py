@@ -97,14 +97,14 @@ class Scratch:
             pages = mmap.mmap(-1, high - low + 2 * SKEW)
             self._pages.append(pages)
             start = ctypes.addressof(ctypes.c_char.from_buffer(pages)) + SKEW
-            _fill(start, high - low, buffer.dtype)
+            fill(start, high - low, buffer.dtype)
             starts.append(start - low)
         self.trouble = ctypes.c_int(0)  # what a kernel that checks tells
         starts.append(ctypes.addressof(self.trouble))
         self.addresses = (ctypes.c_void_p * len(starts))(*starts)
 
 
-def _fill(start: int, size: int, dtype: torch.dtype) -> None:
+def fill(start: int, size: int, dtype: torch.dtype) -> None:
     form, numbers = _FILL[dtype]
     some = struct.pack(f"{len(numbers)}{form}", *numbers)
     piece = some * (PIECE // len(some))

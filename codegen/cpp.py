@@ -113,7 +113,7 @@ def kernel_text(nest: LoopNest, vector_bytes: int) -> str:
 
 
 def _needs_libm(names: set[str]) -> bool:
-    return bool(names & {"libm64", "division", "sincos", "tan", "pow", "fmod"})
+    return bool(names & {"libm", "libm64", "division", "sincos"})
 
 
 class Kernel:
@@ -297,9 +297,7 @@ class Kernel:
 
     def _pointers(self) -> None:
         """One pointer for each index that is met, moved to the row."""
-        loads = [value.attr for value in self.nest.values if value.op in loops.LOADS]
-        stores = [(store.buffer, store.index) for store in self.nest.stores]
-        for key in dict.fromkeys(loads + stores):
+        for key in dict.fromkeys(loops.accesses(self.nest)):
             number, index = key
             buffer = self.nest.buffers[number]
             name = f"p{len(self.pointers)}"

@@ -7,7 +7,6 @@ down a column then reads a piece of a line of memory that is worth fetching, not
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from . import cpp_keep, cpp_scan, loops
 from .cpp_dialect import register
 from .cpp_pass import PLACES, PassWriter
-from .cpp_plan import GROUPS, SUM_BLOCK, Pass
-from .extents import is_symbolic
+from .cpp_plan import GROUPS, MANY_ROWS, SUM_BLOCK, Pass
+from .extents import estimate, is_symbolic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -228,10 +227,6 @@ class Wide:
         self.put("};")
 
 
-# cost of an element's pass -> what GROUPS is divided by: text that is compiled once a group
-_COSTS = ((8, 1), (32, 2), (64, 4), (math.inf, GROUPS))
-
-
 def groups(kernel: Kernel) -> int:
     """How many vectors of rows at a time: fewer where a pass is dear, one where it reads anything but neighbours or has
     something to remember for each row."""
@@ -241,7 +236,8 @@ def groups(kernel: Kernel) -> int:
         return 1
     if any(value.args or value.op == "load_if" for value in nest.values if value.op in loops.LOADS):
         return 1
-    most = GROUPS
+    # twice as many where threads have enough pieces all the same
+    most = 2 * GROUPS if estimate(kernel.sizes[vector]) >= MANY_ROWS * kernel.lanes else GROUPS
     for one_pass in kernel.passes:
         if not kernel.homes.keys() >= set(one_pass.keeps):
             return 1
@@ -249,7 +245,6 @@ def groups(kernel: Kernel) -> int:
             return 1
         cost = sum(kernel.cost_of(number) for number in one_pass.body)
         registers = max(len(one_pass.folds) + len(cpp_scan.of(kernel, one_pass)), 1)
-        most = min(
-            most, 2 * GROUPS // registers, 1 if cost > 64 else GROUPS // 2 if cost > 16 else GROUPS
-        )
+        dear = 1 if cost > 64 else GROUPS // 2 if cost > 16 else GROUPS if cost > 4 else most
+        most = min(most, 2 * GROUPS // registers, dear)
     return nest.hints.groups or most

@@ -31,8 +31,7 @@ class PassWriter:
         self.nest, self.plan = kernel.nest, kernel.plan
         self.put = kernel.put
         cost = sum(kernel.cost_of(number) for number in one_pass.body)
-        hinted = kernel.nest.hints.unroll
-        self.unroll = copies or ((hinted or (4 if cost < 16 else 2)) if one_pass.folds else 1)
+        self.unroll = copies or (self._copies(cost) if one_pass.folds else 1)
         columns = self.nest.columns  # positions in 32 bits where that is enough
         self.place = "i64" if is_symbolic(columns) or columns >= 2**31 else "i32"
         self.sums = [
@@ -41,6 +40,13 @@ class PassWriter:
         ]  # fmt: skip
 
         self.joined: set[int] = set()  # sums whose copies are in the first one already
+
+    def _copies(self, cost: int) -> int:
+        """Of an accumulator: as many as additions are under way at a time; a comparison that moves two registers takes
+        longer."""
+        kinds = [self.nest.values[number].attr for number in self.one.folds]
+        places = len(kinds) == 1 and kinds[0] in PLACES and self.kernel.lanes >= 16
+        return self.nest.hints.unroll or (8 if places and cost < 16 else 4 if cost < 16 else 2)
 
     def write(self, first: str, last: str, length: Any) -> None:
         plan = self.plan

@@ -5,6 +5,7 @@ In: a LoopNest and the number of lanes. Out: a `Plan`, read by `cpp` (the kernel
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,9 @@ SUM_BLOCK = 32  # additions after which a float accumulator is flushed into a se
 ROW_BUFFER_BYTES = 65536  # stack for values that are kept from one pass over a row to the next
 KEPT_ON_STACK = 2048  # elements of such a value, where the row's length is not known
 GROUPS = 8  # vectors of rows that go down the columns together
+MANY_ROWS = 1024  # vectors of rows from which on that may be twice as many
+STRIP = 512  # elements of an axis that is not read in order, at a time
+CACHE_LINE, CACHE_PERIOD, CACHE_WAYS = 64, 4096, 8  # bytes; of a first-level cache
 KEEP_COST = 8  # recompute what is cheaper than this many flops
 
 
@@ -92,7 +96,7 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
         plan = Plan(axes[:-1], [], axes[-1])
         strided = any(index.strides[axes[-1]] not in (0, 1) for index in loops.indices(nest))
         if strided and len(axes) > 1:
-            plan.chunk, plan.chunk_major = nest.hints.chunk or 512, True
+            plan.chunk, plan.chunk_major = nest.hints.chunk or _strip(nest, axes[-1], lanes), True
         elif is_symbolic(sizes[axes[-1]]) or sizes[axes[-1]] >= 2 * CHUNK:
             plan.chunk = nest.hints.chunk or CHUNK
         return plan
@@ -108,6 +112,21 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
     scans = any(value.op == "scan" for value in nest.values)  # one element after the other
     plan.split = len(inner) == 1 and surely("<", nest.rows, 4) and long and not scans
     return plan
+
+
+def _strip(nest: LoopNest, axis: int, lanes: int) -> int:
+    """Elements at a time of an axis along which memory is not read in order: each lies in a line of its own, which has to
+    stay in the first-level cache for the neighbours of the next row. Lines that are a large power of two apart share few
+    of the cache's sets."""
+    found = STRIP
+    for number, index in loops.accesses(nest):
+        stride = index.strides[axis]
+        if is_symbolic(stride) or stride in (0, 1):
+            continue
+        nbytes = abs(stride) * nest.buffers[number].dtype.itemsize
+        sets = min(CACHE_PERIOD // math.gcd(nbytes, CACHE_PERIOD), CACHE_PERIOD // CACHE_LINE)
+        found = min(found, sets * CACHE_WAYS)
+    return max(found, lanes)
 
 
 def _rows_in_lanes(nest: LoopNest, lanes: int) -> bool:

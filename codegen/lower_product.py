@@ -8,11 +8,13 @@ Which products these are says `pays`; the others stay ATen steps. The table `LET
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 
-from ..ir.graph import Node
+from ..ir.graph import Meta, Node
 from . import affine
 from .extents import estimated, is_symbolic, positive, surely
 from .lowering import RULES, At, Rule
@@ -35,10 +37,14 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 # Where a nest of ours beats MKL and oneDNN as an ATen step; measured on an AVX-512 machine with two threads, ours / theirs in us:
 #   float32 linear   1 x 512 x 784: 9 / 25    8 x 1024 x 1024: 77 / 193    4 x 64 x 64: 1.2 / 3.5    16 x 16 x 16: 1.8 / 2.1
 #   bfloat16         1 x 1024 x 1024: 46 / 87    8 x 256 x 256: 18 / 29    2 x 4096 x 1024: 287 / 188
+# and on another one without instructions for half precision:
+#   float32 linear   12 x 256 x 512: 18 / 35   256 x 512 x 10: 14 / 37   2048 x 64 x 1: 4.2 / 10   16 x 1024 x 1024: 227 / 328
+#   bfloat16         12 x 512 x 64: 11 / 17    12 x 256 x 512: 41 / 34   2048 x 64 x 4: 28 / 26    1 x 4096 x 4096: 611 / 1783
 #   float32, a weight that lies along n    1 x 64 x 64: 1.9 / 2.0    1 x 256 x 256: 30 / 5
 TOGETHER = (
     8  # rows that share each element of the larger factor: for more there are not registers enough
 )
+THIN = 12  # rows or columns that a nest is still the better one for
 LONG = 64  # k from which on folding the lanes of a sum is not what costs
 SMALL = {
     4: 4096,
@@ -117,29 +123,55 @@ def _product(at: At) -> int:
     return at.done(at.apply("add", total, added))
 
 
-def _lowered(node: Node) -> bool:
-    """Floating factors of one dtype on the CPU, and it pays."""
+def possible(node: Node) -> bool:
+    """Floating factors of one dtype on the CPU."""
     metas = [factor.meta for factor in factors(node)]
     plain = all(
         meta.dtype == node.meta.dtype and meta.dtype in FLOATS and meta.device.type == "cpu"
         for meta in metas
     )
-    return plain and all(positive(meta.shape) for meta in metas) and pays(node)
+    return plain and all(positive(meta.shape) for meta in metas)
+
+
+def _lowered(node: Node) -> bool:
+    return possible(node) and pays(node)
+
+
+# What a measurement has found out, for the time of one plan: product (`known_as`) -> does a nest of ours pay?
+MEASURED: ContextVar[Mapping[str, bool] | None] = ContextVar("measured", default=None)
+
+
+def known_as(node: Node) -> str:
+    """All that the time of a product depends on, as text."""
+    operands = [arg.meta if isinstance(arg, Node) else arg for arg in node.args]
+    told = [f"{m} {m.stride}" if isinstance(m, Meta) else repr(m) for m in operands]
+    return f"{node.target}({', '.join(told)}, {sorted(node.kwargs.items())})"
+
+
+def work(found: Mapping[str, Any]) -> Any:
+    """Multiplications."""
+    return found.get("b", 1) * found.get("m", 1) * found.get("n", 1) * found["k"]
 
 
 def pays(node: Node) -> bool:
     """Is a nest over rows and columns, or over rows alone, faster than the library's call?"""
+    measured = MEASURED.get()
+    if measured:
+        known = measured.get(known_as(node))
+        if known is not None:
+            return known
     found = sizes(node)
     if unrolled(found, LETTERS[node.target][3]):
         return True
     if is_symbolic([(factor.meta.shape, factor.meta.stride) for factor in factors(node)]):
         return False
     width = node.meta.dtype.itemsize
-    work = found.get("b", 1) * found.get("m", 1) * found.get("n", 1) * found["k"]
-    thin = found.get("m", 1) <= TOGETHER and found["k"] >= LONG
-    thin |= found.get("n", 1) <= TOGETHER and found["k"] >= 4 * LONG
-    bound = thin and (width > 2 or work <= HALF_WORK)
-    return _in_order(node) and (work <= SMALL[width] or bound)
+    count = work(found)
+    least = min(found.get("m", 1), found.get("n", 1))
+    thin = least <= THIN and found["k"] >= LONG
+    half = HALF_WORK if least <= TOGETHER else HALF_WORK // 2
+    bound = thin and (width > 2 or count <= half or least == 1)
+    return in_order(node) and (count <= SMALL[width] or bound)
 
 
 def unrolled(found: dict[str, Any], result: str) -> bool:
@@ -153,7 +185,7 @@ def unrolled(found: dict[str, Any], result: str) -> bool:
     return math.prod(rest) <= (128 if few_rows else 64)
 
 
-def _in_order(node: Node) -> bool:
+def in_order(node: Node) -> bool:
     """Are the large factors read along k as they lie in memory?"""
     _first, left, right, _result = LETTERS[node.target]
     for factor, letters in zip(factors(node), (left, right), strict=True):

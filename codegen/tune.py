@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from subprocess import SubprocessError
-from typing import Any
 
 import torch
 
@@ -53,11 +52,12 @@ class Question:
     def nest(self) -> LoopNest:
         return self.kernel.nest
 
+    @property
+    def names(self) -> list[str]:
+        return [named_way(way) for way in self.ways]
+
     def texts(self) -> tuple[str, ...]:
-        """What the answer depends on, beside machine and compiler."""
-        named = (named_way(way) for way in self.ways)
-        threads = f"threads {torch.get_num_threads()}"
-        return (self.text, *named, threads, VERSION, *build.FLAGS, *device.compiler_environment())
+        return (self.text,)
 
 
 def named_way(way: Hints) -> str:
@@ -103,6 +103,8 @@ def _written(nest: LoopNest) -> cpp.Kernel:
 def ways_of(kernel: cpp.Kernel) -> tuple[Hints, ...]:
     """Other ways to write a kernel than the default one."""
     plan = kernel.plan
+    if any(value.op == "scan" for value in kernel.nest.values):
+        return ()
     if plan.lanes_are_rows:
         return tuple(Hints(groups=number) for number in (4, 16)) if plan.groups > 1 else ()
     if plan.chunk_major:
@@ -112,16 +114,18 @@ def ways_of(kernel: cpp.Kernel) -> tuple[Hints, ...]:
     return ()
 
 
-def recall(asked: Sequence[Question], made: Plan) -> list[Question]:
-    """Put what is known into the plan. The questions that are left."""
+def recall(asked: Sequence[Question], made: Plan, stored: bool) -> list[Question]:
+    """Put what is known into the plan. The questions that are left; NotBuilt if there are some and `stored` says that
+    nothing shall be built."""
+    known = [remembered(question.texts(), question.names) for question in asked]
+    if stored and None in known:
+        raise build.NotBuilt
     left = []
-    for question in asked:
-        told = kept_notes.recall(SESSION.store, question.texts(), *_here())
-        times = _read(told, question)
+    for question, times in zip(asked, known, strict=True):
         if times is None:
             left.append(question)
         else:
-            _answer(question, made, times, remembered=True)
+            _answer(question, made, times, True)
     return left
 
 
@@ -130,9 +134,7 @@ def measure(asked: Sequence[Question], made: Plan) -> None:
     try:
         built = _built(asked)
     except (BuildError, OSError, SubprocessError) as error:
-        if device.find_compiler() is not None and SESSION.options.check:
-            raise
-        _tell(str(error).splitlines()[0])
+        told_fault(error)
         return
     end = time.perf_counter() + BUDGET
     work = sum(question.work for question in asked)
@@ -141,9 +143,8 @@ def measure(asked: Sequence[Question], made: Plan) -> None:
         work -= question.work
         times = _timed(question, addresses, seconds)
         if times:
-            row = [[named_way(w), *_numbers(t)] for w, t in zip(question.ways, times, strict=True)]
-            kept_notes.keep(SESSION.store, question.texts(), *_here(), row)
-            _answer(question, made, times)
+            remember(question.texts(), question.names, times)
+            _answer(question, made, times, False)
 
 
 def choose(times: Sequence[Timing]) -> int:
@@ -176,7 +177,7 @@ def _timed(question: Question, addresses: Sequence[int], seconds: float) -> list
     try:
         scratch = clock.Scratch(question.nest)
     except (OSError, MemoryError) as error:
-        _tell(f"no memory to measure a kernel in: {error}")
+        told_fault(error)
         return []
     threads = torch.get_num_threads()
     different = list(dict.fromkeys(addresses))  # ways that come to the same are one kernel
@@ -184,25 +185,45 @@ def _timed(question: Question, addresses: Sequence[int], seconds: float) -> list
     return [times[different.index(address)] for address in addresses] if times else []
 
 
-def _answer(
-    question: Question, made: Plan, times: Sequence[Timing], remembered: bool = False
-) -> None:
+def _answer(question: Question, made: Plan, times: Sequence[Timing], known: bool) -> None:
     """Write the chosen way into the plan, and tell."""
-    chosen = question.ways[choose(times)]
+    way = choose(times)
     for step in question.steps:
         kernel = made.steps[step]
         assert isinstance(kernel, Kernel)
-        made.steps[step] = replace(kernel, nest=replace(kernel.nest, hints=chosen))
-    told = zip(question.ways, times, strict=True)
+        made.steps[step] = replace(kernel, nest=replace(kernel.nest, hints=question.ways[way]))
+    tell(question.nest.name, question.names, times, way, known, question.nest.covers)
+
+
+def tell(
+    name: str,
+    ways: Sequence[str],
+    times: Sequence[Timing],
+    chosen: int,
+    known: bool,
+    covers: tuple[str, ...],
+) -> None:
+    """Say what was found out."""
+    medians = tuple((way, timing.median) for way, timing in zip(ways, times, strict=True))
     SESSION.emit(
-        Tuned(
-            name=question.nest.name,
-            chosen=named_way(chosen),
-            times=tuple((named_way(way), timing.median) for way, timing in told),
-            remembered=remembered,
-            covers=question.nest.covers,
-        )
+        Tuned(name=name, chosen=ways[chosen], times=medians, remembered=known, covers=covers)
     )
+
+
+def told_fault(error: BaseException) -> None:
+    """A measurement that failed leaves the default. Without a compiler that is no fault, else one of ours."""
+    if device.find_compiler() is not None and SESSION.options.check:
+        raise error
+    SESSION.emit(Fallback(code="FB316", reason=(str(error).splitlines() or [""])[0]))
+
+
+# -- what was found out before ----------------------------------------------------------------------------------
+
+
+def _everywhere() -> tuple[str, ...]:
+    threads = f"threads {torch.get_num_threads()}"
+    flags = (*build.FLAGS, *device.compiler_environment())
+    return (threads, VERSION, f"torch {torch.__version__}", *flags)
 
 
 def _here() -> tuple[str, str]:
@@ -210,24 +231,22 @@ def _here() -> tuple[str, str]:
     return device.cpu().identity, "none" if compiler is None else compiler.identity
 
 
-def _numbers(timing: Timing) -> tuple[float, float, float]:
-    return timing.median, timing.low, timing.high
+def remember(texts: Sequence[str], ways: Sequence[str], times: Sequence[Timing]) -> None:
+    """Keep timings under what they depend on, beside the machine, its threads and the compiler."""
+    row = [[way, t.median, t.low, t.high] for way, t in zip(ways, times, strict=True)]
+    kept_notes.keep(SESSION.store, (*texts, *ways, *_everywhere()), *_here(), row)
 
 
-def _read(told: Any, question: Question) -> list[Timing] | None:
-    """The timings of a note; None if it is not one of ours."""
-    names = [named_way(way) for way in question.ways]
-    if not isinstance(told, list) or len(told) != len(names):
+def remembered(texts: Sequence[str], ways: Sequence[str]) -> list[Timing] | None:
+    """The timings that were kept; None if there are none."""
+    told = kept_notes.recall(SESSION.store, (*texts, *ways, *_everywhere()), *_here())
+    if not isinstance(told, list) or len(told) != len(ways):
         return None
     times = []
-    for name, row in zip(names, told, strict=True):
-        if not isinstance(row, list) or len(row) != 4 or row[0] != name:
+    for way, row in zip(ways, told, strict=True):
+        if not isinstance(row, list) or len(row) != 4 or row[0] != way:
             return None
         if not all(type(number) is float and 0 < number < 3600 for number in row[1:]):
             return None
         times.append(Timing(*row[1:]))
     return times
-
-
-def _tell(reason: str) -> None:
-    SESSION.emit(Fallback(code="FB316", reason=reason))

@@ -1,0 +1,159 @@
+"""Products at level O2: a loop nest of ours or the library's call, by measurement.
+
+In: a graph. Out: for those of its products that are neither clearly the one nor the other, which is faster on this machine
+by itself, where that is not the default's answer (what is fused with a nest comes on top of it). Both run as programs of
+one step over tensors of their own with the operands' layouts. `answered` holds while the graph is planned;
+`lower_product.pays` asks. Called by `codegen.backend`; found out and remembered as all schedules are (`codegen.tune`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from subprocess import SubprocessError
+from typing import Any
+
+import torch
+
+from ..ir.graph import Graph, Meta, Node
+from ..runtime.errors import BuildError
+from . import build, clock, cpp, lower_product, schedule, tune
+from .clock import Timing
+from .extents import is_symbolic
+from .nest import Kernel, describe
+
+BUDGET = 0.25  # seconds of running a graph
+MOST = 8  # products of a graph
+THIN = 64  # rows or columns: the library, beyond
+SMALL, MOST_WORK = 1 << 16, 1 << 26  # multiplications: of any shape, of a thin one
+WAYS = {True: "nest", False: "library"}
+
+
+def answers(graph: Graph, stored: bool) -> dict[str, bool]:
+    """Product -> is a nest the faster one, where the default says otherwise. NotBuilt where something is not known
+    and `stored` says that nothing shall be built."""
+    found: dict[str, bool] = {}
+    asked = _questions(graph)
+    known = {key: tune.remembered((key,), _ways(node)) for key, node in asked.items()}
+    left = {key: node for key, node in asked.items() if known[key] is None}
+    if left and stored:
+        raise build.NotBuilt
+    for key, node in asked.items():
+        times = known[key]
+        if times is not None:
+            _answer(key, node, times, True, found)
+    end = time.perf_counter() + BUDGET
+    for number, (key, node) in enumerate(left.items()):
+        seconds = (end - time.perf_counter()) / (len(left) - number)
+        try:
+            times = _timed(node, seconds)
+        except (BuildError, OSError, MemoryError, SubprocessError) as error:
+            tune.told_fault(error)
+            break
+        if times:
+            tune.remember((key,), _ways(node), times)
+            _answer(key, node, times, False, found)
+    return found
+
+
+@contextmanager
+def answered(found: Mapping[str, bool]) -> Iterator[None]:
+    """What is planned within the block goes by these answers."""
+    token = lower_product.MEASURED.set(found)
+    try:
+        yield
+    finally:
+        lower_product.MEASURED.reset(token)
+
+
+def _questions(graph: Graph) -> dict[str, Node]:
+    """The products worth a measurement, each once, those with most work first."""
+    nodes = [node for node in graph.nodes if _open(node)]
+    found = {lower_product.known_as(node): node for node in nodes}
+    often = Counter(lower_product.known_as(node) for node in nodes)
+    work = {
+        key: n * lower_product.work(lower_product.sizes(found[key])) for key, n in often.items()
+    }
+    return {key: found[key] for key in sorted(found, key=lambda key: -work[key])[:MOST]}
+
+
+def _open(node: Node) -> bool:
+    """May either be the faster one?"""
+    if node.op != "call" or node.target not in lower_product.LETTERS:
+        return False
+    metas = [arg.meta for arg in node.args if isinstance(arg, Node)]
+    if is_symbolic([(meta.shape, meta.stride) for meta in metas]):
+        return False
+    if not lower_product.possible(node) or not lower_product.in_order(node):
+        return False
+    found = lower_product.sizes(node)
+    if lower_product.unrolled(found, lower_product.LETTERS[node.target][3]):
+        return False
+    work = lower_product.work(found)
+    thin = min(found.get("m", 1), found.get("n", 1)) <= THIN
+    return work <= SMALL or (work <= MOST_WORK and thin)
+
+
+def _ways(node: Node) -> list[str]:
+    """The default one first."""
+    ours = lower_product.pays(node)
+    return [WAYS[ours], WAYS[not ours]]
+
+
+def _answer(
+    key: str, node: Node, times: Sequence[Timing], known: bool, found: dict[str, bool]
+) -> None:
+    ways, way = _ways(node), tune.choose(times)
+    tune.tell(node.name, ways, times, way, known, (describe(node),))
+    if way:
+        found[key] = ways[way] == WAYS[True]
+
+
+def _timed(node: Node, seconds: float) -> list[Timing]:
+    """In the order of `_ways`."""
+    alone = _alone(node)
+    tensors = [_tensor(each.meta) for each in alone.inputs]
+    runs = {WAYS[ours]: _program(alone, node, ours, tensors) for ours in (True, False)}
+    return clock.race([runs[way] for way in _ways(node)], seconds)
+
+
+def _alone(node: Node) -> Graph:
+    """A graph of this product, over inputs with its operands' layouts."""
+    inputs: list[Node] = []
+
+    def operand(argument: Any) -> Any:
+        if not isinstance(argument, Node):
+            return argument
+        number, meta = len(inputs), replace(argument.meta, offset=0)
+        inputs.append(Node("input", number, meta=meta, name=f"x{number}"))
+        return inputs[-1]
+
+    args = tuple(operand(argument) for argument in node.args)
+    call = Node("call", node.target, args, dict(node.kwargs), node.meta, "y")
+    return Graph("product", inputs, [call], [call])
+
+
+def _tensor(meta: Meta) -> torch.Tensor:
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        made = torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device="cpu")
+        clock.fill(made.data_ptr(), made.untyped_storage().nbytes(), meta.dtype)
+    return made
+
+
+def _program(
+    graph: Graph, node: Node, ours: bool, tensors: Sequence[torch.Tensor]
+) -> Callable[[], Any]:
+    """A call of the product's program."""
+    from ..runtime.executor import load  # late: it loads the native extension
+
+    addresses: dict[str, int] = {}
+    with answered({lower_product.known_as(graph.nodes[0]): ours}):
+        made = schedule.plan(graph, fuse=ours)
+    kernels = [step.nest for step in made.steps if isinstance(step, Kernel)]
+    if kernels:
+        addresses = build.once(cpp.render(kernels, build.vector_bytes()), [kernels[0].name])
+    program = load(schedule.spec(made, addresses))
+    return lambda: program(*tensors)
