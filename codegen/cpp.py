@@ -113,7 +113,7 @@ def kernel_text(nest: LoopNest, vector_bytes: int) -> str:
 
 
 def _needs_libm(names: set[str]) -> bool:
-    return bool(names & {"libm", "libm64", "division", "sincos"})
+    return bool(names & {"libm64", "division", "sincos", "tan", "pow", "fmod"})
 
 
 class Kernel:

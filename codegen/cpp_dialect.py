@@ -241,16 +241,15 @@ _SECTION: dict[str, str] = {
     **dict.fromkeys(("maximum", "minimum", "fmax", "fmin", "max", "min"), "minmax"),
     **dict.fromkeys(("abs", "sign", "isinf", "isfinite", "signbit", "copysign"), "bits"),
     **dict.fromkeys(("floor", "ceil", "trunc", "round", "sqrt", "rsqrt"), "rounding"),
-    **dict.fromkeys(
-        ("exp2", "log2", "log10", "tan", "asin", "acos", "atan", "sinh", "cosh"), "libm"
-    ),
-    **dict.fromkeys(("asinh", "acosh", "atanh", "erfc", "atan2", "hypot", "pow", "fmod"), "libm"),
     **dict.fromkeys(("remainder", "floor_div"), "division"),
     **dict.fromkeys(("shl", "shr"), "shifts"),
     **dict.fromkeys(("sin", "cos"), "sincos"),
     "argmin": "argmax",
 }
-_F64 = frozenset(("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "sigmoid"))
+_F64 = frozenset((
+    "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "sigmoid", "exp2", "log2", "log10", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erfc", "atan2", "hypot", "pow", "fmod",
+))  # fmt: skip
 
 
 def section_of(value: Value, dtype: torch.dtype) -> str | None:

@@ -11,7 +11,7 @@ Made by `codegen.fuse` with `codegen.lower`; read by the renderers `codegen.cpp`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -235,6 +235,15 @@ def indices_of(value: Value) -> tuple[Index, ...]:
     return (value.attr,) if value.op == "index" else ()
 
 
+def with_indices(value: Value, change: Callable[[Index], Index]) -> Value:
+    """The same value with each of its indices changed."""
+    if value.op in LOADS:
+        return replace(value, attr=(value.attr[0], change(value.attr[1])))
+    if value.op == "inside":
+        return replace(value, attr=tuple((change(f), a, b) for f, a, b in value.attr))
+    return replace(value, attr=change(value.attr)) if value.op == "index" else value
+
+
 def collapse(nest: LoopNest) -> LoopNest:
     """The same nest with as few axes as possible: size-1 axes dropped, neighbours merged where every index
     walks both as one. Outer and inner axes are never merged with each other."""
@@ -248,13 +257,6 @@ def collapse(nest: LoopNest) -> LoopNest:
     def merged(index: Index) -> Index:
         return Index(tuple(index.strides[group[-1]] for group in groups), index.offset)
 
-    def renewed(value: Value) -> Value:
-        if value.op in LOADS:
-            return replace(value, attr=(value.attr[0], merged(value.attr[1])))
-        if value.op == "inside":
-            return replace(value, attr=tuple((merged(f), a, b) for f, a, b in value.attr))
-        return replace(value, attr=merged(value.attr)) if value.op == "index" else value
-
     new_sizes = [math.prod(sizes[axis] for axis in group) for group in groups]
     if n_outer == len(groups) and not nest.has_reduction:
         n_outer = 0  # rows of one element each, of which nothing is folded
@@ -262,7 +264,7 @@ def collapse(nest: LoopNest) -> LoopNest:
         nest,
         outer=tuple(new_sizes[:n_outer]),
         inner=tuple(new_sizes[n_outer:]),
-        values=tuple(renewed(value) for value in nest.values),
+        values=tuple(with_indices(value, merged) for value in nest.values),
         stores=tuple(replace(store, index=merged(store.index)) for store in nest.stores),
     )
 

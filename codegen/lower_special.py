@@ -173,7 +173,15 @@ def _ldexp(at: At) -> int:
 def _ldexp_when(node: Node) -> bool:
     exponent = node.args[1].meta
     plain = exponent.dtype.is_floating_point or exponent.shape
-    return when.float_result(node) and bool(plain) and torch.get_default_dtype() == torch.float32
+    spread = (
+        exponent.shape != node.meta.shape
+    )  # a power for each element, where eager has one for each of the exponent's
+    return (
+        when.float_result(node)
+        and bool(plain)
+        and not spread
+        and torch.get_default_dtype() == torch.float32
+    )
 
 
 def _nan_sum(at: At) -> int:

@@ -311,34 +311,11 @@ EACH(rint)
 EACH(sqrt)
 #undef EACH
 
-//: libm <- types
-// The rare ones: libm, a lane at a time
-#define LANES1(NAME) \
-  static f32 NAME(f32 v) { f32 r; for (int i = 0; i < W; ++i) r[i] = ::NAME##f(v[i]); return r; } \
-  static f64 NAME(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::NAME(v[i]); return r; }
-#define LANES2(NAME) \
-  static f32 NAME(f32 a, f32 b) { f32 r; for (int i = 0; i < W; ++i) r[i] = ::NAME##f(a[i], b[i]); return r; } \
-  static f64 NAME(f64 a, f64 b) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::NAME(a[i], b[i]); return r; }
-LANES1(exp2)
-LANES1(log2)
-LANES1(log10)
-LANES1(tan)
-LANES1(asin)
-LANES1(acos)
-LANES1(atan)
-LANES1(sinh)
-LANES1(cosh)
-LANES1(asinh)
-LANES1(acosh)
-LANES1(atanh)
-LANES1(erfc)
-LANES2(atan2)
-LANES2(hypot)
-LANES2(pow)
-LANES2(fmod)
-
 //: libm64 <- types
+// doubles: libm, a lane at a time
 #define LANES64(NAME) static f64 NAME(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::NAME(v[i]); return r; }
+#define PAIRS64(NAME) \
+  static f64 NAME(f64 a, f64 b) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::NAME(a[i], b[i]); return r; }
 LANES64(exp)
 LANES64(expm1)
 LANES64(log)
@@ -347,22 +324,24 @@ LANES64(sin)
 LANES64(cos)
 LANES64(tanh)
 LANES64(erf)
+LANES64(exp2)
+LANES64(log2)
+LANES64(log10)
+LANES64(tan)
+LANES64(asin)
+LANES64(acos)
+LANES64(atan)
+LANES64(sinh)
+LANES64(cosh)
+LANES64(asinh)
+LANES64(acosh)
+LANES64(atanh)
+LANES64(erfc)
+PAIRS64(atan2)
+PAIRS64(hypot)
+PAIRS64(pow)
+PAIRS64(fmod)
 INLINE f64 sigmoid(f64 v) { return 1.0 / (1.0 + exp(-v)); }
-
-//: division <- libm bits rounding
-// torch's remainder and floor division of floats
-template <class V> INLINE V remainder(V a, V b) {
-  V m = fmod(a, b);
-  return (m != 0) & ((b < 0) != (m < 0)) ? m + b : m;
-}
-template <class V> INLINE V floor_div(V a, V b) {
-  V m = fmod(a, b), q = (a - m) / b, zero = V{};
-  q = (m != 0) & ((b < 0) != (m < 0)) ? q - 1 : q;
-  V f = floor(q);
-  f = q - f > splat<V>(0.5) ? f + 1 : f;
-  f = q != 0 ? f : copysign(zero, a / b);
-  return b == 0 ? a / b : f;
-}
 
 //: shifts <- types
 template <class V> INLINE V shl(V a, V b, int width) { return (b < 0) | (b >= (V{} + width)) ? V{} : a << (b & (width - 1)); }
@@ -459,17 +438,176 @@ INLINE f32 log1p(f32 x) {
   return (x == 0.f) | (x == __builtin_inff()) ? x : v;
 }
 
-//: sincos <- fma bits
-// quadrant by three-part pi/2; lanes beyond 8192 go to libm, whose reduction is exact for any argument; 1.5 ulp
+//: doubles <- fma
+// Functions of f32 that are computed in double, so that the only error that counts is the last rounding (0.51 ulp): short
+// polynomials of our own, by interpolation at Chebyshev's nodes. dd: as many doubles as a register has, so an f32 is
+// one or two of them. Arguments that a formula does not hold for are put right at the end, or go to libm a lane at a time.
+#if defined(__AVX512F__)
+constexpr int D = W * 8 > 64 ? W / 2 : W;
+#elif defined(__AVX__)
+constexpr int D = W * 8 > 32 ? W / 2 : W;
+#else
+constexpr int D = W * 8 > 16 ? W / 2 : W;
+#endif
+typedef double dd __attribute__((vector_size(D * 8)));
+typedef long long dl __attribute__((vector_size(D * 8)));
+typedef float df __attribute__((vector_size(D * 4)));
+INLINE dd all(double d) { return d - dd{}; }
+template <class V> INLINE dd widen(V v) {
+#if defined(__AVX512F__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 32) return (dd)__builtin_ia32_cvtps2pd512_mask((float __attribute__((vector_size(32))))v, double8B{}, 0xff, 4);
+#endif
+  return __builtin_convertvector(v, dd);
+}
+template <class V> INLINE df rounded(V v) {
+#if defined(__AVX512F__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 64) return (df)__builtin_ia32_cvtpd2ps512_mask((double8B)v, (float __attribute__((vector_size(32)))){}, 0xff, 4);
+#endif
+  return __builtin_convertvector(v, df);
+}
+struct halves { df low, high; };
+template <class V> INLINE halves apart(V v) {
+#if defined(__AVX512F__) && !defined(__clang__)
+  typedef double double4B __attribute__((vector_size(32)));
+  if constexpr (sizeof(V) == 64)
+    return {(df)__builtin_ia32_extractf64x4_mask((double8B)v, 0, double4B{}, 0xf),
+            (df)__builtin_ia32_extractf64x4_mask((double8B)v, 1, double4B{}, 0xf)};
+#endif
+  halves r{};
+  __builtin_memcpy(&r, &v, sizeof v);
+  return r;
+}
+template <class V> INLINE V together(halves h) {
+#if defined(__AVX512F__) && !defined(__clang__)
+  typedef double double4B __attribute__((vector_size(32)));
+  if constexpr (sizeof(V) == 64) {
+    double8B r = __builtin_ia32_insertf64x4_mask(double8B{}, (double4B)h.low, 0, double8B{}, 0xff);
+    return (V)__builtin_ia32_insertf64x4_mask(r, (double4B)h.high, 1, double8B{}, 0xff);
+  }
+#endif
+  V r;
+  __builtin_memcpy(&r, &h, sizeof r);
+  return r;
+}
+template <class F> INLINE f32 doubly(f32 x, F f) {
+  if constexpr (D == W) return (f32)rounded(f(widen((df)x)));
+  else {
+    halves h = apart(x);
+    return together<f32>({rounded(f(widen(h.low))), rounded(f(widen(h.high)))});
+  }
+}
+template <class F> INLINE f32 doubly(f32 x, f32 y, F f) {
+  if constexpr (D == W) return (f32)rounded(f(widen((df)x), widen((df)y)));
+  else {
+    halves a = apart(x), b = apart(y);
+    return together<f32>({rounded(f(widen(a.low), widen(b.low))), rounded(f(widen(a.high), widen(b.high)))});
+  }
+}
+template <class V> INLINE V fma(V a, V b, V c) {  // where dd is not f64
+#ifdef __FP_FAST_FMA
+  V r;
+  for (int i = 0; i < D; ++i) r[i] = __builtin_fma(a[i], b[i], c[i]);
+  return r;
+#else
+  return a * b + c;
+#endif
+}
+template <class... C> INLINE dd series(dd x, double last, C... rest) {  // the highest coefficient first
+  dd r = all(last);
+  ((r = fma(r, x, all(rest))), ...);
+  return r;
+}
+template <class V> INLINE V root(V v) {
+#if defined(__AVX512F__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 64) return (V)__builtin_ia32_sqrtpd512_mask((double8B)v, double8B{}, 0xff, 4);
+#endif
+  V r;
+  for (int i = 0; i < D; ++i) r[i] = __builtin_sqrt(v[i]);
+  return r;
+}
+INLINE dd size(dd v) { return (dd)((dl)v & 0x7fffffffffffffffll); }
+INLINE dd signed_as(dd v, dd sign) { return (dd)(((dl)v & 0x7fffffffffffffffll) | ((dl)sign & (1ll << 63))); }
+// the nearest whole number, also as an integer in the low bits, for |v| < 2^51
+INLINE dd nearest(dd v, dl &whole) {
+  dd moved = v + 0x1.8p52;
+  whole = (dl)moved - 0x4338000000000000ll;
+  return moved - 0x1.8p52;
+}
+INLINE dd exp_dd(dd x) {  // |x| < 700
+  dl k;
+  dd n = nearest(x * 1.4426950408889634, k), r = fma(n, all(-0.6931471805599453), x);
+  dd p = series(r, 0.00019907569310848288, 0.0013948578326459795, 0.008333283538708528, 0.041666218319291945,
+                0.16666666786308587, 0.5000000107729166, 0.999999999995509, 0.9999999999595618);
+  return (dd)((dl)p + (k << 52));
+}
+INLINE dd log_dd(dd x, dd unit, dd ln2) {  // of normal x > 0: the logarithm of the mantissa times `unit`, and whole * ln2
+  dl b = (dl)x - 0x3fe6a09e667f3bcdll;
+  dl k = (dl)(((unsigned long long __attribute__((vector_size(D * 8))))b + (1ull << 63)) >> 52) - 2048;
+  dd f = (dd)((b & 0xfffffffffffffll) + 0x3fe6a09e667f3bcdll) - 1.0;
+  dd s = f / (f + 2.0), z = s * s;
+  dd p = series(z, 0.09805643118933004, 0.11087019255842062, 0.14286085493390444, 0.19999997423652094,
+                0.33333333339859816, 0.9999999999999732);
+  dd n = (dd)(k + 0x4338000000000000ll) - 0x1.8p52;
+  return fma(n, ln2, (s + s) * p * unit);
+}
+INLINE dd log_dd(dd x) { return log_dd(x, all(1.0), all(0.6931471805599453)); }
+INLINE dd atan_dd(dd t) {  // 0 <= t <= 1
+  return t * series(t * t, -0.0006633954571104787, 0.00473248419342192, -0.015828322749149415, 0.033826218952786875,
+                    -0.05395668057137172, 0.07228278345377252, -0.08974171958363882, 0.11091922963683302,
+                    -0.14283813255743194, 0.19999901102171555, -0.3333333129088999, 0.9999999999293037);
+}
+INLINE dd asin_dd(dd z) {  // asin(sqrt z) / sqrt z, z <= 1/4
+  return series(z, 0.0347484248080839, 0.0074010072390753795, 0.024650862660604088, 0.03010250689966149,
+                0.04466113930866896, 0.07499941908754719, 0.16666667364186447, 0.9999999999863537);
+}
+struct sine_cosine { dd sine, cosine; dl quadrant; };
+#ifdef __FP_FAST_FMA  // pi / 2 in parts, and how large a float may be so that they take it to a quadrant without loss
+constexpr float REACH = 0x1p30f;
+INLINE dd reduced(dd x, dd n) { return fma(n, all(-6.123233995736766e-17), fma(n, all(-1.5707963267948966), x)); }
+#else
+constexpr float REACH = 0x1p19f;
+INLINE dd reduced(dd x, dd n) {
+  return ((x - n * 1.57079632673412561417e+00) - n * 6.07710050630396597660e-11) - n * 2.02226624879595063154e-21;
+}
+#endif
+INLINE sine_cosine sincos_dd(dd x) {  // |x| <= REACH
+  dl q;
+  dd n = nearest(x * 0.6366197723675814, q);
+  dd r = reduced(x, n), z = r * r;
+  dd s = series(z, 2.717269367045458e-06, -0.00019839193964485497, 0.00833332875517132, -0.1666666663131027, 0.9999999999956297);
+  dd c = series(z, -2.7172666562783097e-07, 2.479891815008481e-05, -0.0013888880342838477, 0.04166666654292815,
+                -0.4999999999934461, 0.9999999999999437);
+  return {r * s, c, q};
+}
 INLINE bool any_lane(mask m) {
   int r = 0;
   for (int i = 0; i < W; ++i) r |= m[i];
   return r;
 }
-template <bool cosine> __attribute__((noinline, cold)) static f32 sine_of_large(f32 x) {
-  f32 v;
-  for (int i = 0; i < W; ++i) v[i] = cosine ? ::cosf(x[i]) : ::sinf(x[i]);
-  return v;
+#define COLD1(NAME) \
+  __attribute__((noinline, cold)) static f32 NAME##_by_lanes(f32 v) { \
+    f32 r; for (int i = 0; i < W; ++i) r[i] = ::NAME##f(v[i]); return r; }
+#define COLD2(NAME) \
+  __attribute__((noinline, cold)) static f32 NAME##_by_lanes(f32 a, f32 b) { \
+    f32 r; for (int i = 0; i < W; ++i) r[i] = ::NAME##f(a[i], b[i]); return r; }
+INLINE f32 log_edges(f32 x, f32 v) {
+  v = x == 0.f ? splat<f32>(-__builtin_inff()) : v;
+  v = x < 0.f ? splat<f32>(__builtin_nanf("")) : v;
+  return (x == __builtin_inff()) | (x != x) ? x : v;
+}
+
+//: sincos <- bits doubles
+// quadrant by three-part pi/2; beyond 8192 in double, beyond REACH by libm, whose reduction is exact for any argument; 1.5 ulp
+COLD1(sin)
+COLD1(cos)
+template <bool cosine> __attribute__((noinline)) static f32 sine_of_large(f32 x) {
+  if (any_lane(~(abs(x) <= REACH))) return cosine ? cos_by_lanes(x) : sin_by_lanes(x);
+  return doubly(x, [](dd v) {
+    const sine_cosine t = sincos_dd(v);
+    const dl quadrant = cosine ? t.quadrant + 1 : t.quadrant;
+    const dd r = (quadrant & 1) != 0 ? t.cosine : t.sine;
+    return (dd)((dl)r ^ ((quadrant & 2) << 62));
+  });
 }
 template <bool cosine> INLINE f32 sine(f32 x) {
   if (__builtin_expect(any_lane(~(abs(x) <= 8192.f)), 0)) return sine_of_large<cosine>(x);
@@ -493,6 +631,206 @@ template <bool cosine> INLINE f32 sine(f32 x) {
 }
 INLINE f32 sin(f32 x) { return sine<false>(x); }
 INLINE f32 cos(f32 x) { return sine<true>(x); }
+
+//: log2 <- doubles
+INLINE f32 log2(f32 x) {
+  return log_edges(x, doubly(x, [](dd v) { return log_dd(v, all(1.4426950408889634), all(1.0)); }));
+}
+
+//: log10 <- doubles
+INLINE f32 log10(f32 x) {
+  return log_edges(x, doubly(x, [](dd v) { return log_dd(v, all(0.4342944819032518), all(0.30102999566398119)); }));
+}
+
+//: exp2 <- exp
+// 1 ulp
+INLINE f32 exp2(f32 x) {
+  f32 y = clamped(x, splat<f32>(-160.f), splat<f32>(160.f));
+  f32 n = (y + 12582912.f) - 12582912.f, r = y - n;
+  f32 p = fma(r, splat<f32>(1.546144846e-4f), splat<f32>(1.340042818e-3f));
+  p = fma(p, r, splat<f32>(9.618056679e-3f));
+  p = fma(p, r, splat<f32>(5.550327227e-2f));
+  p = fma(p, r, splat<f32>(2.402265092e-1f));
+  p = fma(p, r, splat<f32>(6.931472067e-1f));
+  return scaled(fma(p, r, splat<f32>(1.f)), n);
+}
+
+//: sinh <- doubles
+INLINE f32 sinh(f32 x) {
+  return doubly(x, [](dd v) {
+    dd a = size(v), e = exp_dd(a > 100.0 ? all(100.0) : a), z = v * v;
+    dd p = series(z, 2.819018792792959e-06, 0.00019835713875553468, 0.008333353205516371, 0.1666666641809776, 1.0000000000497202);
+    dd r = a < 1.0 ? v * p : signed_as(0.5 * (e - 1.0 / e), v);
+    return v != v ? v : r;
+  });
+}
+
+//: cosh <- doubles
+INLINE f32 cosh(f32 x) {
+  return doubly(x, [](dd v) {
+    dd a = size(v), e = exp_dd(a > 100.0 ? all(100.0) : a);
+    return v != v ? v : 0.5 * (e + 1.0 / e);
+  });
+}
+
+//: asin <- doubles
+template <bool arccosine> INLINE f32 arc(f32 x) {
+  return doubly(x, [](dd v) {
+    dd a = size(v);
+    dl far = a > 0.5;
+    dd z = far ? 0.5 - 0.5 * a : v * v, s = far ? root(z) : a, p = s * asin_dd(z);
+    dd r = signed_as(far ? 1.5707963267948966 - (p + p) : p, v);
+    if (!arccosine) return r;
+    dd turned = v < 0.0 ? 3.141592653589793 - (p + p) : p + p;
+    return far ? turned : 1.5707963267948966 - r;
+  });
+}
+INLINE f32 asin(f32 x) { return x == 0.f ? x : arc<false>(x); }
+
+//: acos <- asin
+INLINE f32 acos(f32 x) { return arc<true>(x); }
+
+//: atan <- doubles
+INLINE f32 atan(f32 x) {
+  return doubly(x, [](dd v) {
+    dd a = size(v);
+    dl far = a > 1.0;
+    dd p = atan_dd(far ? 1.0 / a : a);
+    return signed_as(far ? 1.5707963267948966 - p : p, v);
+  });
+}
+
+//: atan2 <- doubles
+INLINE f32 atan2(f32 y, f32 x) {
+  f32 r = doubly(y, x, [](dd u, dd v) {
+    dd a = size(u), b = size(v);
+    dl steep = a > b;
+    dd over = steep ? b : a, under = steep ? a : b;
+    dd q = over / under;
+    q = under == 0.0 ? all(0.0) : over == all(__builtin_inf()) ? all(1.0) : q;
+    dd p = atan_dd(q);
+    p = steep ? 1.5707963267948966 - p : p;
+    p = (dl)v < 0 ? 3.141592653589793 - p : p;
+    return signed_as(p, u);
+  });
+  return x != x ? x : y != y ? y : r;
+}
+
+//: asinh <- doubles
+INLINE f32 asinh(f32 x) {
+  f32 r = doubly(x, [](dd v) {
+    dd a = size(v), near = a * fma(a * a, all(-1.0 / 6), all(1.0));
+    return signed_as(a < 1e-4 ? near : log_dd(a + root(fma(a, a, all(1.0)))), v);
+  });
+  return (x - x) != 0.f ? x : r;
+}
+
+//: acosh <- doubles
+INLINE f32 acosh(f32 x) {
+  f32 r = doubly(x, [](dd v) { return log_dd(v + root((v - 1.0) * (v + 1.0))); });
+  r = x < 1.f ? splat<f32>(__builtin_nanf("")) : x == 1.f ? f32{} : r;
+  return (x == __builtin_inff()) | (x != x) ? x : r;
+}
+
+//: atanh <- doubles
+INLINE f32 atanh(f32 x) {
+  f32 r = doubly(x, [](dd v) {
+    dd a = size(v), near = a * fma(a * a, all(1.0 / 3), all(1.0));
+    dd inside = a < 1.0 ? a : all(0.5);
+    dd r = a < 1e-4 ? near : 0.5 * log_dd((1.0 + inside) / (1.0 - inside));
+    r = a == 1.0 ? all(__builtin_inf()) : r;
+    r = a > 1.0 ? all(__builtin_nan("")) : r;
+    return signed_as(r, v);
+  });
+  return x != x ? x : r;
+}
+
+//: tan <- doubles
+COLD1(tan)
+INLINE f32 tan(f32 x) {
+  if (__builtin_expect(any_lane(~(((f32)((u32)x & 0x7fffffffu)) <= REACH)), 0)) return tan_by_lanes(x);
+  f32 r = doubly(x, [](dd v) {
+    sine_cosine t = sincos_dd(v);
+    dl odd = (t.quadrant & 1) != 0;
+    return (odd ? -t.cosine : t.sine) / (odd ? t.sine : t.cosine);
+  });
+  return x == 0.f ? x : r;
+}
+
+//: erfc <- doubles
+// t exp(P(t) - x^2) with t = 1 / (1 + x / 2)
+INLINE f32 erfc(f32 x) {
+  return doubly(x, [](dd v) {
+    dd a = size(v);
+    a = a > 12.0 ? all(12.0) : a;
+    dd t = 1.0 / fma(a, all(0.5), all(1.0));
+    dd p = series(t, -0.1770136535165625, 1.4118443533271814, -4.93126860907309, 9.783102041873585, -11.927718504596655,
+                  9.054266585064546, -4.28746868008984, 1.4407981121228168, -0.3358491508890481, -0.14875934334233218,
+                  -0.07136582478467003, 0.07945087326948491, 0.3755317605770487, 0.9999609438985807, -1.265510903861503);
+    dd r = t * exp_dd(fma(-a, a, p));
+    r = v < 0.0 ? 2.0 - r : r;
+    return v != v ? v : r;
+  });
+}
+
+//: hypot <- doubles
+INLINE f32 hypot(f32 a, f32 b) {
+  f32 r = doubly(a, b, [](dd u, dd v) { return root(fma(u, u, v * v)); });
+  const f32 inf = splat<f32>(__builtin_inff());
+  return ((f32)((u32)a & 0x7fffffffu) == inf) | ((f32)((u32)b & 0x7fffffffu) == inf) ? inf : r;
+}
+
+//: pow <- doubles
+COLD2(pow)
+INLINE f32 pow(f32 x, f32 y) {
+  const f32 a = (f32)((u32)x & 0x7fffffffu), inf = splat<f32>(__builtin_inff());
+  const mask plain = (a > 0.f) & (a < inf) & ((f32)((u32)y & 0x7fffffffu) < inf);
+  if (__builtin_expect(any_lane(~plain), 0)) return pow_by_lanes(x, y);
+  f32 r = doubly(a, y, [](dd u, dd v) {
+    dd e = v * log_dd(u);
+    e = e > 200.0 ? all(200.0) : e < -200.0 ? all(-200.0) : e;
+    return exp_dd(e);
+  });
+  if (__builtin_expect(any_lane(x < 0.f), 0)) {  // whole exponents only, odd ones turn the sign
+    const f32 t = (f32)((u32)y & 0x7fffffffu), large = splat<f32>(0x1p23f), shifted = t + large;
+    const mask whole = (t >= large) | (shifted - large == t);
+    const mask odd = t < large ? -((i32)shifted & 1) : t < 0x1p24f ? -((i32)t & 1) : mask{};
+    const f32 turned = (f32)((u32)r ^ ((u32)odd & 0x80000000u));
+    r = x < 0.f ? whole ? turned : splat<f32>(__builtin_nanf("")) : r;
+  }
+  return r;
+}
+
+//: fmod <- doubles
+// exact: the quotient of two floats below 2^28 is no nearer to a whole number than double can tell, and the rest is a float
+COLD2(fmod)
+INLINE f32 fmod(f32 a, f32 b) {
+  const f32 u = (f32)((u32)a & 0x7fffffffu), v = (f32)((u32)b & 0x7fffffffu);
+  const mask plain = (u < v * 0x1p27f) & (v < __builtin_inff());
+  if (__builtin_expect(any_lane(~plain), 0)) return fmod_by_lanes(a, b);
+  f32 r = doubly(u, v, [](dd x, dd y) {
+    dd q = x / y, n = q + 0x1p52;
+    n = n - 0x1p52;
+    n = n > q ? n - 1.0 : n;
+    return fma(-n, y, x);
+  });
+  return (f32)((u32)r | ((u32)a & 0x80000000u));
+}
+
+//: division <- fmod libm64 bits rounding
+// torch's remainder and floor division of floats
+template <class V> INLINE V remainder(V a, V b) {
+  V m = fmod(a, b);
+  return (m != 0) & ((b < 0) != (m < 0)) ? m + b : m;
+}
+template <class V> INLINE V floor_div(V a, V b) {
+  V m = fmod(a, b), q = (a - m) / b, zero = V{};
+  q = (m != 0) & ((b < 0) != (m < 0)) ? q - 1 : q;
+  V f = floor(q);
+  f = q - f > splat<V>(0.5) ? f + 1 : f;
+  f = q != 0 ? f : copysign(zero, a / b);
+  return b == 0 ? a / b : f;
+}
 
 //: erf <- exp bits
 // our own fits: below 1 a polynomial for erf(x) / x - 1, above it one for log(1 - erf(x)); 1.1 ulp

@@ -12,7 +12,7 @@ from typing import Any
 from ..ir.effects import may_raise
 from ..ir.graph import Meta, Node
 from ..ir.symbols import hint_of
-from . import affine, loops
+from . import affine, loops, order
 from .affine import Map
 from .extents import estimate
 from .flow import base_of, is_plain_view
@@ -50,10 +50,10 @@ class _NestBuilder:
         self.fusion, self.unit, self.stored = fusion, unit, stored
         shape, folded = unit.shape, unit.folded or ()
         kept = [dim for dim in range(len(shape)) if dim not in folded]
-        products = [node for node in unit.nodes if node.target in LETTERS]
-        self.together = bool(products) and rows_together(products[0])
-        if products:
-            kept = rows_in_order(products[0])
+        self.products = [node for node in unit.nodes if node.target in LETTERS]
+        self.together = bool(self.products) and rows_together(self.products[0])
+        if self.products:
+            kept = rows_in_order(self.products[0])
         else:
             kept.sort(key=lambda dim: -_memory_stride(unit, dim))
         self.order = [*kept, *folded]  # axis -> dimension
@@ -175,6 +175,8 @@ class _NestBuilder:
         )  # fmt: skip
         if self.together:
             nest = loops.unroll(nest, len(self.outer) - 1)
+        elif not self.products:
+            nest = order.in_memory(nest)
         written_to = tuple(memory(node) for node, _where, _value in stores)
         return Kernel(loops.collapse(nest), reads, written_to, tuple(calls))
 

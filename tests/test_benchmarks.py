@@ -307,3 +307,24 @@ def test_labels_of_a_chart_do_not_overlap(bench, tmp_path, monkeypatch):
     for number, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[number + 1 :])
         assert figure.bbox.contains(box.x0, box.y0) and figure.bbox.contains(box.x1, box.y1)
+
+
+def test_operators_beside_eager(tmp_path):
+    target = tmp_path / "told.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.operators", "--only", "tanh", "sum.dim", "--sizes", "tiny", "--count", "4",
+         "--sample", "0.0005", "--json", str(target)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+        env={k: v for k, v in os.environ.items() if k != "GRAFTJIT_CHECK"},
+    )  # fmt: skip
+    assert done.returncode == 0 and "geometric mean" in done.stdout, done.stderr
+    rows = json.loads(target.read_text())["rows"]
+    assert rows and all(row["ratio"] > 0 and row["became"] for row in rows)
+
+
+def test_every_lowered_operator_is_met(bench):
+    cases = bench("operator_cases")
+    texts = cases.texts()
+    assert len(texts) > 200
+    made = {case.operator.split("(")[0] for case in cases.cases()}
+    assert made == set(texts)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 
 import pytest
 import test_operators as operators
 import torch
 import torch.nn.functional as F
-from harness import check
+from harness import check, make
 
 from graftjit.codegen import build
 from graftjit.runtime import device
@@ -61,3 +62,73 @@ def test_reductions_and_normalizations(vector_set: str) -> None:
     for y in (x, x.t().contiguous().t()):
         check(lambda x: (x.amax(-1), x.sum(-1), x.argmax(-1), torch.softmax(x, -1)), y)
         check(lambda x: F.layer_norm(x, (83,)) + torch.tanh(x), y)
+
+
+ONE = {
+    name: getattr(torch, name)
+    for name in "exp2 log2 log10 sinh cosh asin acos atan asinh acosh atanh tan erfc".split()
+}
+TWO = {name: getattr(torch, name) for name in "atan2 hypot pow fmod remainder".split()}
+EDGES = torch.tensor([
+    0.0, -0.0, 1.0, -1.0, torch.inf, -torch.inf, torch.nan, 1e-40, -1e-40, 0.5, -0.5, 1.5, 2.0, 3.0, -2.0, -3.0, 88.5,
+    -103.5, 1e30, -1e30, 16777216.0, -16777217.0, 8388609.0, -8388609.0, 1e-30, 127.0, -149.0, 10.0, 1000.0, 1e9,
+])  # fmt: skip
+
+
+def _arguments(seed: int) -> torch.Tensor:
+    torch.manual_seed(seed)
+    bits = torch.randint(-(2**31), 2**31 - 1, (2000,)).to(torch.int32).view(torch.float32)
+    near, far = torch.rand(2000) * 2 - 1, torch.randn(2000) * 20
+    return torch.cat([bits[bits == bits], near, far, torch.randn(500) * 1e6, EDGES])
+
+
+def _within(ours: torch.Tensor, fn: Callable[..., torch.Tensor], *xs: torch.Tensor) -> None:
+    """One unit in the last place (0.51 for most of them; exp2 without fused multiplication more), and eager's infinities,
+    nans and signs of zeros."""
+    bound = 1.6 if fn is torch.exp2 else 1.0
+    exact, eager = fn(*[x.double() for x in xs]), fn(*xs)
+    rounded = exact.float()
+    unit = (torch.nextafter(rounded.abs(), torch.tensor(torch.inf)) - rounded.abs()).double()
+    normal = rounded.isfinite() & (rounded.abs() > 1.2e-38)
+    assert (((ours.double() - exact).abs() / unit)[normal] <= bound).all()
+    other = ~normal & ~(exact.isfinite() & (rounded != 0)) & ~(eager.isnan() & exact.isfinite())
+    assert torch.equal(ours[other].nan_to_num(7.0), eager[other].nan_to_num(7.0))
+    zeros = other & (eager == 0)
+    assert torch.equal(ours[zeros].signbit(), eager[zeros].signbit())
+
+
+def test_functions_in_double(vector_set: str) -> None:
+    x = _arguments(0)
+    made = make(lambda x: tuple(fn(x) for fn in ONE.values()), x)
+    for fn, found in zip(ONE.values(), made.run(x), strict=True):
+        _within(found, fn, x)
+    grid = torch.cartesian_prod(EDGES, EDGES)
+    x, y = torch.cat([x, grid[:, 0]]), torch.cat([_arguments(1)[: len(x)].roll(77), grid[:, 1]])
+    x, y = x[: len(y)], y[: len(x)]
+    for pair in ((x, y), (x.abs(), y.clamp(-20, 20)), (x, y.clamp(-9, 9).round())):
+        made = make(lambda x, y: tuple(fn(x, y) for fn in TWO.values()), *pair)
+        for fn, found in zip(TWO.values(), made.run(*pair), strict=True):
+            _within(found, fn, *pair)
+
+
+def test_sines_of_large_arguments(vector_set: str) -> None:
+    x = torch.cat([torch.randn(3000) * 10.0**k for k in range(3, 13)] + [EDGES[EDGES.abs() < 1e30]])
+    for fn in (torch.sin, torch.cos):
+        (found,) = make(fn, x).run(x)
+        exact = fn(x.double())
+        kept = exact.isfinite()
+        assert ((found - exact).abs()[kept] <= 1e-7).all()
+        assert torch.equal(found.isnan(), exact.isnan())
+
+
+def test_functions_between_other_widths(vector_set: str) -> None:
+    """Lanes of doubles that are as many as the floats', and fewer columns than lanes."""
+    x, n = torch.rand(9, 37) * 3 + 1, torch.randint(1, 90, (9, 37))
+    check(
+        lambda x, n: (x.log2() + n, n.atan(), torch.atan2(n, x), (n * 0.1).sinh()),
+        x,
+        n,
+        library=None,
+    )
+    check(lambda x: (x.log10(), x.cosh(), x**x, x.erfc()), x[:, :3])
+    check(lambda x: (x.half().asinh(), x.bfloat16().acosh(), x.half() % 0.7), x)
