@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..ir.symbols import Expr
-from . import cpp_keep, cpp_lanes, cpp_load, cpp_scan, expr, loops
+from . import cpp_keep, cpp_lanes, cpp_load, cpp_scan, cpp_tile, expr, loops
 from .cpp_dialect import (
     DIALECT,
     TYPES,
@@ -78,6 +78,8 @@ def render(
         parts.append(LIBM)
     for lanes, names in wanted.items():
         writers = [Kernel(n, lanes) for n in nests if lane_count(n, vector_bytes) == lanes]
+        if any(writer.plan.tile is not None for writer in writers):
+            names.add("tile")
         kernels = _apart(writers, {} if symbols is None else symbols)
         if numbers is not None:
             numbers.update({writer.nest.name: tuple(writer.numbers) for writer in writers})
@@ -250,6 +252,9 @@ class Kernel:
     def _rows(self) -> None:
         """The loop over items (rows, or chunks of rows), and what one item does."""
         plan = self.plan
+        if plan.tile is not None:
+            cpp_tile.write(self)
+            return
         rows = math.prod(self.sizes[axis] for axis in plan.rows)
         length = 1 if plan.vector is None else self.sizes[plan.vector]
         chunks = -(-length // plan.chunk) if plan.chunk else 1

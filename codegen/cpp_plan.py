@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import loops
+from . import cpp_tile, loops
 from .cpp_dialect import WIDTH, register
 from .extents import estimate, is_symbolic, surely
 from .loops import LoopNest, Value
@@ -73,6 +73,9 @@ class Plan:
     chunk: int = 0  # elements of the vector axis an item takes; 0: all of it
     chunk_major: bool = False
     groups: int = 1  # vectors of rows side by side, where lanes are rows
+    tile: int | None = (
+        None  # the axis along which loads lie that squares of lanes are turned over for (`cpp_tile`)
+    )
 
     def side_by_side(self, most: int, sizes: tuple[Any, ...], lanes: int) -> None:
         """Take as many vectors of rows at a time as there are, `most` (a power of two) at the most."""
@@ -93,6 +96,9 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
         axes = outer + inner
         if not axes:
             return Plan([], [], None)
+        tile = cpp_tile.axis_for(nest, axes, lanes)
+        if tile is not None:
+            return Plan([axis for axis in axes[:-1] if axis != tile], [tile], axes[-1], tile=tile)
         plan = Plan(axes[:-1], [], axes[-1])
         strided = any(index.strides[axes[-1]] not in (0, 1) for index in loops.indices(nest))
         if strided and len(axes) > 1:

@@ -212,6 +212,35 @@ template <class N> INLINE void sts(bf16_t *p, i64_t s, f32 v, N n) { puts((u16_t
 template <class N> INLINE void sts(f16_t *p, i64_t s, f32 v, N n) { puts((u16_t *)p, s, to_f16(v), n); }
 template <class N> INLINE void sts(bool_t *p, i64_t s, mask v, N n) { puts((u8_t *)p, s, untruth(v), n); }
 
+//: tile <- memory
+// W vectors of W lanes as the rows of a square: lane j of row i and lane i of row j change places
+template <int bytes> struct ints;
+template <> struct ints<1> { typedef i8 type; };
+template <> struct ints<2> { typedef i16 type; };
+template <> struct ints<4> { typedef i32 type; };
+template <> struct ints<8> { typedef i64 type; };
+template <int d, bool high, class V> INLINE V woven(V a, V b) {
+#ifdef __clang__
+  V r;
+  for (int k = 0; k < W; ++k) r[k] = high ? (k & d ? b[k] : a[k + d]) : (k & d ? b[k - d] : a[k]);
+  return r;
+#else
+  typename ints<sizeof(a[0])>::type from;
+  for (int k = 0; k < W; ++k) from[k] = high ? (k & d ? W + k : k + d) : (k & d ? W + k - d : k);
+  return __builtin_shuffle(a, b, from);
+#endif
+}
+template <int d = W / 2, class V> INLINE void turn_over(V (&t)[W]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < W; ++i)
+    if (!(i & d)) {
+      const V a = t[i], b = t[i + d];
+      t[i] = woven<d, false>(a, b);
+      t[i + d] = woven<d, true>(a, b);
+    }
+  if constexpr (d > 1) turn_over<d / 2>(t);
+}
+
 //: gather <- memory
 // ldg: each lane at an offset of its own
 template <class V, class T> INLINE V rawg(const T *p, i64 at, full) { V v; for (int i = 0; i < W; ++i) v[i] = p[at[i]]; return v; }
