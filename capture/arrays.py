@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from ..ir.dataclass import dataclass
 from ..ir.ghost import Store
 from ..ir.location import Location
 from ..runtime.safe import ARRAY_SCALARS

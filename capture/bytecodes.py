@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import types
 import weakref
-from dataclasses import dataclass, field
 from typing import Any
 
 from bytecode import UNSET, ConcreteBytecode, ConcreteInstr
 
+from ..ir.dataclass import dataclass, field
 from ..ir.location import Location
 from .optable import (
     CONST_OPS,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import dis
 import types
-from dataclasses import dataclass
 from typing import Any
 
 from bytecode import CompilerFlags, ConcreteBytecode, ConcreteInstr
 from bytecode.concrete import ExceptionTableEntry
 from bytecode.instr import InstrLocation
 
+from ..ir.dataclass import dataclass
 from ..ir.location import Location
 from .optable import CONST_OPS, LOOP_EXIT, NAME_OPS, NAME_SHIFT, SLOT_OPS, VERSION, Raw
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
 from ..ir import cast_cache
+from ..ir.dataclass import dataclass, field
 from ..ir.graph import Graph
 from ..ir.location import Location
 from ..ir.trace import Tracer

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator, MutableMapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..ir.dataclass import dataclass
 from . import attributes
 from .breaks import Break
 from .kinds import is_kind

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..ir.dataclass import dataclass, field
 from ..ir.location import Location
 from ..ir.trace import Tracer
 from ..runtime.guards import Row

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ..ir.dataclass import dataclass
 from ..runtime.sources import Source
 from . import attributes, containers, torchcalls
 from .breaks import Break

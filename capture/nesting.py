@@ -6,9 +6,9 @@ an inner trace and used after its end is a break.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..ir.dataclass import dataclass, field
 from ..ir.ghost import Ghost, meta_of
 from ..ir.probe import pinned_all
 from ..ir.trace import Tracer

@@ -11,8 +11,9 @@ from __future__ import annotations
 import opcode
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from ..ir.dataclass import dataclass
 
 VERSION: tuple[int, int] = (sys.version_info.major, sys.version_info.minor)
 

@@ -13,9 +13,9 @@ import sys
 import types
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from ..ir.dataclass import dataclass
 from .assemble import Assembler
 from .bytecodes import Instr, decode
 from .encode import Cover, Label

@@ -13,13 +13,13 @@ import inspect
 import types
 from collections.abc import Callable
 from collections.abc import Sequence as Items
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.func
 from torch.utils import _pytree as pytree
 
+from ..ir.dataclass import dataclass
 from ..ir.ghost import Ghost
 from ..ir.graph import Graph, Meta
 from ..ir.torch_level import replay

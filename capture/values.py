@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
+from ..ir.dataclass import dataclass, field
 from ..runtime.sources import Source
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..ir.dataclass import dataclass, field
 from ..ir.graph import Graph, Node
 from ..ir.location import Location
 from ..ir.passes import optimize

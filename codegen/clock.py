@@ -13,11 +13,11 @@ import statistics
 import struct
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from ..ir.dataclass import dataclass
 from .extents import is_symbolic
 from .loops import LoopNest
 

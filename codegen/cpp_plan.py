@@ -6,11 +6,11 @@ In: a LoopNest and the number of lanes. Out: a `Plan`, read by `cpp` (the kernel
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from ..ir.dataclass import dataclass, field
 from . import cpp_tile, loops
 from .cpp_dialect import WIDTH, register
 from .extents import estimate, is_symbolic, surely

@@ -8,10 +8,10 @@ reductions are the renderer's own, for they depend on its loops.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import torch
 
+from ..ir.dataclass import dataclass
 from .loops import Value
 
 

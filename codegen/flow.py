@@ -8,9 +8,9 @@ knows, so they are one storage here); what may raise, draws, or writes where oth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from ..ir.dataclass import dataclass, field
 from ..ir.effects import is_fresh, is_random, may_raise, reads, root, writes
 from ..ir.graph import Graph, Meta, Node
 

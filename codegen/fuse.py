@@ -8,11 +8,11 @@ list of units (kernels and single ATen calls) with what each must follow; `sched
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from ..ir.dataclass import dataclass, field
 from ..ir.effects import reads, root
 from ..ir.graph import Meta, Node
 from . import affine, rowwise

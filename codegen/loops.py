@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
+
+from ..ir.dataclass import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

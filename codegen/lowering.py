@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from ..ir.dataclass import dataclass
 from ..ir.effects import reads
 from ..ir.graph import Meta, Node
 from ..ir.symbols import Expr, hint_of, is_symbolic, kind_of

@@ -6,9 +6,10 @@ it needs. Axes are the unit's dimensions: those kept first, in the order of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from ..ir.dataclass import dataclass
 from ..ir.effects import may_raise
 from ..ir.graph import Meta, Node
 from ..ir.symbols import hint_of

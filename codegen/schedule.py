@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+from ..ir.dataclass import dataclass, field
 from ..ir.effects import may_raise, reads, root, writes
 from ..ir.graph import Graph, Meta, Node
 from ..ir.symbols import is_symbolic

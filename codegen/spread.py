@@ -8,11 +8,11 @@ Called by `schedule`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from ..ir.dataclass import dataclass
 from ..ir.effects import is_random, may_raise, reads
 from ..ir.graph import Graph, Meta, Node
 from ..ir.passes import drop_dead

@@ -14,9 +14,9 @@ import keyword
 import linecache
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ..ir.dataclass import dataclass
 from ..ir.symbols import is_symbolic
 from ..runtime.errors import BuildError
 from .loops import LoopNest, indices

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 import torch
 
+from ..ir.dataclass import dataclass
 from . import expr
 from .loops import REDUCTIONS, Value
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 import torch
 
+from ..ir.dataclass import dataclass, field
 from . import expr, loops
 from .loops import Index, LoopNest
 from .triton_dialect import DIALECT, TYPES, fold_of, identity

@@ -13,11 +13,12 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from subprocess import SubprocessError
 
 import torch
 
+from ..ir.dataclass import dataclass
 from ..runtime import device, kept_notes
 from ..runtime.errors import BuildError
 from ..runtime.events import Fallback, Tuned

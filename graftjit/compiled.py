@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import copy
 import types
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from .ir.dataclass import dataclass
 from .ir.location import Location
 from .jit import beginning, make_callable, options_of
 from .runtime.errors import UserError

@@ -11,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from .ir.dataclass import dataclass
 from .runtime.errors import OptionError, did_you_mean
 from .runtime.options import JitConfig
 from .runtime.session import SESSION

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ import torch
 import graftjit
 from graftjit import nn
 
+from .ir.dataclass import dataclass
 from .runtime.session import SESSION
 
 _ROUNDS = 200

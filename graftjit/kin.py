@@ -18,9 +18,9 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .ir.dataclass import dataclass, field
 from .keeping import keeps_program_alive
 from .runtime import _native, events
 from .runtime.held import module_of

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from .ir.dataclass import dataclass
 
 if TYPE_CHECKING:
     from .runtime.guards import Row

@@ -8,9 +8,9 @@ as a write to all. Asked by passes, verifier and codegen.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
+from .dataclass import dataclass, field
 from .graph import Graph, Node
 from .opdef import OPS
 from .schema import plan_of

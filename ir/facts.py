@@ -12,9 +12,9 @@ import math
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
+from .dataclass import dataclass
 from .location import Location
 from .number_ops import OUTCOMES
 from .symbols import (

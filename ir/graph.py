@@ -9,11 +9,11 @@ everything that reads or writes the same storage.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from .dataclass import dataclass, field
 from .location import Location
 from .symbols import Symbol
 

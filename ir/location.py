@@ -6,7 +6,7 @@ told by file, line and columns. Made by capture from a code object's position ta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from .dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ real one), or `NoRule` where it does not know.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from .dataclass import dataclass
 
 Rule = Callable[..., Any]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from .dataclass import dataclass
 from .decompose import DECOMPOSITIONS, RESULTS
 from .effects import is_random, may_raise, reads, root, writes
 from .graph import Graph, Node

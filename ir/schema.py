@@ -6,12 +6,12 @@ tracer follows a plan for every operator it is asked to run, passes and verifier
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 
+from .dataclass import dataclass
 from .opdef import OPS, OpDef
 
 # In-place operators whose functional twin would copy much to write little: kept as writes.

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from ..ir.dataclass import dataclass
 from . import device, kernel_file
 from .errors import BuildError, UserError
 from .kernel_file import ANY, Name

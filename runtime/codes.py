@@ -8,7 +8,7 @@ reason, cure and cost from here. `python -m graftjit codes` prints the table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..ir.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

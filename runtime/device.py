@@ -14,10 +14,11 @@ import platform
 import shlex
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+
+from ..ir.dataclass import dataclass
 
 COMPILER_NAMES = ("g++", "clang++", "c++")
 

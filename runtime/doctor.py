@@ -19,11 +19,11 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from ..ir.dataclass import dataclass
 from . import device
 from .errors import GraftError
 from .interpreter import require_supported

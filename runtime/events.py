@@ -17,9 +17,9 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import IO, Any
 
+from ..ir.dataclass import dataclass, field
 from ..ir.location import Location
 
 MAX_EVENTS_A_KEY = 1024

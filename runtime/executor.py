@@ -11,12 +11,13 @@ import contextlib
 import ctypes
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
 
 from ..ir.cast_cache import cached_cast
+from ..ir.dataclass import dataclass
 from ..ir.symbols import Expr, evaluate, is_symbolic
 from . import _native, operators
 from .numbers import NotNative, Registers, values_of

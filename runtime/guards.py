@@ -8,11 +8,11 @@ run and must agree. An expected function, class or code object may stand behind 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from ..ir.dataclass import dataclass
 from ..ir.location import Location
 from .sources import Source
 

@@ -15,10 +15,10 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..ir.dataclass import dataclass
 from .errors import BuildError
 from .private import facts_reason
 

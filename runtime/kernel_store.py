@@ -16,10 +16,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..ir.dataclass import dataclass, field
 from . import kernel_file, private
 from .errors import BuildError
 from .events import Fallback, KernelBuilt

@@ -16,11 +16,12 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from ..ir.dataclass import dataclass
 from .errors import CheckError
 from .events import GuardLine
 from .guards import Row, TensorSpec

@@ -14,11 +14,11 @@ import re
 import struct
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from ..ir.dataclass import dataclass, field
 from ..ir.symbols import Expr, apply
 from . import _native
 from .numbers import Registers

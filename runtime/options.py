@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..ir.dataclass import dataclass
 from .errors import OptionError, did_you_mean
 
 _TRUE = ("1", "true", "yes", "on")
@@ -171,7 +171,7 @@ class _CheckedNames(type):
         return super().__call__(*args, **options)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)  # users see its parameters
 class JitConfig(metaclass=_CheckedNames):
     """How one function is compiled.
 

@@ -9,10 +9,11 @@ the program takes the Python numbers among those after its tensors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+
+from ..ir.dataclass import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

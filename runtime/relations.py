@@ -13,11 +13,11 @@ import operator
 import re
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from ..ir.dataclass import dataclass
 from ..ir.number_ops import OUTCOMES
 from ..ir.symbols import Apply, Expr, Sum, Symbol, fold, kind_of
 from .sources import Source

@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..ir.dataclass import dataclass
 from ..ir.location import Location
 from . import codes, events
 from .errors import NotClean, OptionError

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 import types
-from dataclasses import dataclass
 from typing import Any
 
+from ..ir.dataclass import dataclass
 from .weak import Gone, given
 
 

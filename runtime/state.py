@@ -9,12 +9,12 @@ is not part of it.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 import torch
 from torch.autograd import forward_ad
 
 from ..ir.cast_cache import is_nested
+from ..ir.dataclass import dataclass
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
