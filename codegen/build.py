@@ -25,7 +25,7 @@ from ..runtime.version import VERSION
 FLAGS = (
     "-O3", "-std=c++20", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
     "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-asynchronous-unwind-tables",
-    "-fno-semantic-interposition", "-fvisibility=default", "-fopenmp", "-shared", "-fPIC",
+    "-fno-semantic-interposition", "-fvisibility=default", "-shared", "-fPIC",
     "-w", "-Wno-psabi", "-x", "c++",
 )  # fmt: skip
 
@@ -43,6 +43,28 @@ def machine_flags() -> tuple[str, ...]:
     return ("-mcpu=native",) if machine in ("aarch64", "arm64") else ()
 
 
+def flags_for(source: str) -> tuple[str, ...]:
+    """All that the compiler is told of a kernel's text."""
+    parallel = ("-fopenmp",) if "#pragma omp" in source else ()
+    return (*FLAGS, *parallel, *machine_flags())
+
+
+def link_flags(compiler: device.Compiler) -> tuple[str, ...]:
+    """What spares the linker the start-up files and the libraries that each process has anyway (C++'s, C's): a fifth
+    of a small build. libm stays named: its functions have versions, and who names none gets the oldest. Empty where
+    these libraries may have other names. Where that fails, all are named: the library does the same."""
+    if compiler.kind != "gcc" or not _has_gnu_libc():
+        return ()
+    return ("-nostdlib", "-l:libm.so.6", "-lgcc")
+
+
+def _has_gnu_libc() -> bool:
+    try:
+        return bool(os.confstr("CS_GNU_LIBC_VERSION"))
+    except (AttributeError, ValueError, OSError):  # another system
+        return False
+
+
 class NotBuilt(Exception):
     """The library is in no store, and was not to be built."""
 
@@ -57,7 +79,7 @@ def load(
     """The library of this source. Raises BuildError where there is no compiler or it fails, NotBuilt where it would
     have to be built and `stored` says that it shall not."""
     compiler = device.find_compiler()
-    flags = (*FLAGS, *machine_flags())
+    flags = flags_for(source)
 
     def build(text: str, target: Path) -> None:
         if stored:
@@ -87,14 +109,21 @@ def _compile(text: str, target: Path) -> None:
     compiler = device.find_compiler()
     if compiler is None:
         raise BuildError("no C++ compiler was found", todo="install g++ or clang++", code="FB302")
-    command = [*compiler.command, *FLAGS, *machine_flags(), "-o", str(target), "-"]
-    done = subprocess.run(
-        command, input=text, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "TMPDIR": str(target.parent)},
-    )  # fmt: skip
+    command = [*compiler.command, *flags_for(text), "-o", str(target), "-"]
+    link = link_flags(compiler)
+    done = _run([*command, *link], text, target)
+    if done.returncode and link:
+        done = _run(command, text, target)
     if done.returncode:
         raise BuildError(
             "the compiler rejected a kernel",
             found=done.stderr.strip()[-2000:],
             todo="please report it, with the kernel's source",
         )
+
+
+def _run(command: Sequence[str], text: str, target: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, input=text, capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "TMPDIR": str(target.parent)},
+    )  # fmt: skip
