@@ -45,17 +45,18 @@ def write(kernel: Kernel) -> None:
     """All of the kernel's loops."""
     plan, sizes = kernel.plan, kernel.sizes
     assert plan.tile is not None and plan.vector is not None
-    blocks, chunks = -(-sizes[plan.tile] // kernel.lanes), -(-sizes[plan.vector] // CHUNK)
+    chunk = kernel.nest.hints.chunk or CHUNK
+    blocks, chunks = -(-sizes[plan.tile] // kernel.lanes), -(-sizes[plan.vector] // chunk)
     items = math.prod(sizes[axis] for axis in plan.rows) * blocks * chunks
-    kernel.each_item("item", items, lambda: _item(kernel, blocks, chunks))
+    kernel.each_item("item", items, lambda: _item(kernel, blocks, chunks, chunk))
 
 
-def _item(kernel: Kernel, blocks: Any, chunks: Any) -> None:
+def _item(kernel: Kernel, blocks: Any, chunks: Any, chunk: int) -> None:
     """W rows of a chunk of columns."""
     plan, put, n = kernel.plan, kernel.put, kernel.n
     rows, columns = (n(kernel.sizes[axis]) for axis in (plan.tile, plan.vector))  # type: ignore[index]
-    put(f"const i64_t from = item / {n(blocks)} % {n(chunks)} * {CHUNK};")
-    put(f"const i64_t to = from + {CHUNK} < {columns} ? from + {CHUNK} : {columns};")
+    put(f"const i64_t from = item / {n(blocks)} % {n(chunks)} * {chunk};")
+    put(f"const i64_t to = from + {chunk} < {columns} ? from + {chunk} : {columns};")
     put(f"const i64_t first = item % {n(blocks)} * W;")
     put(f"const int count = {rows} - first < W ? int({rows} - first) : W;")
     kernel._coordinates(f"item / {n(blocks * chunks)}")

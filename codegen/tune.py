@@ -108,7 +108,7 @@ def ways_of(kernel: cpp.Kernel) -> tuple[Hints, ...]:
         return ()
     if plan.lanes_are_rows:
         return tuple(Hints(groups=number) for number in (4, 16)) if plan.groups > 1 else ()
-    if plan.chunk_major:
+    if plan.chunk_major or plan.tile is not None:
         return tuple(Hints(chunk=size) for size in (16, 32, 128, 512))
     if kernel.nest.has_reduction and plan.vector is not None:
         return tuple(Hints(unroll=copies) for copies in (1, 2, 8))
