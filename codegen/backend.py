@@ -34,6 +34,7 @@ from . import (
     lower_reduce,
     lower_scan,
     lower_special,
+    products,
     schedule,
 )
 from .background import BACKGROUND
@@ -168,6 +169,7 @@ class _Planned:
     fuse: bool = True  # there is a way to have kernels
     later: bool = False  # schedules are to be looked for when kernels are built
     asked: list[Question] = field(default_factory=list)  # what has not been measured yet
+    products: Library | None = None  # the kernel of large products, where it has a part
 
     def tune(self, stored: bool) -> None:
         """Take the schedules that are known to be the best. NotBuilt where there are others to measure, and `stored`
@@ -224,11 +226,15 @@ def _library(planned: _Planned, stored: bool = False) -> Library | None:
     """The kernels, built or found. Without a compiler and without a bundle that has them the plan becomes one
     without kernels."""
     planned.render()
-    if not planned.source:
+    calls = planned.made.products
+    if not planned.source and not calls:
         return None
     covers = tuple(line for kernel in planned.made.kernels for line in kernel.nest.covers)
     names = list(dict.fromkeys(planned.symbols.values()))
     try:
+        planned.products = products.load(stored=stored) if calls else None
+        if not planned.source:
+            return None
         return build.load(planned.source, names, planned.graph.name, covers, stored)
     except BuildError:
         if device.find_compiler() is not None:
@@ -262,8 +268,10 @@ def _finished(planned: _Planned, keep: Library | None) -> Compiled:
 
     made, graph, symbols = planned.made, planned.graph, planned.symbols
     addresses = {} if keep is None else {n: keep.addresses[of] for n, of in symbols.items()}
+    if planned.products is not None:
+        addresses |= planned.products.addresses
     records = tuple(_record(kernel, keep.cached) for kernel in made.kernels) if keep else ()
-    spec = schedule.spec(made, addresses, keep, planned.numbers)
+    spec = schedule.spec(made, addresses, (keep, planned.products), planned.numbers)
     program: Program = load(spec)
     planned.clock.lap("load")
     library = sum(isinstance(step, Node) for step in made.steps)

@@ -28,7 +28,7 @@ from ..runtime.program import (
     Step,
     View,
 )
-from . import memory, nest, rowwise_nest
+from . import memory, nest, products, rowwise_nest
 from .extents import product, surely
 from .flow import Flow, analyse, base_of, is_plain_view
 from .fuse import Fusion, Unit
@@ -52,6 +52,7 @@ class Plan:
     fusion: Fusion
     steps: list[Kernel | Node] = field(default_factory=list)
     scratch: frozenset[Node] = frozenset()  # what lies in the workspace
+    products: frozenset[Node] = frozenset()  # calls of ATen that our product kernel does
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -109,6 +110,9 @@ def _planned(graph: Graph, device: str, fuse: bool, near: bool) -> Plan:
                 made.steps.append(nest.build(fusion, unit, name, stored, wanted))
             else:
                 made.steps.append(rowwise_nest.build(fusion, unit, name, stored))
+    if fuse and device == "cpu":
+        calls = (step for step in made.steps if isinstance(step, Node))
+        made.products = frozenset(filter(products.takes, calls))
     return made
 
 
@@ -250,6 +254,8 @@ class _Writer:
         for position, step in enumerate(self.plan.steps):
             if isinstance(step, Kernel):
                 self.kernel(step, position)
+            elif step in self.plan.products:
+                self.product(step)
             else:
                 self.call(step)
             self.arena.free_after(position)
@@ -289,6 +295,16 @@ class _Writer:
             )
             slots = tuple(self.slot(node) for node in given)
             self.steps.append(Otherwise(call, slots, symbols))
+
+    def product(self, node: Node) -> None:
+        reads, numbers = products.launch(node)
+        slots = [self.slot(one) for one in reads]
+        number, meta = self._result(node), node.meta
+        self.steps.append(Alloc(number, meta.shape, meta.stride, meta.dtype, meta.device))
+        name = products.SYMBOL
+        self.steps.append(
+            Launch(name, self.addresses[name], (*slots, number), self.keep, (), numbers)
+        )
 
     def call(self, node: Node) -> None:
         args = self.value(node.args)

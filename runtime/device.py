@@ -132,6 +132,14 @@ def cpu() -> Cpu:
     return Cpu(machine, model, features, "scalar", 64)
 
 
+@functools.lru_cache(maxsize=1)
+def narrow_mkl() -> bool:
+    """Whether torch's MKL leaves half of this processor's vectors unused: it takes AVX-512 on Intel's only."""
+    vendor = _first_processor().get("vendor_id", "GenuineIntel")
+    wide = cpu().isa == "avx512" and vendor != "GenuineIntel"
+    return wide and bool(torch.backends.mkl.is_available())
+
+
 def _first_processor() -> dict[str, str]:
     facts: dict[str, str] = {}
     try:

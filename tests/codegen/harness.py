@@ -10,14 +10,13 @@ from typing import Any
 
 import torch
 
-from graftjit.codegen import build, cpp, schedule
+from graftjit.codegen import build, cpp, products, schedule
 from graftjit.codegen.backend import compile_graph  # noqa: F401  (fills the rules)
 from graftjit.codegen.shadow import differs
-from graftjit.ir.graph import Graph
+from graftjit.ir.graph import Graph, Node
 from graftjit.ir.passes import optimize
 from graftjit.ir.trace import Tracer
 from graftjit.runtime.executor import load
-from graftjit.runtime.program import Aten
 
 
 def trace(fn: Callable[..., Any], *inputs: torch.Tensor, name: str = "test") -> Graph:
@@ -46,13 +45,17 @@ class Made:
             self.source = cpp.render(nests, build.vector_bytes(), numbers, symbols)
             keep = build.load(self.source, list(dict.fromkeys(symbols.values())))
             addresses = {name: keep.addresses[of] for name, of in symbols.items()}
+        if self.plan.products:
+            large = products.load()
+            addresses |= large.addresses
+            keep = (keep, large)
         self.spec = schedule.spec(self.plan, addresses, keep, numbers)
         self.run = load(self.spec)
 
     @property
     def library(self) -> list[Any]:
-        """Targets of the ATen calls left."""
-        return [step.op for step in self.spec.steps if isinstance(step, Aten)]
+        """Targets of the ATen calls left, those of which a large product takes the place included."""
+        return [step.target for step in self.plan.steps if isinstance(step, Node)]
 
 
 def make(fn: Callable[..., Any], *inputs: torch.Tensor) -> Made:

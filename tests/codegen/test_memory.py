@@ -14,7 +14,7 @@ from graftjit.codegen import memory, schedule
 
 T = torch.Tensor
 X = torch.linspace(-1.0, 1.0, 256 * 512).reshape(256, 512)
-W = torch.linspace(-0.01, 0.01, 512 * 512).reshape(512, 512)
+W = torch.linspace(0.001, 0.01, 512 * 512).reshape(512, 512)
 WIDE = torch.linspace(-0.01, 0.01, 512 * 1536).reshape(512, 1536)
 BACK = WIDE.t()
 BATCH = torch.linspace(-1.0, 1.0, 4 * 32 * 512).reshape(4, 32, 512)
