@@ -20,7 +20,7 @@ import torch
 
 from ..ir.graph import Graph, Meta, Node
 from ..runtime.errors import BuildError
-from . import build, clock, cpp, lower_product, schedule, tune
+from . import build, clock, cpp, lower_product, products, schedule, tune
 from .clock import Timing
 from .extents import is_symbolic
 from .nest import Kernel, describe
@@ -150,10 +150,14 @@ def _program(
     from ..runtime.executor import load  # late: it loads the native extension
 
     addresses: dict[str, int] = {}
+    keep: Any = None
     with answered({lower_product.known_as(graph.nodes[0]): ours}):
-        made = schedule.plan(graph, fuse=ours)
+        made = schedule.plan(graph)
     kernels = [step.nest for step in made.steps if isinstance(step, Kernel)]
     if kernels:
         addresses = build.once(cpp.render(kernels, build.vector_bytes()), [kernels[0].name])
-    program = load(schedule.spec(made, addresses))
+    if made.products:  # what the library's call is on this machine
+        keep = products.load()
+        addresses |= keep.addresses
+    program = load(schedule.spec(made, addresses, keep))
     return lambda: program(*tensors)
