@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..ir.dataclass import dataclass, field
 from ..ir.graph import Graph, Node
+from ..ir.joint import Joint
 from ..ir.location import Location
 from ..ir.passes import optimize
 from ..ir.symbols import hint_of
@@ -38,6 +40,7 @@ from . import (
     schedule,
 )
 from .background import BACKGROUND
+from .joint import compile_joint
 from .nest import Kernel
 from .replay import compile_replay
 from .shadow import shadowed
@@ -89,15 +92,14 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     """Compile a graph at the level that options (a JitConfig or None) ask for."""
     start = time.perf_counter()
     level = getattr(options, "jit_level", "O1")
-    if graph.needs_grad:
-        compiled = _replayed(
-            graph, "FB301", "a value requires a gradient from here on", graph.grad_where
-        )
-    elif level == "O0":
+    background = getattr(options, "background", False)
+    tune = level == "O2" and SESSION.options.tune and getattr(options, "tune", True)
+    if level == "O0":
         compiled = _replayed(graph, "FB311", "level O0")
+    elif graph.needs_grad:
+        compiled = _joint_or_replayed(graph, level, background, tune)
     else:
-        tune = level == "O2" and SESSION.options.tune and getattr(options, "tune", True)
-        compiled = _fused_or_replayed(graph, level, getattr(options, "background", False), tune)
+        compiled = _fused_or_replayed(graph, level, background, tune)
     compiled.timings["total"] = time.perf_counter() - start
     if compiled.mode != "background":  # that is told when it is done
         _tell(compiled, level)
@@ -125,17 +127,55 @@ def _replayed(graph: Graph, code: str, reason: str, where: Location | None = Non
     return Compiled(graph, compile_replay(graph), "replay", library=len(graph.calls), reason=reason)
 
 
-def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
+def _joint_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
+    """Forward and backward as programs, or the calls under autograd."""
+    if not isinstance(graph.joint, Joint):
+        reason = graph.joint.reason if graph.joint else "a gradient is needed"
+        return _replayed(graph, "FB301", reason, graph.grad_where)
+    owner = SESSION.owner
+
+    def build(half: Graph) -> Compiled:
+        start = time.perf_counter()
+        with SESSION.working_for(*owner):
+            made = _half(half, level, background, tune)
+            made.timings["total"] = time.perf_counter() - start
+            if half.name != graph.name:  # the forward is told of with its frame
+                _tell(made, level)
+            return made
+
     try:
-        planned = _planned(graph)
-        try:
-            if tune:
-                planned.tune(stored=background)
-            return _at_once(planned, stored=background)
-        except build.NotBuilt:
-            return _deferred(planned, level)
+        program, forward = compile_joint(graph, build, SESSION.options.check, _show())
     except Exception as error:  # a fault of ours must not become the user's
         return _replayed(graph, *_told(graph, error))
+    return replace(forward, graph=graph, program=program)
+
+
+def _half(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
+    """A forward or backward, which has no calls to fall back to: without kernels its operators run by ATen."""
+    try:
+        return _programmed(graph, level, background, tune)
+    except Exception as error:
+        code, reason = _told(graph, error)
+        SESSION.emit(Fallback(code=code, reason=reason))
+        by_aten = schedule.plan(graph, fuse=False)
+        return _finished(_Planned(graph, _Clock({}), graph, by_aten), None)
+
+
+def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
+    try:
+        return _programmed(graph, level, background, tune)
+    except Exception as error:  # a fault of ours must not become the user's
+        return _replayed(graph, *_told(graph, error))
+
+
+def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
+    planned = _planned(graph)
+    try:
+        if tune:
+            planned.tune(stored=background)
+        return _at_once(planned, stored=background)
+    except build.NotBuilt:
+        return _deferred(planned, level)
 
 
 def _told(graph: Graph, error: Exception) -> tuple[str, str]:
@@ -204,7 +244,7 @@ class _Planned:
     def watched(self, program: Program, kernels: Sequence[str] = ()) -> Program:
         """The program, under GRAFTJIT_CHECK with each run compared with eager's."""
         graph = self.graph
-        if not SESSION.options.check or graph.mutates or graph.random:
+        if not SESSION.options.check or graph.mutates or graph.random or not graph.calls:
             return program
         return shadowed(program, compile_replay(graph), graph, kernels)
 

@@ -95,7 +95,7 @@ class Graph:
     outputs        nodes of the results, in order
     call_outputs   the Refs of the same results at torch level
     constants      Ref index -> real tensor, for tensors that are baked in
-    needs_grad     some value requires a gradient: only the torch level may be run
+    needs_grad     some value requires a gradient: the torch level is run, or forward and backward of `joint`
     mutates        an input's storage is written by the graph
     random         a random operator is inside
     sources        where each input came from, as given to `Tracer.input`
@@ -104,6 +104,8 @@ class Graph:
                    have raised their version counters
     slow_ops       operators without a result rule of ours
     grad_where     the first call whose result requires a gradient
+    joint          with needs_grad: the backward (an `ir.joint.Joint`), or why there is none (a `Declined`); None where
+                   nobody asked
     symbols        where each symbol of the graph comes from: ("size", input position, dim),
                    ("stride", input position, dim) or ("number", argument position)
     numbers        symbols of the Python numbers that follow the tensors among the program's arguments
@@ -125,6 +127,7 @@ class Graph:
     written: list[int] = field(default_factory=list)
     slow_ops: list[str] = field(default_factory=list)
     grad_where: Location | None = None
+    joint: Any = None
     symbols: dict[Symbol, tuple[Any, ...]] = field(default_factory=dict)
     numbers: list[Symbol] = field(default_factory=list)
     facts: Any = None

@@ -238,12 +238,21 @@ class Recorder:
     ) -> Any:
         targets = {at: args[at] if isinstance(at, int) else kwargs.get(at) for at in plan.writes
                    if isinstance(at, str) or at < len(args)}  # fmt: skip
+        self._count_version(targets.values())
         functional = plan.functional is not None and len(targets) == 1 and not plan.random
         if functional:
             ((at, target),) = targets.items()
             if target is not None and self._as_value(plan, at, target, operands, named):
                 return target
         return self._raw_write(plan, targets, operands, named)
+
+    def _count_version(self, targets: Any) -> None:
+        """Where a gradient is needed autograd has to see each write, also those without grad mode, in which the trace
+        runs without what counts versions."""
+        tracer = self._tracer()
+        assert tracer is not None
+        if tracer.needs_grad and not torch.is_grad_enabled():
+            torch._C._increment_version([target for target in targets if target is not None])  # type: ignore[attr-defined]
 
     def _raw_write(
         self, plan: Plan, targets: dict[Any, Any], operands: Any, named: dict[str, Any]
@@ -387,6 +396,7 @@ class Recorder:
     def _copy(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`x.copy_(y)`: the value is y's, in x's shape and dtype."""
         target = args[0]
+        self._count_version((target,))
         operands = tuple(self.operand(arg) for arg in args)
         meta, source = target._node.meta, operands[1].meta
         if has_overlap(meta.shape, meta.stride):

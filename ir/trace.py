@@ -21,6 +21,7 @@ from .facts import Facts
 from .failing import may_raise
 from .ghost import Ghost, Store, make_ghost, meta_of
 from .graph import Call, Graph, Meta, Node, Ref
+from .joint import Joint, differentiate
 from .location import Location
 from .record import ATOMS, Recorder
 from .symbols import ACTIVE, Expr, symbols_of
@@ -407,7 +408,12 @@ class Tracer:
             raise Unsupported("real-tensor", "a call made a tensor behind the dispatcher")
         raise Unsupported("result", f"a result of type {type(value).__qualname__}")
 
-    # -- what comes out
+    # -- what is known so far
+
+    @property
+    def needs_grad(self) -> bool:
+        """Whether a value so far requires a gradient."""
+        return self._needs_grad
 
     @property
     def mutates(self) -> bool:
@@ -441,8 +447,39 @@ class Tracer:
         """Operators met so far that have no result rule of ours."""
         return list(self._recorder.slow_ops)
 
-    def finish(self, outputs: Iterable[Ghost]) -> Graph:
-        """The graph that computes `outputs`. The tracer may go on afterwards."""
+    # -- the backward
+
+    def entered_inputs(self) -> list[tuple[int, Ghost]]:
+        """(position, ghost) of the inputs that stand for tensors."""
+        return [(at, ghost) for at, (_, ghost) in sorted(self._entered.items())]
+
+    @property
+    def input_nodes(self) -> list[Node]:
+        """The inputs so far."""
+        return list(self._inputs)
+
+    def beside(self, fn: Callable[..., Any], *args: Any) -> tuple[Any, list[Node]]:
+        """fn(owner, *args) on ghosts of this trace: what it returns and the nodes that it recorded, which the trace
+        forgets again. Raises CannotTrace, or what torch raised."""
+        recorder = self._recorder
+        mark = recorder.mark(None), len(self._calls), self._refs, self._needs_grad
+        start = len(recorder.nodes)
+        casting = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+        try:
+            for kind in casting:
+                torch.set_autocast_enabled(kind, False)
+            result = self._over_ghosts(fn, (recorder.owner, *args), {})
+            return result, list(recorder.nodes[start:])
+        finally:
+            for kind in casting:
+                torch.set_autocast_enabled(kind, True)
+            self._undo(mark)
+
+    # -- what comes out
+
+    def finish(self, outputs: Iterable[Ghost], backward: bool = False) -> Graph:
+        """The graph that computes `outputs`, with its backward if that is asked for and a gradient is needed. The
+        tracer may go on afterwards."""
         recorder = self._recorder
         outputs = list(outputs)
         order = {ref: i for i, ref in enumerate(self._input_refs)}
@@ -456,6 +493,9 @@ class Tracer:
         shared = {id(g._store) for tensor, g in self._known.values() if tensor.requires_grad}
         entered = {id(g) for _, g in self._known.values()}
         ties = any(id(g._store) in shared and id(g) not in entered for g in outputs)
+        joint = None
+        if backward and self._needs_grad:
+            joint = differentiate(self, outputs, ties)
         groups = {id(store): tuple(store.inputs) for store in self._stores.values()}
         overlaps = [group for group in groups.values() if len(group) > 1]
         graph = Graph(
@@ -474,6 +514,7 @@ class Tracer:
             written=sorted(recorder.written),
             slow_ops=list(recorder.slow_ops),
             grad_where=self._grad_where if self._needs_grad else None,
+            joint=joint,
         )
         if self.facts.symbols:
             self._settle(graph)
@@ -482,7 +523,9 @@ class Tracer:
     def _settle(self, graph: Graph) -> None:
         """Symbols known to be equal are written alike, and the graph tells where those it has come from."""
         facts, seen = self.facts, []
-        for node in [*graph.inputs, *graph.nodes]:
+        behind = graph.joint if isinstance(graph.joint, Joint) else None
+        after = (*behind.tangents, *behind.nodes) if behind else ()
+        for node in [*graph.inputs, *graph.nodes, *after]:
             node.meta = facts.form(node.meta)
             node.args, node.kwargs = facts.form(node.args), facts.form(node.kwargs)
             seen += [node.meta, node.args, node.kwargs]

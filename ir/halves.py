@@ -1,0 +1,303 @@
+"""A graph with its backward, divided into a forward graph and a backward graph.
+
+The two are one graph first, through all passes. Then each value that the backward reads of the forward is either saved
+or computed again: a minimum cut on bytes decides (recomputing pointwise work, views and casts costs nothing there;
+products, reductions, gathers and random numbers are not done twice). Memory that others can write to (inputs, results) is saved
+only where autograd itself saves it, so that a write in between raises where eager raises and nowhere else; of other such
+memory a copy is saved. The cut of autograd's own choice is always among those to choose from: no more is kept than
+eager keeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from .cast_cache import cached_cast
+from .effects import is_random, reads, root, writes
+from .graph import Graph, Meta, Node
+from .joint import Joint
+from .mincut import Network
+from .opdef import OPS
+from .passes import drop_dead, optimize
+from .rewrite import Rewriter, apply_table
+from .schema import plan_of
+from .symbols import hint_of, symbols_of
+from .torch_level import substitute
+
+aten = torch.ops.aten
+AGAIN = frozenset({"pointwise", "view", "create", "copy"})  # kinds of operators that may run twice
+COPY = 3  # a copy to be saved is written and read besides
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """forward     outputs: those of the graph, then what it makes for the backward
+    backward    inputs: what is saved, the gradients of the results; then numbers
+    saved       what is saved: ("input", position), ("output", position), ("made", position among the forward's
+                further outputs) or ("constant", tensor)
+    witnesses   outputs that autograd saves, by position: their versions must not change, whatever is saved in their place
+    gradients   of each wanted input: the position among the backward's outputs, or None
+    """
+
+    forward: Graph
+    backward: Graph
+    saved: tuple[tuple[str, Any], ...]
+    witnesses: tuple[int, ...]
+    gradients: tuple[int | None, ...]
+
+
+def divide(graph: Graph, *, check: bool = False, show: Any = None) -> Halves:
+    """The halves of a graph whose `joint` is a Joint."""
+    joint: Joint = graph.joint
+    whole = optimize(_whole(graph, joint), check=check, show=show)
+    n = len(graph.outputs)
+    kept_outputs = {at for at, node in enumerate(graph.outputs) if root(node) in joint.kept}
+    kept = {node for node in joint.kept if node.op in ("input", "constant")}
+    kept |= {root(whole.outputs[at]) for at in kept_outputs}
+    return _Division(graph, joint, whole, n, kept, kept_outputs).halves()
+
+
+def _whole(graph: Graph, joint: Joint) -> Graph:
+    """Both as one graph: its outputs are the results, then the gradients."""
+    gradients = [node for node in joint.gradients if node is not None]
+    made = replace(
+        graph,
+        inputs=[*graph.inputs, *joint.tangents],
+        nodes=[*graph.nodes, *joint.nodes],
+        outputs=[*graph.outputs, *gradients],
+        calls=[],
+        call_outputs=[],
+        constants={},
+        needs_grad=False,
+        sources=[*graph.sources, *[None] * len(joint.tangents)],
+        joint=None,
+    )
+    return apply_table({cached_cast: (_plain_cast,)})(made)
+
+
+def _plain_cast(at: Rewriter, node: Node) -> Node | None:
+    """A cast that is not looked up in autocast's cache, which must hold casts with a history."""
+    weight, dtype, _ = node.args
+    return at.call(aten._to_copy.default, weight, dtype=dtype)
+
+
+class _Division:
+    def __init__(
+        self,
+        graph: Graph,
+        joint: Joint,
+        whole: Graph,
+        n_outputs: int,
+        kept: set[Node],
+        kept_outputs: set[int],
+    ) -> None:
+        self.graph, self.joint, self.whole = graph, joint, whole
+        self.kept, self.kept_outputs = kept, kept_outputs
+        self.results, self.gradients = whole.outputs[:n_outputs], whole.outputs[n_outputs:]
+        self.tangents = set(whole.inputs[len(graph.inputs) :])
+        self.written = {root(target) for node in whole.nodes for target in writes(node)}
+        self.moving = {graph.inputs[at] for at in graph.written}  # the forward changes their memory
+        self.behind = self._behind()
+
+    def _behind(self) -> set[Node]:
+        """The nodes that only the backward can run: what hangs on a gradient, and memory that such a node writes."""
+        behind: set[Node] = set(self.tangents)
+        memory: set[Node] = set()
+        while True:
+            before = len(behind), len(memory)
+            for node in self.whole.nodes:
+                targets = {root(target) for target in writes(node)}
+                if (
+                    root(node) in memory
+                    or any(one in behind for one in reads(node))
+                    or targets & memory
+                ):
+                    behind.add(node)
+                    memory |= targets
+            if before == (len(behind), len(memory)):
+                return behind
+
+    # -- the cut
+
+    def halves(self) -> Halves:
+        needed = self._needed()
+        cut = self._cut(needed)
+        order = [*self.whole.inputs, *self.whole.nodes]
+        chosen = [node for node in order if node in cut]
+        forward, saved = self._forward(chosen)
+        backward = self._backward(chosen)
+        numbers = iter(range(len(self.gradients)))
+        places = tuple(None if node is None else next(numbers) for node in self.joint.gradients)
+        saved_outputs = {at for kind, at in saved if kind == "output"}
+        witnesses = tuple(sorted(self.kept_outputs - saved_outputs))
+        return Halves(forward, backward, tuple(saved), witnesses, places)
+
+    def _needed(self) -> set[Node]:
+        """The values of the forward that the backward reads."""
+        found: set[Node] = set()
+        live = {node for node in self.gradients}
+        for node in reversed(self.whole.nodes):
+            if node in self.behind and (node in live or writes(node)):
+                live.update(reads(node))
+        for node in live:
+            if node not in self.behind:
+                found.add(node)
+        return found
+
+    def _cut(self, needed: set[Node]) -> set[Node]:
+        """The values to save."""
+        network = Network()
+        pending, seen = list(needed), set(needed)
+        edges: list[tuple[Node, Node]] = []
+        while pending:
+            node = pending.pop()
+            network.vertex(node, self._cost(node))
+            if self._again(node):
+                for operand in dict.fromkeys(reads(node)):
+                    edges.append((operand, node))
+                    if operand not in seen:
+                        seen.add(operand)
+                        pending.append(operand)
+            else:
+                network.source(node)
+        for before, after in edges:
+            network.edge(before, after)
+        for node in needed:
+            network.sink(node)
+        return network.cut()  # type: ignore[return-value]
+
+    def _again(self, node: Node) -> bool:
+        """Whether a value may be computed a second time, from its operands."""
+        if node.alias is not None:
+            return True
+        if node.op != "call":
+            return False
+        row = plan_of(node.target).row
+        if row is None or row.kind not in AGAIN or is_random(node) or node in self.written:
+            return False
+        return not any(root(one) in self.moving for one in reads(node))
+
+    def _cost(self, node: Node) -> float:
+        """Of saving a value, in bytes; a view is never saved but what it is a view of."""
+        if not isinstance(node.meta, Meta) or node.alias is not None:
+            return float("inf")
+        if node in self.kept or (node.op == "constant" and node.args == ("own",)):
+            return 0.0
+        count = 1
+        for size in node.meta.shape:
+            count *= hint_of(size)
+        bytes_ = float(count * node.meta.dtype.itemsize)
+        return bytes_ * (COPY if self._seen_outside(node) else 1) + 1
+
+    def _seen_outside(self, node: Node) -> bool:
+        return node.op in ("input", "constant") or any(root(one) is node for one in self.results)
+
+    # -- the two graphs
+
+    def _forward(self, chosen: list[Node]) -> tuple[Graph, list[tuple[str, Any]]]:
+        outputs, nodes = (
+            list(self.results),
+            [node for node in self.whole.nodes if node not in self.behind],
+        )
+        saved: list[tuple[str, Any]] = []
+        for node in chosen:
+            way = self._way(node)
+            if way is not None:
+                saved.append(way)
+                continue
+            if self._seen_outside(node) and node not in self.kept:
+                node = Node(
+                    "call", aten.clone.default, (node,), {}, _copied(node), f"{node.name}_kept", node.where
+                )  # fmt: skip
+                nodes.append(node)
+            saved.append(("made", len(outputs) - len(self.results)))
+            outputs.append(node)
+        made = replace(
+            self.graph,
+            nodes=nodes,
+            outputs=outputs,
+            calls=[],
+            call_outputs=[],
+            constants={},
+            needs_grad=False,
+            joint=None,
+        )
+        return drop_dead(made), saved
+
+    def _way(self, node: Node) -> tuple[str, Any] | None:
+        """How a value is saved that is there anyway; None if the forward has to give it."""
+        if node.op == "constant":
+            return "constant", node.target
+        if node not in self.kept:
+            return None
+        if node.op == "input":
+            return "input", node.target
+        return next((("output", at) for at, one in enumerate(self.results) if one is node), None)
+
+    def _backward(self, chosen: list[Node]) -> Graph:
+        now: dict[Node, Node] = {}
+        inputs: list[Node] = []
+        for node in (*chosen, *self.whole.inputs[len(self.graph.inputs) :]):
+            meta = node.meta if node in self.tangents or not self._copies(node) else _copied(node)
+            now[node] = Node("input", len(inputs), meta=meta, name=node.name, where=node.where)
+            inputs.append(now[node])
+        nodes: list[Node] = []
+        for node in self._to_run(set(chosen)):
+            now[node] = _moved(node, now)
+            nodes.append(now[node])
+        graph, used = self.graph, symbols_of([[n.meta, n.args, n.kwargs] for n in (*inputs, *nodes)])
+        numbers = sorted(used, key=lambda symbol: symbol.name)
+        made = replace(
+            graph,
+            name=f"{graph.name}_backward",
+            inputs=inputs,
+            nodes=nodes,
+            outputs=[now[node] for node in self.gradients],
+            calls=[],
+            call_outputs=[],
+            constants={},
+            needs_grad=False,
+            joint=None,
+            mutates=False,
+            random=any(map(is_random, nodes)),
+            sources=[None] * len(inputs),
+            overlaps=[],
+            written=[],
+            symbols={s: ("number", len(inputs) + k) for k, s in enumerate(numbers)},
+            numbers=numbers,
+        )
+        return drop_dead(made)
+
+    def _copies(self, node: Node) -> bool:
+        return self._way(node) is None and self._seen_outside(node) and node not in self.kept
+
+    def _to_run(self, cut: set[Node]) -> list[Node]:
+        """The nodes of the backward, those that are computed again among them, in order."""
+        wanted: set[Node] = set(self.gradients)
+        found: list[Node] = []
+        for node in reversed(self.whole.nodes):
+            mine = node in self.behind
+            if node in cut or not (node in wanted or (mine and writes(node))):
+                continue
+            found.append(node)
+            wanted.update(reads(node))
+            if node.alias is not None:
+                wanted.add(node.alias)
+        found.reverse()
+        return found
+
+
+def _copied(node: Node) -> Meta:
+    meta: Meta = node.meta
+    return OPS["aten.clone.default"].rule(aten.clone.default, meta)  # type: ignore[no-any-return]
+
+
+def _moved(node: Node, now: dict[Node, Node]) -> Node:
+    """The node over the operands of another graph."""
+    args = substitute(node.args, now.__getitem__, Node)
+    kwargs = substitute(node.kwargs, now.__getitem__, Node)
+    alias = None if node.alias is None else now[node.alias]
+    return Node(node.op, node.target, args, kwargs, node.meta, node.name, node.where, alias)
