@@ -61,9 +61,13 @@ def tolerance(graph: Graph) -> tuple[float, float]:
 
 
 def differs(
-    ours: torch.Tensor, theirs: torch.Tensor, allowed: tuple[float, float] = (0.0, 0.0)
+    ours: torch.Tensor,
+    theirs: torch.Tensor,
+    allowed: tuple[float, float] = (0.0, 0.0),
+    scale: float = 0.0,
 ) -> str:
-    """What is different, in words; empty if nothing is. `allowed` is the least error to be let pass."""
+    """What is different, in words; empty if nothing is. `allowed` is the least error to be let pass, the absolute one in
+    units of the largest element, or of `scale` if that is larger."""
     for name in ("shape", "dtype", "device"):
         if getattr(ours, name) != getattr(theirs, name):
             return f"{name} {getattr(ours, name)} in place of {getattr(theirs, name)}"
@@ -79,17 +83,20 @@ def differs(
             return "" if torch.allclose(ours, theirs, 1e-4, 1e-4, equal_nan=True) else "values"
         wrong = int((ours != theirs).sum())
         return f"{wrong} elements differ" if wrong > max(1, FLIPS * ours.numel()) else ""
-    return _float_difference(ours.double(), theirs.double(), *max(allowed, TOLERANCE[ours.dtype]))
+    relative, absolute = max(allowed, TOLERANCE[ours.dtype])
+    return _float_difference(ours.double(), theirs.double(), relative, absolute, scale)
 
 
-def _float_difference(ours: Any, theirs: Any, relative: float, absolute: float) -> str:
+def _float_difference(
+    ours: Any, theirs: Any, relative: float, absolute: float, scale: float
+) -> str:
     finite = theirs.isfinite()
     same_kind = (ours.isnan() == theirs.isnan()) & ((ours == theirs) | finite | theirs.isnan())
     if not bool(same_kind.all()):
         return f"{int((~same_kind).sum())} elements are nan or infinite in one of them only"
     if not bool(finite.any()):
         return ""
-    scale = float(theirs[finite].abs().max())
+    scale = max(scale, float(theirs[finite].abs().max()))
     error = (ours - theirs).abs()
     wrong = finite & ~(error <= relative * theirs.abs() + absolute * max(scale, 1e-30))
     if not bool(wrong.any()):

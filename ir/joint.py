@@ -83,10 +83,9 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost], ties: bool) -> Joint
         for operand in reads(node)
         if (origin := root(operand)).op in ("input", "constant") or origin in memory
     }
-    gradients = tuple(None if ghost is None else ghost._node for ghost in found)
     parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
     return Joint(
-        tuple(nodes), results, tuple(tangents), wanted, gradients, parameters, frozenset(kept)
+        tuple(nodes), results, tuple(tangents), wanted, found, parameters, frozenset(kept)
     )
 
 
@@ -131,9 +130,8 @@ def _tangent(meta: Meta) -> Meta:
 
 def _backward(
     owner: Any, outputs: Sequence[Ghost], leaves: Sequence[Ghost], tangents: Sequence[Node]
-) -> tuple[Any, ...]:
-    given = []
-    for node in tangents:
-        ghost = make_ghost(owner, node, node.meta, Store(fresh=False))
-        given.append(ghost)
-    return torch.autograd.grad(outputs, leaves, given, retain_graph=True, allow_unused=True)
+) -> tuple[Node | None, ...]:
+    """The nodes of the gradients of `leaves`."""
+    given = [make_ghost(owner, node, node.meta, Store(fresh=False)) for node in tangents]
+    found: Any = torch.autograd.grad(outputs, leaves, given, retain_graph=True, allow_unused=True)
+    return tuple(None if ghost is None else ghost._node for ghost in found)

@@ -155,6 +155,8 @@ def _stays(value: Node, memory: set[Node], facts: Facts) -> bool:
 def _same_layout(node: Node, args: Any, kwargs: Any, memory: set[Node]) -> None:
     """Is the result what it was? What was written may lie otherwise than the part that it was written to."""
     plan, meta = plan_of(node.target), None
+    if meta_args((*args, *kwargs.values())) == meta_args((*node.args, *node.kwargs.values())):
+        return
     if plan.row is not None:
         named = {name: meta_args(value) for name, value in kwargs.items()}
         with contextlib.suppress(NoRule, Undecided, RuntimeError, ValueError, IndexError):

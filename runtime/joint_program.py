@@ -112,7 +112,7 @@ class JointProgram:
         twin: Twin | None = None,
     ) -> None:
         self.plan, self.replay = plan, replay
-        self._twin = None if plan.random or plan.written else twin
+        self._twin = twin
         self._forward, self._build = forward, backward
         self._backward: Callable[..., Tensors] | None = None
         inside = [at for at in range(plan.n_outputs) if at not in plan.passed]
