@@ -397,7 +397,9 @@ class _Attempt:
             self.machine.guard("distinct", None, sources)
 
     def _finish(self, outputs: list[Tensor]) -> Graph | None:
-        graph = self.tracer.finish([lift(self.machine, value.ghost) for value in outputs], backward=True)
+        graph = self.tracer.finish(
+            [lift(self.machine, value.ghost) for value in outputs], backward=True
+        )
         if not (outputs or graph.mutates or graph.random):
             return None  # nothing that anybody can see is computed
         self.graph = graph

@@ -15,7 +15,9 @@ from ..ir.graph import Graph, Meta
 from ..ir.halves import Halves, divide
 from ..ir.symbols import hint_of
 from ..runtime.errors import CheckError
+from ..runtime.events import Fallback
 from ..runtime.joint_program import JointProgram, Plan
+from ..runtime.session import SESSION
 from .replay import compile_replay
 from .shadow import differs, tolerance
 
@@ -32,9 +34,16 @@ def compile_joint(
     def backward() -> Any:
         return build(halves.backward).program
 
+    owner = SESSION.owner
+
+    def tell(reason: str) -> None:
+        with SESSION.working_for(*owner):
+            SESSION.emit(Fallback(code="FB317", reason=reason))
+
     replay = compile_replay(graph)
     twin = Twin(graph, replay) if check else None
-    return JointProgram(_plan(graph, halves), forward.program, backward, replay, twin), forward
+    plan = _plan(graph, halves)
+    return JointProgram(plan, forward.program, backward, replay, tell, twin), forward
 
 
 def _plan(graph: Graph, halves: Halves) -> Plan:
@@ -100,7 +109,9 @@ class Twin:
                     for one in (*eager, *given))  # fmt: skip
         for at, theirs in zip(wanted, eager, strict=True):
             expected = torch.zeros_like(found[at]) if theirs is None else theirs
-            difference = differs(found[at].contiguous(), expected.contiguous(), self._allowed, scale)
+            difference = differs(
+                found[at].contiguous(), expected.contiguous(), self._allowed, scale
+            )
             if difference:
                 raise CheckError(
                     f"the gradient of input {at} of the compiled graph {self._graph.name} is not what eager gives",

@@ -270,6 +270,7 @@ class _Writer:
         return ProgramSpec(
             self.graph.name, len(self.graph.inputs), self.count, tuple(steps), outputs,
             self.arena.total, self.constants, dict(self.graph.symbols), len(self.graph.numbers),
+            self.graph.joined,
         )  # fmt: skip
 
     def kernel(self, kernel: Kernel, position: int) -> None:

@@ -104,6 +104,8 @@ class Graph:
                    have raised their version counters
     slow_ops       operators without a result rule of ours
     grad_where     the first call whose result requires a gradient
+    joined         the positions of the outputs that autograd gets from a node of ours: if one is a view, nobody is to
+                   know of what
     joint          with needs_grad: the backward (an `ir.joint.Joint`), or why there is none (a `Declined`); None where
                    nobody asked
     symbols        where each symbol of the graph comes from: ("size", input position, dim),
@@ -127,6 +129,7 @@ class Graph:
     written: list[int] = field(default_factory=list)
     slow_ops: list[str] = field(default_factory=list)
     grad_where: Location | None = None
+    joined: frozenset[int] = frozenset()
     joint: Any = None
     symbols: dict[Symbol, tuple[Any, ...]] = field(default_factory=dict)
     numbers: list[Symbol] = field(default_factory=list)

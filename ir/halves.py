@@ -138,7 +138,7 @@ class _Division:
     def _needed(self) -> set[Node]:
         """The values of the forward that the backward reads."""
         found: set[Node] = set()
-        live = {node for node in self.gradients}
+        live = set(self.gradients)
         for node in reversed(self.whole.nodes):
             if node in self.behind and (node in live or writes(node)):
                 live.update(reads(node))
@@ -223,6 +223,7 @@ class _Division:
             call_outputs=[],
             constants={},
             needs_grad=False,
+            joined=frozenset(self.joint.results),
             joint=None,
         )
         return drop_dead(made), saved
@@ -248,7 +249,10 @@ class _Division:
         for node in self._to_run(set(chosen)):
             now[node] = _moved(node, now)
             nodes.append(now[node])
-        graph, used = self.graph, symbols_of([[n.meta, n.args, n.kwargs] for n in (*inputs, *nodes)])
+        graph, used = (
+            self.graph,
+            symbols_of([[n.meta, n.args, n.kwargs] for n in (*inputs, *nodes)]),
+        )
         numbers = sorted(used, key=lambda symbol: symbol.name)
         made = replace(
             graph,

@@ -18,8 +18,7 @@ from .effects import reads, root
 from .errors import CannotTrace
 from .ghost import Ghost, Store, make_ghost
 from .graph import Meta, Node
-from .layout import is_dense
-from .layout import contiguous_strides as contiguous
+from .layout import contiguous_strides, is_dense
 
 if TYPE_CHECKING:
     from .trace import Tracer
@@ -74,7 +73,9 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost], ties: bool) -> Joint
         found, nodes = tracer.beside(_backward, [outputs[at] for at in results], leaves, tangents)
     except CannotTrace as error:
         return Declined(str(error))
-    except RuntimeError as error:  # what autograd refuses, it refuses when the program goes backward
+    except (
+        RuntimeError
+    ) as error:  # what autograd refuses, it refuses when the program goes backward
         return Declined(str(error).splitlines()[0])
     memory = {root(ghost._node) for ghost in outputs}
     kept = {
@@ -84,9 +85,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost], ties: bool) -> Joint
         if (origin := root(operand)).op in ("input", "constant") or origin in memory
     }
     parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
-    return Joint(
-        tuple(nodes), results, tuple(tangents), wanted, found, parameters, frozenset(kept)
-    )
+    return Joint(tuple(nodes), results, tuple(tangents), wanted, found, parameters, frozenset(kept))
 
 
 def _results(outputs: Sequence[Ghost]) -> tuple[int, ...]:
@@ -100,9 +99,7 @@ def _results(outputs: Sequence[Ghost]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _why_not(
-    tracer: Tracer, outputs: Sequence[Ghost], results: tuple[int, ...], ties: bool
-) -> str:
+def _why_not(tracer: Tracer, outputs: Sequence[Ghost], results: tuple[int, ...], ties: bool) -> str:
     if not results:
         return "no result has a gradient"
     if ties:
@@ -124,7 +121,7 @@ def _why_not(
 
 def _tangent(meta: Meta) -> Meta:
     """A gradient is taken to lie as its tensor does, where that has no holes."""
-    stride = meta.stride if is_dense(meta.shape, meta.stride) else contiguous(meta.shape)
+    stride = meta.stride if is_dense(meta.shape, meta.stride) else contiguous_strides(meta.shape)
     return Meta(meta.shape, stride, meta.dtype, meta.device)
 
 

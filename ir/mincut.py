@@ -84,10 +84,10 @@ class Network:
                 at, path = 0, []
                 left = {at: iter(self._edges[at]) for at in left}
                 continue
-            edge = self._next(left[at], at, levels)
-            if edge is not None:
-                path.append(edge)
-                at = self._to[edge]
+            onward = self._next(left[at], at, levels)
+            if onward is not None:
+                path.append(onward)
+                at = self._to[onward]
             elif path:
                 at = self._to[path.pop() ^ 1]
             else:

@@ -152,7 +152,7 @@ def plain_views(spec: ProgramSpec) -> set[int]:
     """Slots of views that nobody can tell from a mere alias of the memory: no output is made of them and no
     operator writes to them, so sharing the version counter and `_base` with their base does not matter."""
     follows: dict[int, set[int]] = {}
-    wanted = set(spec.outputs)
+    wanted = {slot for at, slot in enumerate(spec.outputs) if at not in spec.joined}
     for step in spec.steps:
         if isinstance(step, View):
             follows.setdefault(step.base, set()).add(step.slot)
@@ -325,7 +325,11 @@ class PythonProgram:
         with _ambient_off([*tensors, *spec.constants.values()]):
             for step in steps:
                 step(slots, arena)
-        return tuple(slots[slot] for slot in spec.outputs)
+        outputs = (slots[slot] for slot in spec.outputs)
+        return tuple(
+            one.detach() if at in spec.joined and one._is_view() else one
+            for at, one in enumerate(outputs)
+        )
 
 
 @contextlib.contextmanager

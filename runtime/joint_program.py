@@ -2,9 +2,8 @@
 
 `JointProgram(plan, forward, backward, replay)` is called like any program. The forward runs without gradients inside of
 a node (`torch.autograd.Function`'s C++ part, without its Python wrapping), which saves what the backward reads; the
-backward is built when autograd first asks for it. The torch-level calls are run instead (`replay`) where somebody
-watches what autograd does operator by operator (saved-tensor hooks, anomaly mode, forward-mode levels), and in
-a backward that is itself to be differentiated or has gradients for some results only.
+backward is built when autograd first asks for it. In a backward that is itself to be differentiated, or has gradients
+for some results only, the torch-level calls are run again (`replay`) under autograd.
 """
 
 from __future__ import annotations
@@ -16,15 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch.autograd import forward_ad
 from torch.autograd.function import BackwardCFunction
 
 from .errors import GraftError
-from .events import Fallback
-from .session import SESSION
 
-_top_hooks = torch._C._autograd._top_saved_tensors_default_hooks
-_is_anomaly = torch.is_anomaly_enabled
 _version = operator.attrgetter("_version")
 
 Tensors = tuple[torch.Tensor, ...]
@@ -36,7 +30,8 @@ class Plan:
 
     n_tensors   inputs that are tensors; numbers follow them
     n_outputs   of the forward program's results these are the graph's, the rest is made for the backward
-    results     outputs with a gradient; `orders`: the dimensions of each gradient from the widest stride to the narrowest
+    results     outputs with a gradient; `orders`: the dimensions of each one's memory, None where
+                they are in order
     wanted      inputs that ask for one; `gradients`: theirs, by position among the backward program's results, or None
     saved       what the backward program reads, in order: see `ir.halves.Halves`
     witnesses   outputs whose versions must not change before the backward
@@ -51,7 +46,7 @@ class Plan:
     n_tensors: int
     n_outputs: int
     results: tuple[int, ...]
-    orders: tuple[tuple[int, ...], ...]
+    orders: tuple[tuple[int, ...] | None, ...]
     wanted: tuple[int, ...]
     gradients: tuple[int | None, ...]
     saved: tuple[tuple[str, Any], ...]
@@ -109,9 +104,10 @@ class JointProgram:
         forward: Callable[..., Tensors],
         backward: Callable[[], Callable[..., Tensors]],
         replay: Callable[..., Tensors],
+        tell: Callable[[str], None],
         twin: Twin | None = None,
     ) -> None:
-        self.plan, self.replay = plan, replay
+        self.plan, self.replay, self._tell = plan, replay, tell
         self._twin = twin
         self._forward, self._build = forward, backward
         self._backward: Callable[..., Tensors] | None = None
@@ -132,8 +128,6 @@ class JointProgram:
         return self.plan.n_tensors
 
     def __call__(self, *inputs: Any) -> Any:
-        if _top_hooks(True) is not None or _is_anomaly() or forward_ad._current_level >= 0:
-            return self.replay(*inputs)
         if torch.is_grad_enabled():
             found = _graft(self, *inputs)
         else:
@@ -256,7 +250,7 @@ class JointProgram:
             if tensor._version != version and at not in plan.written:
                 raise _gone(plan.name, at, "was written to since")
         reason = "a backward with create_graph=True, or with gradients for some results only"
-        SESSION.emit(Fallback(code="FB317", reason=reason))
+        self._tell(reason)
         return [*inputs, *node.further]
 
 

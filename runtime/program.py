@@ -113,6 +113,7 @@ class ProgramSpec:
     arena     bytes of scratch memory needed during a call (one arena a running call; calls may overlap in
               threads)
     outputs   slots of the results, in order; a slot may occur twice, and may be an input
+    joined    positions of the outputs of which nobody is to know what they are views of (see `ir.graph.Graph`)
     symbols   where each symbol comes from, as `Graph.symbols` has it; `n_numbers`: Python numbers that a call brings
     """
 
@@ -125,3 +126,4 @@ class ProgramSpec:
     constants: dict[int, Any] = field(default_factory=dict)
     symbols: dict[Any, Any] = field(default_factory=dict)
     n_numbers: int = 0
+    joined: frozenset[int] = frozenset()

@@ -17,6 +17,7 @@ from ..ir.cast_cache import is_nested
 from ..ir.dataclass import dataclass
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
+_top_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 
 # Context flags that choose between operators while a program is traced: name, question. torch_state.cpp asks the
 # same ones, in this order.
@@ -41,6 +42,7 @@ class State:
     modes       names of the torch-function modes in force, innermost last, with the device of a default device
     dispatch    names of the dispatch modes in force
     functorch   (kind, level) of the transform in force, "" and -1 if there is none
+    watched     saved-tensor hooks or anomaly mode are in force: autograd is looked at operator by operator
     flags       names of the context flags that are set
     include, exclude   this thread's dispatch key sets, raw
     """
@@ -58,6 +60,7 @@ class State:
     dispatch: tuple[str, ...]
     functorch: tuple[str, int]
     tracing: bool
+    watched: bool
     flags: tuple[str, ...]
     include: int
     exclude: int
@@ -70,6 +73,7 @@ class State:
             or self.dispatch
             or self.functorch[0]
             or self.tracing
+            or (self.watched and self.grad_mode)
             or self.forward_level >= 0
             or self.torch_function
         )
@@ -106,10 +110,16 @@ def snapshot() -> State:
         ),
         functorch=_functorch(),
         tracing=torch._C._is_tracing(),
+        watched=autograd_watched(),
         flags=tuple(name for name, asked in FLAGS if asked()),
         include=torch._C._dispatch_tls_local_include_set().raw_repr(),
         exclude=torch._C._dispatch_tls_local_exclude_set().raw_repr(),
     )
+
+
+def autograd_watched() -> bool:
+    """Whether saved-tensor hooks or anomaly mode are in force."""
+    return torch.is_anomaly_enabled() or _top_hooks(True) is not None
 
 
 def _function_modes() -> tuple[str, ...]:

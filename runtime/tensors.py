@@ -39,7 +39,8 @@ def bind(without: Iterable[str] = ()) -> dict[str, str]:
             traced = "trace" not in left_out
             _native.count_swaps(getattr(torch._C, "_swap_tensor_impl", None))
             _native.trace_bind(_small(), _kinds(), _autograd_groups() if traced else ())
-    _native.state_bind(None if "state" in left_out else _autograd_mask(), _context_facts())
+    told = "state" not in left_out and _tells_watchers()
+    _native.state_bind(_autograd_mask() if told else None, _context_facts())
     return _native.tensor_routes()
 
 
@@ -167,6 +168,22 @@ def _autograd_mask() -> tuple[int, ...] | None:
             return None
         mask = [old | new for old, new in zip(mask, moved, strict=True)]
     return tuple(mask)
+
+
+def _tells_watchers() -> bool:
+    """Whether the native part sees saved-tensor hooks come and go."""
+    hooks = torch._C._autograd
+    seen = [_native.autograd_watched()]
+    hooks._push_saved_tensors_default_hooks(_same, _same)  # type: ignore[attr-defined]
+    try:
+        seen.append(_native.autograd_watched())
+    finally:
+        hooks._pop_saved_tensors_default_hooks()  # type: ignore[attr-defined]
+    return seen == [state.autograd_watched(), True]
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _context_facts() -> tuple[Any, ...]:

@@ -31,6 +31,8 @@ struct StateApi {
     int64_t (*dispatch_modes)();          // c10::impl::TorchDispatchModeTLS::stack_len()
     void *(*context)();                   // at::globalContext()
     bool (*flags[FLAGS])(const void *);   // bool at::Context::...() const
+    void *const *(*saving)();             // at::SavedTensorDefaultHooks::get_tls_state(): a std::deque comes first
+    const bool *anomaly;                  // torch::autograd::AnomalyMode::_enabled
 } api;
 
 const char *FLAG_SYMBOLS[FLAGS] = {
@@ -55,6 +57,7 @@ struct Image {
     uint16_t default_dtype;
     int8_t autocast_cpu, autocast_cuda, autocast_cache, autocast_nested, function_disabled;
     int8_t flags[FLAGS];
+    int8_t watched;
 };
 
 // What torch keeps for this thread, at addresses that are looked up once a thread.
@@ -72,6 +75,13 @@ const Own &own() {
 int64_t forward_level() {
     PyObject *level = dict_find(forward_ad, level_name, level_hash);
     return level != nullptr && PyLong_CheckExact(level) ? PyLong_AsLong(level) : -2;
+}
+
+// Somebody looks at what autograd saves or does, operator by operator. A deque of libstdc++ begins with its map, the
+// size of that, and the places of its first and last element, four words each; empty: the two are equal.
+bool autograd_watched() {
+    void *const *saving = api.saving();
+    return saving[2] != saving[6] || *api.anomaly;
 }
 
 void read_image(Image *image) {
@@ -93,6 +103,7 @@ void read_image(Image *image) {
     image->function_disabled = api.function_disabled();
     const void *context = api.context();
     for (int i = 0; i < FLAGS; i++) image->flags[i] = api.flags[i](context);
+    image->watched = autograd_watched();
 }
 
 bool bind_symbols() {
@@ -109,8 +120,10 @@ bool bind_symbols() {
     *(void **)&api.function_disabled = cpu("_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv");
     *(void **)&api.dispatch_modes = c10("_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv");
     *(void **)&api.context = cpu("_ZN2at13globalContextEv");
+    *(void **)&api.saving = cpu("_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv");
+    api.anomaly = (const bool *)cpu("_ZN5torch8autograd11AnomalyMode8_enabledE");
     bool all = api.autograd && api.default_dtype && api.autocast_dtype && api.autocast_cache && api.autocast_deeper && api.autocast_back &&
-               api.function_modes && api.function_disabled && api.dispatch_modes && api.context;
+               api.function_modes && api.function_disabled && api.dispatch_modes && api.context && api.saving && api.anomaly;
     for (int i = 0; i < FLAGS; i++) {
         *(void **)&api.flags[i] = cpu(FLAG_SYMBOLS[i]);
         all = all && api.flags[i];
@@ -127,6 +140,12 @@ PyObject *autograd_words(PyObject *, PyObject *) {
     for (int i = 0; words != nullptr && i < AUTOGRAD_WORDS; i++)
         PyTuple_SET_ITEM(words, i, PyLong_FromUnsignedLongLong(state()[i]));
     return words;
+}
+
+// Whether autograd is watched on this thread, or None where symbols are missing.
+PyObject *watched(PyObject *, PyObject *) {
+    if (!bind_symbols()) Py_RETURN_NONE;
+    return PyBool_FromLong(autograd_watched());
 }
 
 // Whether the symbols say what Python says (runtime.tensors._context_facts). 1, 0, or -1 with an error set.
@@ -208,6 +227,7 @@ PyObject *state_matches(PyObject *, PyObject *snapshot) {
 
 PyMethodDef methods[] = {
     {"autograd_words", autograd_words, METH_NOARGS, "Words of c10::AutogradState, for finding its bits."},
+    {"autograd_watched", watched, METH_NOARGS, "Whether saved-tensor hooks or anomaly mode are in force."},
     {"state_bind", state_bind, METH_VARARGS, "Bind the packed reading; called by runtime.tensors.bind."},
     {"state_matches", state_matches, METH_O, "Whether a State is in force on this thread."},
     {nullptr, nullptr, 0, nullptr},

@@ -1,0 +1,196 @@
+"""Who watches autograd, or differentiates it again: hooks, anomaly mode, double backward, functional transforms."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from torch import nn
+
+import graftjit
+from graftjit.runtime.errors import GraftError
+
+
+def t(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(shape, generator=generator).to(dtype).requires_grad_()
+
+
+def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return (x @ w).tanh().sum(1) * 2
+
+
+def test_double_backward() -> None:
+    jitted = graftjit.jit(f)
+    found = []
+    for function in (f, jitted, jitted):
+        x, w = t(3, 4), t(4, 2)
+        (gx,) = torch.autograd.grad(function(x, w).sum(), x, create_graph=True)
+        (gx.square().sum() + function(x, w).sum()).backward()
+        found.append((gx, x.grad, w.grad))
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0])
+    assert "FB317" in str(jitted.report())
+
+
+def test_gradcheck() -> None:
+    jitted = graftjit.jit(f)
+    torch.autograd.gradcheck(jitted, (t(3, 4), t(4, 2)))
+    torch.autograd.gradgradcheck(jitted, (t(3, 4), t(4, 2)))
+
+
+def test_double_backward_draws_the_same_numbers() -> None:
+    jitted = graftjit.jit(lambda x: nn.functional.dropout(x * x * x, 0.5))
+    x = t(50)
+    y = jitted(x)
+    mask = (y != 0).double() * 2
+    (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    torch.testing.assert_close(g, 3 * x * x * mask)
+    state = torch.get_rng_state()
+    (h,) = torch.autograd.grad(g.sum(), x)
+    torch.testing.assert_close(h, 6 * x * mask)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_double_backward_over_an_input_that_is_gone() -> None:
+    jitted = graftjit.jit(lambda x: x.sin() + x.cumsum(0))
+    x = t(4)
+    y = jitted(x * 2)
+    gc.collect()
+    try:
+        (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    except GraftError as error:
+        assert "no longer exists" in str(error)
+    else:
+        torch.testing.assert_close(torch.autograd.grad(g.sum(), x)[0], -4 * (2 * x).sin())
+
+
+def test_saved_tensor_hooks_see_what_eager_saves() -> None:
+    jitted = graftjit.jit(f)
+    jitted(t(3, 4), t(4, 2)).sum().backward()
+    seen = []
+    for function in (f, jitted):
+        packed = []
+
+        def pack(tensor, packed=packed):
+            packed.append(tuple(tensor.shape))
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+            x = t(3, 4)
+            function(x, t(4, 2)).sum().backward()
+        seen.append((packed, x.grad))
+    assert seen[0][0] == seen[1][0]
+    torch.testing.assert_close(seen[0][1], seen[1][1])
+
+
+def test_anomaly_mode_names_the_operator() -> None:
+    jitted = graftjit.jit(lambda x: (x * 0).sqrt() * 0)
+    jitted(t(3)).sum().backward()
+    with (
+        torch.autograd.detect_anomaly(check_nan=True),
+        pytest.raises(RuntimeError, match="SqrtBackward0"),
+        pytest.warns(UserWarning),
+    ):
+        jitted(t(3)).sum().backward()
+
+
+def test_hooks_on_tensors_and_parameters_outside() -> None:
+    calls = []
+    model = nn.Linear(4, 2).double()
+    jitted = graftjit.compile(model)
+    model.weight.register_hook(lambda g: calls.append("weight") or g * 2)
+    model.weight.register_post_accumulate_grad_hook(lambda p: calls.append("after"))
+    x = t(3, 4)
+    x.register_hook(lambda g: calls.append("x"))
+    y = jitted(x)
+    y.register_hook(lambda g: calls.append("y"))
+    y.sum().backward()
+    assert calls[0] == "y" and sorted(calls[1:]) == ["after", "weight", "x"]
+    torch.testing.assert_close(model.weight.grad, 2 * x.detach().sum(0).expand(2, 4))
+
+
+def test_module_hooks() -> None:
+    seen = []
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh()).double()
+    model[0].register_full_backward_hook(lambda m, gi, go: seen.append(go[0].clone()))
+    jitted = graftjit.compile(model)
+    for module in (model, jitted):
+        module(t(3, 4)).sum().backward()
+    assert len(seen) == 2
+    torch.testing.assert_close(seen[0], seen[1])
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 5 * ctx.saved_tensors[0]  # wrong on purpose: it must be this one
+
+
+def test_a_function_of_the_user() -> None:
+    jitted = graftjit.jit(lambda x: Cube.apply(x * 2).sin())
+    for _ in range(2):
+        a, b = t(4), t(4)
+        jitted(a).sum().backward()
+        Cube.apply(b * 2).sin().sum().backward()
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_checkpoint() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    def g(x):
+        return checkpoint(lambda x: x.sin().exp(), x, use_reentrant=False) * 2
+
+    jitted = graftjit.jit(g)
+    inner = graftjit.jit(lambda x: x.sin().exp())
+    for _ in range(2):
+        a, b, c = t(4), t(4), t(4)
+        g(a).sum().backward()
+        jitted(b).sum().backward()
+        (checkpoint(inner, c, use_reentrant=False) * 2).sum().backward()
+        torch.testing.assert_close(a.grad, b.grad)
+        torch.testing.assert_close(a.grad, c.grad)
+
+
+def test_functional_transforms_over_a_jitted_function() -> None:
+    jitted = graftjit.jit(lambda x: x.sin().sum())
+    x = t(4).detach()
+    torch.testing.assert_close(torch.func.grad(jitted)(x), x.cos())
+    _, pullback = torch.func.vjp(jitted, x)
+    torch.testing.assert_close(pullback(torch.ones((), dtype=x.dtype))[0], x.cos())
+    _, tangent = torch.func.jvp(jitted, (x,), (torch.ones_like(x),))
+    torch.testing.assert_close(tangent, x.cos().sum())
+    rows = t(3, 4).detach()
+    torch.testing.assert_close(torch.func.vmap(jitted)(rows), rows.sin().sum(1))
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(jitted))(rows), rows.cos())
+
+
+def test_threads() -> None:
+    import threading
+
+    jitted = graftjit.jit(f)
+    failures = []
+
+    def work(seed):
+        for _ in range(10):
+            x, w = t(3, 4), t(4, 2)
+            ours = torch.autograd.grad(jitted(x, w).sum(), [x, w])
+            theirs = torch.autograd.grad(f(x, w).sum(), [x, w])
+            try:
+                torch.testing.assert_close(ours, theirs)
+            except AssertionError as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
