@@ -51,6 +51,7 @@ def _plan(graph: Graph, halves: Halves) -> Plan:
     inputs = set(graph.inputs)
     return Plan(
         name=graph.name,
+        node=joint.name,
         n_tensors=len(graph.inputs),
         n_outputs=len(graph.outputs),
         results=joint.results,

@@ -34,6 +34,7 @@ class Joint:
     wanted      the inputs of the graph that ask for a gradient, by position
     gradients   theirs; None where an input has no part in the results
     parameters  the inputs that are parameters, by position
+    name        what autograd calls the operator that gives the first of the results
     kept        memory of the graph (roots of inputs, constants and outputs) that autograd itself saves
     """
 
@@ -43,6 +44,7 @@ class Joint:
     wanted: tuple[int, ...]
     gradients: tuple[Node | None, ...]
     parameters: tuple[int, ...]
+    name: str
     kept: frozenset[Node]
 
 
@@ -84,8 +86,11 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost], ties: bool) -> Joint
         for operand in reads(node)
         if (origin := root(operand)).op in ("input", "constant") or origin in memory
     }
+    name = type(outputs[results[0]].grad_fn).__name__
     parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
-    return Joint(tuple(nodes), results, tuple(tangents), wanted, found, parameters, frozenset(kept))
+    return Joint(
+        tuple(nodes), results, tuple(tangents), wanted, found, parameters, name, frozenset(kept)
+    )
 
 
 def _results(outputs: Sequence[Ghost]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ for some results only, the torch-level calls are run again (`replay`) under auto
 
 from __future__ import annotations
 
+import functools
 import operator
 import weakref
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ Tensors = tuple[torch.Tensor, ...]
 class Plan:
     """How the programs hang together. Positions are of the graph's inputs and outputs.
 
+    node        the name of the node: that of the operator in eager, as printed tensors show it
     n_tensors   inputs that are tensors; numbers follow them
     n_outputs   of the forward program's results these are the graph's, the rest is made for the backward
     results     outputs with a gradient; `orders`: the dimensions of each one's memory, None where
@@ -43,6 +45,7 @@ class Plan:
     """
 
     name: str
+    node: str
     n_tensors: int
     n_outputs: int
     results: tuple[int, ...]
@@ -83,16 +86,19 @@ class GraftBackward(BackwardCFunction):
 class Graft(torch.autograd.Function):
     """`apply(program, *inputs)`: the results of the program's forward, with a history."""
 
-    _backward_cls = GraftBackward
-
     @staticmethod
     def forward(node: Any, joint: JointProgram, *inputs: Any) -> Any:
         node.joint = joint
         return joint.forwards(node, inputs)
 
 
-Graft._backward_cls = GraftBackward  # the metaclass has made another
-_graft = torch._C._FunctionBase.__dict__["apply"].__get__(None, Graft)
+@functools.cache
+def _node_called(name: str) -> Any:
+    """`Graft.apply` in C++, whose nodes are of a class of that name."""
+    back = type(name, (GraftBackward,), {})
+    made = type("Graft", (Graft,), {})
+    made._backward_cls = back  # type: ignore[attr-defined]  # the metaclass has made another
+    return torch._C._FunctionBase.__dict__["apply"].__get__(None, made)
 
 
 class JointProgram:
@@ -109,6 +115,7 @@ class JointProgram:
     ) -> None:
         self.plan, self.replay, self._tell = plan, replay, tell
         self._twin = twin
+        self._node = _node_called(plan.node)
         self._forward, self._build = forward, backward
         self._backward: Callable[..., Tensors] | None = None
         inside = [at for at in range(plan.n_outputs) if at not in plan.passed]
@@ -129,10 +136,10 @@ class JointProgram:
 
     def __call__(self, *inputs: Any) -> Any:
         if torch.is_grad_enabled():
-            found = _graft(self, *inputs)
+            found = self._node(self, *inputs)
         else:
             with torch.enable_grad():
-                found = _graft(self, *inputs)
+                found = self._node(self, *inputs)
         if self._inside is None:
             return found
         place, passed = self._place, self.plan.passed

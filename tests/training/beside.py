@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 import graftjit
+from graftjit.runtime.joint_program import GraftBackward
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
@@ -54,7 +55,7 @@ def same(
             torch.testing.assert_close(a, b, equal_nan=True, **close)
             assert a.requires_grad == b.requires_grad
         made = [
-            type(out.grad_fn).__name__ == "GraftBackward"
+            isinstance(out.grad_fn, GraftBackward)
             for out in tensors(found)
             if out.grad_fn is not None
         ]
