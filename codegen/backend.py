@@ -40,7 +40,6 @@ from . import (
     schedule,
 )
 from .background import BACKGROUND
-from .joint import compile_joint
 from .nest import Kernel
 from .replay import compile_replay
 from .shadow import shadowed
@@ -129,6 +128,8 @@ def _replayed(graph: Graph, code: str, reason: str, where: Location | None = Non
 
 def _joint_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     """Forward and backward as programs, or the calls under autograd."""
+    from .joint import compile_joint  # late: not every program is trained
+
     if not isinstance(graph.joint, Joint):
         reason = graph.joint.reason if graph.joint else "a gradient is needed"
         return _replayed(graph, "FB301", reason, graph.grad_where)

@@ -10,12 +10,13 @@ eager keeps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from .cast_cache import cached_cast
+from .dataclass import dataclass
 from .effects import is_random, reads, root, writes
 from .graph import Graph, Meta, Node
 from .joint import Joint

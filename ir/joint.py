@@ -9,11 +9,11 @@ backward graph. Where a gradient can only come from torch's own calls it is a `D
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .dataclass import dataclass
 from .effects import reads, root
 from .errors import CannotTrace
 from .ghost import Ghost, Store, make_ghost

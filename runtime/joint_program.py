@@ -12,12 +12,12 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from ..ir.dataclass import dataclass
 from .errors import GraftError
 
 _version = operator.attrgetter("_version")
