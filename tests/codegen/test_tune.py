@@ -37,7 +37,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def best(monkeypatch):
-    """`best("chunk 32")`: the clock finds this way the fastest, wherever it is tried. Gives the races so far."""
+    """`best("chunk 256")`: the clock finds this way the fastest, wherever it is tried. Gives the races so far."""
     races = []
 
     def decide(name):
@@ -159,7 +159,7 @@ def test_below_o2_nothing_is_measured_and_the_module_is_not_imported(store):
 
 @pytest.mark.parametrize("off", ["option", "environment"])
 def test_it_can_be_switched_off(store, best, off):
-    races = best("chunk 32")
+    races = best("chunk 256")
     with SESSION.override(tune=off != "environment"):
         made = jit(transposed, config=O2.replace(tune=off != "option"))
         made(*inputs(transposed))
@@ -167,14 +167,14 @@ def test_it_can_be_switched_off(store, best, off):
 
 
 def test_what_was_measured_is_remembered(store, best):
-    races = best("chunk 32")
+    races = best("chunk 256")
     for _ in range(2):
         graftjit.kin.KIN.forget()
         made = jit(transposed, config=O2)
         made(*inputs(transposed))
     assert len(races) == 1
     (record,) = schedules(made)
-    assert record.remembered and record.chosen == "chunk 32"
+    assert record.remembered and record.chosen == "chunk 256"
 
 
 def test_another_process_measures_nothing(tmp_path):
@@ -212,20 +212,20 @@ def damage(path: Path, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["bytes", "a link", "values", "form"])
 def test_a_damaged_note_is_as_if_it_were_not_there(store, best, how):
-    races = best("chunk 32")
+    races = best("chunk 256")
     jit(transposed, config=O2)(*inputs(transposed))
     (path,) = store.folder.rglob("*.note")
     damage(path, how)
     graftjit.kin.KIN.forget()
     made = jit(transposed, config=O2)
     made(*inputs(transposed))
-    assert len(races) == 2 and schedules(made)[0].chosen == "chunk 32"
+    assert len(races) == 2 and schedules(made)[0].chosen == "chunk 256"
     told = [note.code for note in made.report().notes]
     assert told == (["FB307"] if how in ("bytes", "a link") else [])
 
 
 def test_other_threads_are_another_question(store, best):
-    races = best("chunk 32")
+    races = best("chunk 256")
     for threads in (2, 1):
         torch.set_num_threads(threads)
         graftjit.kin.KIN.forget()
@@ -234,19 +234,19 @@ def test_other_threads_are_another_question(store, best):
 
 
 def test_notes_are_counted_with_the_kernels_but_are_none(store, best):
-    best("chunk 32")
+    best("chunk 256")
     jit(transposed, config=O2)(*inputs(transposed))
     assert store.stats().files == 1 and len(store.files()) == 2
     assert store.clear() == 1 and not store.files()
 
 
 def test_in_the_background_it_is_measured_in_the_background(store, best):
-    races = best("chunk 32")
+    races = best("chunk 256")
     config = O2.replace(background=True)
     made, given = jit(transposed, config=config), inputs(transposed)
     assert torch.equal(made(*given), transposed(*given))
     assert graftjit.wait(60) and background.BACKGROUND.wait(60)
-    assert len(races) == 1 and [s.chosen for s in schedules(made)] == ["chunk 32"]
+    assert len(races) == 1 and [s.chosen for s in schedules(made)] == ["chunk 256"]
     assert torch.equal(made(*given), transposed(*given))
     graftjit.kin.KIN.forget()
     again = jit(transposed, config=config)  # known: there at once
