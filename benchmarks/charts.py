@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-COLOURS = {"eager": "#A6A6A6", "graftjit": "#0072B2", "torch.compile": "#E69F00"}
+COLOURS = {
+    "eager": "#A6A6A6",
+    "graftjit": "#0072B2",
+    "graftjit O2": "#56B4E9",
+    "torch.compile": "#E69F00",
+}
 COPY_COLOUR = "#009E73"
 LEAST_EDGE, MOST_EDGE = 1.35, 2.5
 

@@ -18,24 +18,34 @@ def _eager(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _graftjit(function: Callable[..., Any]) -> Callable[..., Any]:
+def _graftjit(function: Callable[..., Any], level: str = "O1") -> Callable[..., Any]:
     import graftjit
 
+    config = graftjit.JitConfig(jit_level=level)
     if isinstance(function, torch.nn.Module):
-        return graftjit.compile(function)
-    return graftjit.jit(function)
+        return graftjit.compile(function, config=config)
+    return graftjit.jit(function, config=config)
+
+
+def _graftjit_o2(function: Callable[..., Any]) -> Callable[..., Any]:
+    return _graftjit(function, "O2")
 
 
 def _peer(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function)
 
 
-SYSTEMS: dict[str, Wrap] = {"eager": _eager, "graftjit": _graftjit, "torch.compile": _peer}
+SYSTEMS: dict[str, Wrap] = {
+    "eager": _eager,
+    "graftjit": _graftjit,
+    "graftjit O2": _graftjit_o2,
+    "torch.compile": _peer,
+}
 
 
 def describe(system: str, wrapped: Any) -> dict[str, Any]:
     """What graftjit's report tells of what it made; nothing of the others."""
-    if system != "graftjit":
+    if not system.startswith("graftjit"):
         return {}
     import graftjit
 
