@@ -523,8 +523,28 @@ def _places(unit: Unit, shape: tuple[int, ...]) -> list[Map]:
         found += [where for sizes, where in _row_places(unit) if sizes == shape]
     for node, where in unit.where.items():
         if isinstance(node.meta, Meta):
-            found += _reshaped(where, node.meta.shape, shape)
+            found += _reshaped(where, node.meta.shape, shape) or _joined(
+                where, node.meta.shape, shape
+            )
     return list(dict.fromkeys(found))
+
+
+def _joined(where: Map, shape: tuple[Any, ...], goal: tuple[Any, ...]) -> list[Map]:
+    """The map for a shape in which neighbouring dimensions are one: each has a form for them together."""
+    if len(goal) >= len(shape):
+        return []
+    found: list[Any] = []
+    left = list(zip(where, shape, strict=True))
+    for size in goal:
+        form, reached = left.pop(0) if left else (None, None)
+        while form is not None and reached != size and left:
+            more, length = left.pop(0)
+            form = affine.added([affine.scaled(form, length), more], len(form.strides))
+            reached = reached * length
+        if form is None or reached != size:
+            return []
+        found.append(form)
+    return [] if left else [tuple(found)]
 
 
 def _reshaped(where: Map, shape: tuple[Any, ...], goal: tuple[Any, ...]) -> list[Map]:

@@ -15,6 +15,7 @@ from .decompose import DECOMPOSITIONS, RESULTS
 from .effects import is_random, may_raise, reads, root, writes
 from .graph import Graph, Node
 from .losses import split_losses
+from .norms import split_norms
 from .places import values_for_writes
 from .rewrite import ALGEBRA, Rewriter, apply_table, fold_rule, with_nodes
 from .schema import plan_of
@@ -118,13 +119,14 @@ PASSES: tuple[Pass, ...] = (
     Pass("drop_dead", drop_dead, "what the program computed and threw away"),
     Pass("decompose", apply_table(DECOMPOSITIONS, RESULTS), "operators that codegen sees through"),
     Pass("split_losses", split_losses, "a loss a row, which kernels take in, and sums"),
+    Pass("split_norms", split_norms, "moments, and what is done to each element"),
     Pass("values_for_writes", values_for_writes, "parts of memory that are variables of their own"),
     Pass("algebra", apply_table(ALGEBRA), "laws that hold to the last bit"),
     Pass("fold_constants", fold_constants, "constants of constants"),
     Pass("merge_equal", merge_equal, "the same computation twice"),
     Pass("drop_dead", drop_dead, "what the passes before left over"),
 )
-EXACT = tuple(one for one in PASSES if one.name not in ("decompose", "split_losses"))
+EXACT = tuple(one for one in PASSES if one.name not in ("decompose", "split_losses", "split_norms"))
 
 
 def optimize(

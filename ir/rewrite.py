@@ -82,14 +82,14 @@ class Rewriter:
     def _replacement(self, node: Node, carried: Node, rules: Sequence[Rule]) -> Node:
         mark = len(self.nodes)
         for rule in rules:
-            instead = self._tried(rule, carried)
+            instead = self.tried(rule, carried)
             if instead is not None and self._allowed(node, carried, instead, mark):
                 return instead
             del self.nodes[mark:]
         self.nodes.append(carried)
         return carried
 
-    def _tried(self, rule: Rule, carried: Node) -> Node | None:
+    def tried(self, rule: Callable[[Rewriter, Node], Any], carried: Node) -> Any:
         """What a rule gives. Over sizes that are not known it may ask what only the trace could answer, or take two
         for different that the guards hold equal: then the node stays as it is."""
         if not self.old.symbols:
