@@ -266,11 +266,12 @@ def _text_of(op: Any) -> str | None:
     if name in CALLS:
         return CALLS[name]
     needed = [one for one in op._schema.arguments if not one.has_default_value()]
-    kinds = [str(one.type) for one in needed]
-    if not set(kinds) <= {"Tensor", "number"} or kinds.count("Tensor") > 3:
+    kinds = ["dim" if one.name == "dim" else str(one.type) for one in needed]
+    if not set(kinds) <= {"Tensor", "number", "dim"} or kinds.count("Tensor") > 3:
         return None
     tensors = iter("xyz")
-    given = ", ".join(next(tensors) if kind == "Tensor" else "2" for kind in kinds)
+    others = {"number": "2", "dim": "{dim}"}
+    given = ", ".join(next(tensors) if kind == "Tensor" else others[kind] for kind in kinds)
     base = name.split(".")[0]
     for where, space in (("torch", torch), ("F", F), ("torch.special", torch.special)):
         plain = base.removeprefix("special_") if where == "torch.special" else base
@@ -280,18 +281,25 @@ def _text_of(op: Any) -> str | None:
 
 
 def texts() -> dict[str, str]:
-    """Operator -> its call, for all lowered ones that are met, and the programs. Raises KeyError where a rule has none."""
-    from graftjit.codegen import backend  # noqa: F401  (fills the rules)
-    from graftjit.codegen.lowering import RULES
-
+    """Operator -> its call, for all lowered ones that are met, and the programs."""
     found: dict[str, str] = {}
-    for op in RULES:
+    for op in _lowered():
         name, text = str(op).removeprefix("aten.").removesuffix(".default"), _text_of(op)
-        if text is None:
-            raise KeyError(f"{op}: benchmarks.operator_cases.CALLS does not say how it is called")
         if text and text not in found.values():
             found[name] = text
     return found | PROGRAMS
+
+
+def unmet() -> list[str]:
+    """Lowered operators that neither a schema nor `CALLS` says how to call."""
+    return [str(op) for op in _lowered() if _text_of(op) is None]
+
+
+def _lowered() -> list[Any]:
+    from graftjit.codegen import backend  # noqa: F401  (fills the rules)
+    from graftjit.codegen.lowering import RULES
+
+    return list(RULES)
 
 
 def _shapes(text: str, size: str, layout: str) -> Iterator[tuple[tuple[int, ...], int | None]]:

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from . import machine
-from .operator_cases import DTYPES, LAYOUTS, MAIN_DTYPES, SIZES, WAYS, Case, cases
+from .operator_cases import DTYPES, LAYOUTS, MAIN_DTYPES, SIZES, WAYS, Case, cases, unmet
 from .steady_state import _calls_for, _sample
 from .systems import SYSTEMS, describe
 
@@ -121,6 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     spent = time.monotonic() - start
     print(f"{len(todo)} cases, {len(rows)} run, {refused} refused by eager, {spent:.0f} s, "
           f"{torch.get_num_threads()} threads")  # fmt: skip
+    if unmet():
+        print(f"not met: {', '.join(unmet())}")
     if not parsed.build:
         rows.sort(key=lambda row: -row["ratio"])
         _table(rows, parsed.show)

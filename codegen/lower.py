@@ -83,9 +83,13 @@ def _triangle(op: str) -> Callable[[At], int]:
         row, column = at.where[-2], at.where[-1]
         n_axes = len(row.strides)
         ahead = affine.added([column, affine.scaled(row, -1)], n_axes)
-        inside = at.apply(
-            op, at.builder.index(ahead), at.const(at.arg(1, "diagonal", 0), torch.int64)
-        )
+        diagonal = at.arg(1, "diagonal", 0)
+        if at.meta.device.type == "cpu":  # a span of lanes
+            rows, columns = at.meta.shape[-2:]
+            bounds = (-rows, diagonal + 1) if op == "le" else (diagonal, columns)
+            inside = at.builder.inside((ahead, *bounds))
+        else:
+            inside = at.apply(op, at.builder.index(ahead), at.const(diagonal, torch.int64))
         return at.apply("where", inside, at.get(at.arg(0), at.dtype), at.const(0, at.dtype))
 
     return build

@@ -52,6 +52,8 @@ def copy_from(at: At) -> int:
 
 def relu(at: At) -> int:
     x, nothing = at.get(at.arg(0), at.math), at.const(0)
+    if not at.dtype.is_floating_point:
+        return at.apply("maximum", x, nothing)
     return at.done(at.apply("where", at.apply("lt", x, nothing), nothing, x))
 
 
@@ -112,8 +114,10 @@ def clamped(at: At, low: Any, high: Any) -> int:
 
 
 def bounded(at: At, op: str, x: int, bound: int, may_be_nan: bool) -> int:
+    if not at.dtype.is_floating_point:
+        return at.apply("maximum" if op == "lt" else "minimum", x, bound)
     beyond = at.apply(op, x, bound)
-    if may_be_nan and at.dtype.is_floating_point:
+    if may_be_nan:
         beyond = at.apply("or", beyond, at.apply("isnan", bound))
         found = at.apply("where", beyond, bound, x)
         return at.apply("where", at.apply("isnan", x), x, found)

@@ -57,3 +57,28 @@ def test_a_square_is_in_the_kernel_where_it_pays() -> None:
         "turn_over"
         not in make(lambda x, y: x.t() + y, torch.randn(64, 3), torch.randn(3, 64)).source
     )
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_triangles_are_spans_of_lanes(dtype: torch.dtype) -> None:
+    for shape in ((8, 52), (52, 8), (3, 17, 19), (1, 5), (5, 1)):
+        x = (torch.randn(shape) * 10).to(dtype)
+        check(lambda x: [f(x, k) for f in (torch.triu, torch.tril) for k in (-60, -3, 0, 1, 60)], x)
+        check(lambda x: (torch.triu(x.mT, 1), x.tril().sum(-1)), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8], ids=str)
+def test_bounds_of_integers(dtype: torch.dtype) -> None:
+    x, y = torch.randint(0, 100, (9, 37)).to(dtype), torch.randint(0, 100, (9, 37)).to(dtype)
+    check(
+        lambda x, y: (
+            x.clamp(7, 50),
+            x.clamp_min(20),
+            x.relu(),
+            x.clamp_max(30),
+            torch.clamp(x, y, y - 3),
+        ),
+        x,
+        y,
+    )
+    check(lambda x, y: (torch.nn.functional.relu6(x), x.clamp(50, 7), x.maximum(y)), x - 50, y)

@@ -49,19 +49,17 @@ extern "C" void k1_bitwise_not(void **buffers, int threads) {
   for (i64_t item = 0; item < 16; ++item) {
     const i64_t x0 = (item);
     bool_t *p0 = b0 + x0 * 16;
-    const i64 v1 = splat<i64>(0ll);
-    const mask v3 = splat<mask>(-1);
-    const mask v4 = splat<mask>(0);
+    const mask v1 = splat<mask>(-1);
+    const mask v2 = splat<mask>(0);
     {
       auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
-        const i64 v0 = splat<i64>(0 + x0 * -1 + i) + lanes<i64>(0) * 1ll;
-        const mask v2 = narrow(v0 <= v1);
-        const mask v5 = where(v2, v3, v4);
-        const mask v6 = ~v5;
-        st(p0 + i, v6, n);
+        const mask v0 = within(up(-16, 1, x0 * -1 + i));
+        const mask v3 = where(v0, v1, v2);
+        const mask v4 = ~v3;
+        st(p0 + i, v4, n);
       };
       i64_t at = 0;
-      for (; at + 4 <= 16; at += 4) body(at, full{});
+      for (; at + 8 <= 16; at += 8) body(at, full{});
     }
   }
 }
