@@ -18,9 +18,13 @@ from ..runtime.errors import CheckError
 from ..runtime.events import Fallback
 from ..runtime.joint_program import JointProgram, Plan
 from ..runtime.session import SESSION
+from . import lower_backward
 from .replay import compile_replay
 from .shadow import differs, tolerance
 
+_TABLES = (
+    lower_backward,
+)  # imported to fill the table of rules, by programs that are trained alone
 Build = Callable[[Graph], Any]
 
 

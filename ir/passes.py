@@ -12,6 +12,7 @@ from typing import Any
 
 from .dataclass import dataclass
 from .decompose import DECOMPOSITIONS, RESULTS
+from .decompose_backward import BACKWARD, BACKWARD_RESULTS
 from .effects import is_random, may_raise, reads, root, writes
 from .graph import Graph, Node
 from .losses import split_losses
@@ -117,7 +118,11 @@ def drop_dead(graph: Graph) -> Graph:
 
 PASSES: tuple[Pass, ...] = (
     Pass("drop_dead", drop_dead, "what the program computed and threw away"),
-    Pass("decompose", apply_table(DECOMPOSITIONS, RESULTS), "operators that codegen sees through"),
+    Pass(
+        "decompose",
+        apply_table(DECOMPOSITIONS | BACKWARD, RESULTS | BACKWARD_RESULTS),
+        "operators that codegen sees through",
+    ),
     Pass("split_losses", split_losses, "a loss a row, which kernels take in, and sums"),
     Pass("split_norms", split_norms, "moments, and what is done to each element"),
     Pass("values_for_writes", values_for_writes, "parts of memory that are variables of their own"),

@@ -40,7 +40,7 @@ BINARY = """
     __lshift__.Tensor __lshift__.Scalar __rshift__.Tensor __rshift__.Scalar
     _prelu_kernel gelu_backward sigmoid_backward tanh_backward silu_backward threshold_backward
     hardtanh_backward hardswish_backward hardsigmoid_backward elu_backward leaky_relu_backward softplus_backward
-    mse_loss_backward
+    mse_loss_backward mish_backward
 """
 
 TERNARY = """

@@ -1,0 +1,194 @@
+"""Decompositions of backward operators: what fuses with its neighbours as sums over rows or columns and pointwise work.
+
+The formulas are those of the derivatives; sums are of floats in float32 at least, and a result is rounded once, as in eager's
+kernels. Pointwise ones (gelu_backward, ...) have loops of their own (codegen/lower_backward.py) and no rule here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .graph import Meta, Node
+from .layout import is_contiguous
+from .opdef import OPS
+from .rewrite import Rewriter, Table
+from .symbols import is_symbolic, product
+
+aten = torch.ops.aten
+HALF = (torch.bfloat16, torch.float16)
+MEAN = 1
+
+
+def _wide(at: Rewriter, value: Node) -> Node:
+    """A float of at least 32 bits."""
+    if value.meta.dtype not in HALF:
+        return value
+    return at.call(aten._to_copy.default, value, dtype=torch.float32)
+
+
+def _as(at: Rewriter, value: Node, meta: Meta) -> Node:
+    """The value in the dtype and the memory layout of what it stands for."""
+    if value.meta.dtype is not meta.dtype:
+        value = at.call(aten._to_copy.default, value, dtype=meta.dtype)
+    if value.meta.stride != meta.stride and is_contiguous(meta.shape, meta.stride):
+        value = at.call(aten.clone.default, value, memory_format=torch.contiguous_format)
+    return value
+
+
+def _sum(at: Rewriter, value: Node, dims: tuple[int, ...], keep: bool = True) -> Node:
+    return at.call(aten.sum.dim_IntList, value, dims, keep) if dims else value
+
+
+def _mul(at: Rewriter, *values: Any) -> Node:
+    found = values[0]
+    for value in values[1:]:
+        op = aten.mul.Tensor if type(value) is Node else aten.mul.Scalar
+        found = at.call(op, found, value)
+    return found  # type: ignore[no-any-return]
+
+
+def _sub(at: Rewriter, a: Node, b: Node) -> Node:
+    return at.call(aten.sub.Tensor, a, b)
+
+
+def _floating(*nodes: Node | None) -> bool:
+    return all(n is None or n.meta.dtype.is_floating_point for n in nodes)
+
+
+def _softmax(at: Rewriter, node: Node) -> Node | None:
+    """y * (g - sum(g * y))"""
+    given, result, dim, source = node.args
+    if given.meta.dtype is not node.meta.dtype or source is not node.meta.dtype:
+        return None  # a result of another dtype is CUDA's
+    if not given.meta.shape or not _floating(given, result):
+        return None
+    g, y = _wide(at, given), _wide(at, result)
+    total = _sum(at, _mul(at, g, y), (dim,))
+    return _as(at, _mul(at, y, _sub(at, g, total)), node.meta)
+
+
+def _log_softmax(at: Rewriter, node: Node) -> Node | None:
+    """g - exp(y) * sum(g)"""
+    given, result, dim, source = node.args
+    if given.meta.dtype is not node.meta.dtype or source is not node.meta.dtype:
+        return None
+    if not given.meta.shape or not _floating(given, result):
+        return None
+    g, y = _wide(at, given), _wide(at, result)
+    total = _sum(at, g, (dim,))
+    return _as(at, _sub(at, g, _mul(at, at.call(aten.exp.default, y), total)), node.meta)
+
+
+def _layer_norm(at: Rewriter, node: Node) -> Node | None:
+    """One of the three results: with n = (x - mean) * rstd and h = g * weight, rstd * (h - mean(h) - n * mean(h * n));
+    sum(g * n); sum(g)."""
+    given, x, shape, mean, rstd, weight, _, mask = node.args[0].args
+    if not mask[node.target] or not _floating(given, x, weight):
+        return None
+    rank, inner = len(x.meta.shape), len(shape)
+    rows, columns = tuple(range(rank - inner)), tuple(range(rank - inner, rank))
+    if not rows or 0 in x.meta.shape or is_symbolic(tuple(shape)):
+        return None
+    g = _wide(at, given)
+    if node.target == 2:
+        return _as(at, _sum(at, g, rows, False), node.meta)
+    n = _mul(at, _sub(at, _wide(at, x), _wide(at, mean)), _wide(at, rstd))
+    if node.target == 1:
+        return _as(at, _sum(at, _mul(at, g, n), rows, False), node.meta)
+    h = g if weight is None else _mul(at, g, _wide(at, weight))
+    share = 1.0 / product(shape)
+    first = _mul(at, _sum(at, h, columns), share)
+    second = _mul(at, _sum(at, _mul(at, h, n), columns), share)
+    found = _sub(at, _sub(at, h, first), _mul(at, n, second))
+    return _as(at, _mul(at, _wide(at, rstd), found), node.meta)
+
+
+def _mse_loss(at: Rewriter, node: Node) -> Node | None:
+    """2 / count * (x - y) * g"""
+    given, x, y, reduction = node.args
+    if {one.meta.dtype for one in (given, x, y)} - {torch.float32, torch.float64}:
+        return None
+    if is_symbolic(x.meta.shape) or x.meta.shape != y.meta.shape or 0 in x.meta.shape:
+        return None
+    norm = 2.0 / product(x.meta.shape) if reduction == MEAN else 2.0
+    return _as(at, _mul(at, _mul(at, _sub(at, x, y), norm), given), node.meta)
+
+
+def _nll_loss(at: Rewriter, node: Node) -> Node | None:
+    """-g / total at the target's place of each row that counts, else 0."""
+    given, x, target, weight, reduction, ignored, total = node.args
+    if (
+        weight is not None
+        or len(x.meta.shape) != 2
+        or not _floating(x)
+        or is_symbolic(x.meta.shape)
+    ):
+        return None
+    if target.meta.dtype is not torch.int64 or 0 in x.meta.shape:
+        return None
+    g = _wide(at, given)
+    if reduction == MEAN:
+        g = at.call(aten.div.Tensor, g, _wide(at, total))
+    if g.meta.shape:
+        g = at.call(aten.unsqueeze.default, g, 1)
+    device = x.meta.device
+    classes = at.call(
+        aten.arange.start_step, 0, x.meta.shape[1], 1, dtype=torch.int64, device=device
+    )
+    wanted = at.call(aten.unsqueeze.default, target, 1)
+    hit = at.call(aten.eq.Tensor, classes, wanted)
+    counts = at.call(aten.ne.Scalar, wanted, ignored)
+    hit = at.call(aten.logical_and.default, hit, counts)
+    nothing = at.call(aten.scalar_tensor.default, 0.0, dtype=g.meta.dtype, device=device)
+    value = at.call(aten.where.self, hit, at.call(aten.neg.default, g), nothing)
+    return _as(at, value, node.meta)
+
+
+def _dropout(at: Rewriter, node: Node) -> Node | None:
+    """g * (mask * scale)"""
+    given, mask, scale = node.args
+    if given.meta.dtype not in (torch.float32, torch.float64):
+        return None
+    kept = at.call(aten._to_copy.default, mask, dtype=given.meta.dtype)
+    return _as(at, _mul(at, given, _mul(at, kept, scale)), node.meta)
+
+
+def _slice(at: Rewriter, node: Node) -> Node | None:
+    """Zeros around: padding."""
+    given, sizes, dim, start, end, step = node.args
+    rank = len(sizes)
+    if step != 1 or is_symbolic((tuple(sizes), start, end)) or 0 in given.meta.shape:
+        return None
+    dim, size = dim % rank, sizes[dim]
+    start = min(max(start + size if start < 0 else start, 0), size)
+    after = size - start - given.meta.shape[dim]
+    pads = (0, 0) * (rank - 1 - dim) + (start, after)
+    if "aten.constant_pad_nd.default" not in OPS and after < 0:
+        return None
+    return _as(at, at.call(aten.constant_pad_nd.default, given, pads, 0), node.meta)
+
+
+def _select(at: Rewriter, node: Node) -> Node | None:
+    given, sizes, dim, index = node.args
+    rank = len(sizes)
+    if is_symbolic((tuple(sizes), index)) or 0 in sizes:
+        return None
+    dim = dim % rank
+    index = index % sizes[dim]
+    pads = (0, 0) * (rank - 1 - dim) + (index, sizes[dim] - index - 1)
+    lifted = at.call(aten.unsqueeze.default, given, dim)
+    return _as(at, at.call(aten.constant_pad_nd.default, lifted, pads, 0), node.meta)
+
+
+BACKWARD: Table = {
+    aten._softmax_backward_data.default: (_softmax,),
+    aten._log_softmax_backward_data.default: (_log_softmax,),
+    aten.mse_loss_backward.default: (_mse_loss,),
+    aten.nll_loss_backward.default: (_nll_loss,),
+    aten.native_dropout_backward.default: (_dropout,),
+    aten.slice_backward.default: (_slice,),
+    aten.select_backward.default: (_select,),
+}
+BACKWARD_RESULTS: Table = {aten.native_layer_norm_backward.default: (_layer_norm,)}
