@@ -4,7 +4,9 @@
     python -m tests.codegen.op_db_sweep --dtype int64 --ops '^add' --ways plain,chain --many
     python -m tests.codegen.op_db_sweep --jit --dtype float32      through `graftjit.jit`
     python -m tests.codegen.op_db_sweep --seed 3 --part 2/8        other values; a part of the operators
+    python -m tests.codegen.op_db_sweep --dtype int8 --part 2/8 --tally tests/codegen/op_db_tally.txt
 
+The last keeps the counts in the file that the table at the head of docs/operators.md is made of (op_db_coverage.py).
 Ends with 1 where a case differs that is not in op_db_left_out.txt.
 """
 
@@ -16,11 +18,13 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import op_db_cases as cases  # noqa: E402
 import op_db_run as run  # noqa: E402
+import op_db_tally as tally  # noqa: E402
 import torch  # noqa: E402
 
 
@@ -35,8 +39,36 @@ def options() -> argparse.Namespace:
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--jit", action="store_true")
     parser.add_argument("--dynamic", action="store_true", help="jit(dynamic=True)")
+    parser.add_argument("--tally", type=Path, help="a file to keep the counts in")
     parser.add_argument("--slow", type=float, default=5.0, help="tell of operators beyond that")
     return parser.parse_args()
+
+
+def swept(given: argparse.Namespace, info: Any, dtype: torch.dtype, seen: Counter[Any]) -> int:
+    """The cases of an operator, compared and counted by way; how many differ."""
+    batch, failed = run.Batch(), 0
+    ways = given.ways.split(",")
+    for case in cases.cases_of(info, dtype, ways, given.most, given.many, given.seed):
+        batch.add(case)
+    for outcome in batch.run():
+        row = run.entry(outcome.case.name, dtype)
+        listed = row is not None and row.what == "skip" and outcome.state == "differs"
+        seen[outcome.case.way, "listed" if listed else outcome.state] += 1
+        if outcome.state == "differs" and not listed:
+            print(f"{outcome.case.where}: {outcome.said}", flush=True)
+            failed += 1
+    return failed
+
+
+def swept_through_jit(
+    given: argparse.Namespace, info: Any, dtype: torch.dtype, seen: Counter[Any]
+) -> int:
+    extra, failed = {"dynamic": True} if given.dynamic else {}, 0
+    for where, said in run.through_jit(info, dtype, given.most or 20, **extra):
+        print(f"{where}: {said}", flush=True)
+        failed += 1
+    seen["jit", "operators"] += 1
+    return failed
 
 
 def main() -> int:
@@ -44,37 +76,20 @@ def main() -> int:
     dtype = cases.DTYPES[given.dtype]
     part, parts = map(int, given.part.split("/"))
     chosen = [info for i, info in enumerate(cases.infos()) if i % parts == part - 1]
-    seen: Counter[str] = Counter()
+    seen: Counter[Any] = Counter()
     failed = 0
     for info in chosen:
-        if not re.search(given.ops, cases.name_of(info)) or dtype not in info.supported_dtypes(
-            "cpu"
-        ):
+        named = re.search(given.ops, cases.name_of(info))
+        if not named or dtype not in info.supported_dtypes("cpu"):
             continue
         start = time.perf_counter()
-        if given.jit:
-            extra = {"dynamic": True} if given.dynamic else {}
-            for where, said in run.through_jit(info, dtype, given.most or 20, **extra):
-                print(f"{where}: {said}", flush=True)
-                failed += 1
-            seen["operators"] += 1
-        else:
-            batch = run.Batch()
-            for case in cases.cases_of(
-                info, dtype, given.ways.split(","), given.most, given.many, given.seed
-            ):
-                batch.add(case)
-            for outcome in batch.run():
-                row = run.entry(outcome.case.name, dtype)
-                listed = row is not None and row.what == "skip" and outcome.state == "differs"
-                seen["listed" if listed else outcome.state] += 1
-                if outcome.state == "differs" and not listed:
-                    print(f"{outcome.case.where}: {outcome.said}", flush=True)
-                    failed += 1
+        failed += (swept_through_jit if given.jit else swept)(given, info, dtype, seen)
         spent = time.perf_counter() - start
         if spent > given.slow:
             print(f"  ({cases.name_of(info)}: {spent:.0f} s)", flush=True)
-    print(dict(seen))
+    print({f"{way} {state}": count for (way, state), count in seen.items()})
+    if given.tally:
+        tally.keep(given.tally, given.dtype, given.seed, given.part, seen)
     return bool(failed)
 
 
