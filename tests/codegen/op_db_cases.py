@@ -6,6 +6,7 @@
               result's negative: the operator is met inside of kernels
     turned, gaps, spread, channels    operands that are transposed, strided, expanded, channels-last
     open      sizes are symbols
+    inplace   the operator's in-place variant, on a copy
 Negation is exact, so a chain has the values of the plain sample.
 """
 
@@ -24,7 +25,7 @@ with warnings.catch_warnings():
     from torch.testing._internal.common_methods_invocations import op_db
 
 SEED = 42  # what the database's own wrappers of random operators seed with
-WAYS = ("plain", "chain", "turned", "gaps", "spread", "channels", "open")
+WAYS = ("plain", "chain", "turned", "gaps", "spread", "channels", "open", "inplace")
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32,
@@ -103,7 +104,7 @@ def negated(x: Any) -> Any:
 
 def _given_as(way: str, x: torch.Tensor) -> torch.Tensor | None:
     """The operand in another order of memory; None where there is none."""
-    if way in ("plain", "open"):
+    if way in ("plain", "open", "inplace"):
         return x
     if x.layout is not torch.strided:
         return None
@@ -136,7 +137,9 @@ def case(info: Any, dtype: torch.dtype, number: int, sample: Any, way: str) -> C
     given = [_given_as(way, x) for x in originals]
     if any(x is None or x.layout is not torch.strided for x in given):
         return None
-    if way not in ("plain", "chain") and all(
+    if way == "inplace" and not (info.inplace_variant and isinstance(sample.input, torch.Tensor)):
+        return None
+    if way not in ("plain", "chain", "inplace") and all(
         x.stride() == y.stride() for x, y in zip(given, originals, strict=True)
     ):
         if way != "open" or all(x.ndim == 0 for x in originals):
@@ -147,6 +150,10 @@ def case(info: Any, dtype: torch.dtype, number: int, sample: Any, way: str) -> C
         if way == "chain":
             tensors = tuple(negated(x) for x in tensors)
         now = swap((arguments, sample.kwargs), lambda x: tensors[order[id(x)]])
+        if way == "inplace":
+            target = now[0][0].clone()
+            info.inplace_variant(target, *now[0][1:], **now[1])
+            return [target]
         found = [leaf for leaf in leaves(info.op(*now[0], **now[1])) if hasattr(leaf, "dtype")]
         return [negated(x) for x in found] if way == "chain" else found
 
