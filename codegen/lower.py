@@ -183,6 +183,9 @@ for _name, _op in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor",
 for _name, _op in (("bitwise_left_shift", "shl"), ("bitwise_right_shift", "shr")):
     _packet = getattr(aten, _name)
     _register(two.bitwise(_op), (_packet.Tensor, _packet.Tensor_Scalar), two.integer_result)
+for _name, _op in (("__lshift__", "shl"), ("__rshift__", "shr")):  # the operators << and >>
+    _packet = getattr(aten, _name)
+    _register(two.bitwise(_op), (_packet.Tensor, _packet.Scalar), two.integer_result)
 for _name in ("maximum", "minimum"):
     _register(two.binary(_name), getattr(aten, _name).default, when.not_bool)
 for _name in ("fmax", "fmin", "atan2", "hypot"):

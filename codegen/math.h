@@ -373,9 +373,11 @@ PAIRS64(fmod)
 INLINE f64 sigmoid(f64 v) { return 1.0 / (1.0 + exp(-v)); }
 
 //: shifts <- types
-template <class V> INLINE V shl(V a, V b, int width) { return (b < 0) | (b >= (V{} + width)) ? V{} : a << (b & (width - 1)); }
+template <class V> INLINE V shl(V a, V b, int width) {
+  return (b < 0) | (b >= splat<V>(width)) ? V{} : a << (b & splat<V>(width - 1));
+}
 template <class V> INLINE V shr(V a, V b, int width) {
-  V top = V{} + (width - 1), count = (b < 0) | (b >= (V{} + width)) ? top : b;
+  V top = splat<V>(width - 1), count = (b < 0) | (b >= splat<V>(width)) ? top : b;
   return a >> count;
 }
 INLINE u8 shr(u8 a, u8 b, int) { return b >= (u8{} + 8) ? u8{} : a >> (b & 7); }

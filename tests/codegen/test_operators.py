@@ -228,6 +228,14 @@ def test_operators_of_integers_are_exact(dtype: torch.dtype) -> None:
     _all_the_same(INTEGER, x, y, exact=True)
 
 
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_shifts_are_kernels_for_any_count(dtype: torch.dtype) -> None:
+    x = integers((5, 67), dtype)
+    counts = torch.arange(67).sub(9 if dtype.is_signed else 0).to(dtype)
+    check(lambda x, y: (x << y, x >> y, x << 2, x >> 70), x, counts)
+    check(lambda x, y: (torch.bitwise_left_shift(x, y), torch.bitwise_right_shift(x, y)), x, counts)
+
+
 def test_operators_of_bools() -> None:
     x, y = torch.rand(7, 33) > 0.5, torch.rand(33) > 0.5
     for fn in (
