@@ -74,7 +74,10 @@ def begins(node: Node) -> Any:
     if node.target not in LETTERS:
         return None
     found, result = sizes(node), LETTERS[node.target][3]
-    return found[result[0]] if unrolled(found, result) else None
+    if not unrolled(found, result):
+        return None
+    count = found[result[0]]  # of a batch of products each product is a row, which may be too long
+    return None if leading(node.meta.shape, count) is None else count
 
 
 def cost(node: Node, count: Any) -> int:
