@@ -78,6 +78,11 @@ def _arange(at: At) -> int:
     return at.done(at.apply("add", at.const(start, wide), moved))
 
 
+def _arange_when(node: Node) -> bool:
+    floats = any(kind_of(number) == "float" for number in node.args)
+    return not node.kwargs.get("pin_memory") and (node.meta.dtype.is_floating_point or not floats)
+
+
 def _triangle(op: str) -> Callable[[At], int]:
     def build(at: At) -> int:
         row, column = at.where[-2], at.where[-1]
@@ -263,7 +268,7 @@ _register(
     "create",
     "shape",
 )
-_register(_arange, aten.arange.start_step, _on_cpu, symbolic="sizes")
+_register(_arange, aten.arange.start_step, _arange_when, symbolic="sizes")
 _register(
     _batch_norm,
     (aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default),

@@ -230,6 +230,8 @@ def _layer_norm(at: At) -> tuple[int, int, int]:
         found = at.apply("mul", found, at.get(weight, kind))
     if bias is not None:
         found = at.apply("add", found, at.get(bias, kind))
+    elif weight is not None:
+        found = at.apply("add", found, at.const(0.0, kind))  # eager's bias: -0 becomes 0
     metas = at.node.meta
     rows = (at.builder.cast(n, m.dtype) for n, m in zip((mean, spread), metas[1:], strict=True))
     return (at.done(found), *rows)  # type: ignore[return-value]

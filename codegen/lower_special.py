@@ -82,8 +82,9 @@ def _hardshrink(at: At) -> int:
 def _softshrink(at: At) -> int:
     x = _operand(at, 0)
     edge = at.const(at.arg(1, "lambd", 0.5))
-    below = at.apply("where", at.apply("lt", x, at.apply("neg", edge)), at.apply("add", x, edge),
-                     at.apply("mul", x, at.const(0.0)))  # fmt: skip
+    zero = at.apply("add", at.apply("mul", x, at.const(0.0)), at.const(0.0))  # nan stays; never -0
+    far = at.apply("lt", x, at.apply("neg", edge))
+    below = at.apply("where", far, at.apply("add", x, edge), zero)
     return at.done(at.apply("where", at.apply("gt", x, edge), at.apply("sub", x, edge), below))
 
 

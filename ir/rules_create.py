@@ -109,8 +109,9 @@ def _arange_meta(start: Any, end: Any, step: Any, dtype: Any, options: dict[str,
     if dtype is None and all(is_int(v) for v in (start, end, step)):
         dtype = torch.int64
     dtype = dtype or torch.get_default_dtype()
-    if not dtype.is_floating_point:
-        start, end, step = (v if is_int(v) else int(v) for v in (start, end, step))
+    whole = all(is_int(v) for v in (start, end, step))
+    if not whole and not dtype.is_floating_point:
+        raise NoRule  # torch truncates the bounds to count in int64, and not in narrower types
     return _sized(None, (_count(start, end, step),), dtype=dtype, **options)
 
 
@@ -372,6 +373,14 @@ def _noise(op: Any, self: Meta, *args: Any, generator: Any = None) -> Meta:
 def _native_dropout(op: Any, input: Meta, p: float, train: bool | None) -> tuple[Meta, Meta]:
     out = like(input)
     return out, Meta(out.shape, out.stride, torch.bool, out.device)
+
+
+@rule("random", "rrelu_with_noise")
+def _rrelu(op: Any, self: Meta, noise: Meta, *args: Any, **options: Any) -> Meta:
+    """The CPU's kernel gives a contiguous tensor, torch's meta kernel says otherwise."""
+    if self.device.type != "cpu":
+        raise NoRule
+    return Meta(self.shape, contiguous_strides(self.shape), self.dtype, self.device)
 
 
 @rule("random", "normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor")

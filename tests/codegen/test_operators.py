@@ -434,3 +434,44 @@ def test_creation_and_indices() -> None:
     check(lambda x: x.masked_fill(torch.ones(9, 9).tril() == 0, -1e9), x, library=None)
     check(lambda x: torch.zeros(9, 9), x, library=None)
     check(lambda x: (x * 0 + torch.full((9,), 3.0)).cos(), x)
+
+
+def test_arange_of_integers_between_floats() -> None:
+    x = torch.ones((), dtype=torch.int8)
+    for dtype in (torch.int8, torch.int32, torch.int64):
+        bounds = (
+            (0.0, -8.000001, -4.0),
+            (-0.9, 2.1, 2.0),
+            (0.1, -7.9, -4.0),
+            (3.1,),
+            (0.5, 9, 1.5),
+        )
+        for given in bounds:
+            check(lambda x, given=given, dtype=dtype: torch.arange(*given, dtype=dtype) + x, x,
+                  library=None)  # fmt: skip
+
+
+def test_random_relu_of_a_transposed_operand() -> None:
+    x = torch.randn(5, 7).t()
+    made = make(lambda x: -F.rrelu(-x, 0.0, 1.0, training=True), x)
+    torch.manual_seed(3)
+    expected = -F.rrelu(-x, 0.0, 1.0, training=True)
+    torch.manual_seed(3)
+    (found,) = made.run(x)
+    assert found.stride() == expected.stride()
+    assert torch.equal(found, expected)
+
+
+def test_zeros_have_eager_s_sign() -> None:
+    x = torch.tensor([-0.3, 0.3, -0.0, 0.0, -1.0, math.nan, 0.2, -0.2] * 4)
+    assert torch.equal(torch.signbit(make(F.softshrink, x).run(x)[0]),
+                       torch.signbit(F.softshrink(x)))  # fmt: skip
+    one, weight = torch.tensor([[3.0], [1.0]]), torch.tensor([-2.0])
+    made = make(lambda x, w: F.layer_norm(x, (1,), w), one, weight)
+    assert not torch.signbit(made.run(one, weight)[0]).any()
+    assert not torch.signbit(F.layer_norm(one, (1,), weight)).any()
+
+
+def test_a_batch_of_products_with_long_rows() -> None:
+    x, y = torch.randn(3, 7, 1), torch.randn(3, 1, 11)
+    check(lambda x, y: -torch.bmm(-x, -y), x, y)
