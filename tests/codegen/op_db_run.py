@@ -190,7 +190,7 @@ class Batch:
 
 def pointwise(plan: schedule.Plan) -> bool:
     """No sums, neither in kernels (a product of few columns has no loop) nor in ATen's steps."""
-    rules = [RULES.get(node.target) for k in plan.kernels for node in k.covers]
+    rules = [RULES.get(node.target) for k in plan.kernels for node in k.nodes]
     sums = any(rule is not None and rule.kind not in ("pointwise", "create") for rule in rules)
     return not library_of(plan) and not sums
 

@@ -25,6 +25,7 @@ extern "C" void k0_native_layer_norm(void **buffers, int threads) {
     const i64 v3 = v1 * v2;
     const f32 v8 = splat<f32>(24.0f);
     const f32 v14 = splat<f32>(9.999999747378752e-06f);
+    const f32 v20 = splat<f32>(0.0f);
     f32 a7_0 = splat<f32>(0.0f);
     f32 a7_1 = splat<f32>(0.0f);
     f32 a7_2 = splat<f32>(0.0f);
@@ -76,7 +77,8 @@ extern "C" void k0_native_layer_norm(void **buffers, int threads) {
         const f32 v17 = v10 * v16;
         const f32 v18 = ld(p3 + i, n);
         const f32 v19 = v17 * v18;
-        st(p4 + i, v19, n);
+        const f32 v21 = v19 + v20;
+        st(p4 + i, v21, n);
       };
       i64_t at = 0;
       for (; at + 8 <= 24; at += 8) body(at, full{});
