@@ -89,7 +89,8 @@ def main() -> int:
             print(f"  ({cases.name_of(info)}: {spent:.0f} s)", flush=True)
     print({f"{way} {state}": count for (way, state), count in seen.items()})
     if given.tally:
-        tally.keep(given.tally, given.dtype, given.seed, given.part, seen)
+        which = f"{given.most or 'all'}{'-reference' * given.many}"
+        tally.keep(given.tally, given.dtype, given.seed, f"{given.part}:{which}", seen)
     return bool(failed)
 
 

@@ -1,7 +1,7 @@
 """The counts of sweeps over torch's operator database: kept in a file by `op_db_sweep --tally`, a table for docs/operators.md.
 
-A line of the file is a dtype, a seed, a part of the operators and a way, and how many cases came out how; a piece that is
-swept again takes its line's place.
+A line of the file is a dtype, a seed, a part of the operators with which of their samples, and a way, and how many cases
+came out how; a piece that is swept again takes its line's place.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from typing import Any
 
 FILE = Path(__file__).with_name("op_db_tally.txt")
 STATES = ("same", "listed", "differs", "break", "refused")
-HEAD = (
-    f"# dtype seed part way {' '.join(STATES)}: by `python -m tests.codegen.op_db_sweep --tally`\n"
-)
+HEAD = f"# dtype seed part:samples way {' '.join(STATES)}: by `python -m tests.codegen.op_db_sweep --tally`\n"
 
 
 def read(file: Path) -> dict[tuple[str, ...], list[int]]:
-    """(dtype, seed, part, way) -> counts in the order of STATES."""
+    """(dtype, seed, part:samples, way) -> counts in the order of STATES."""
     if not file.exists():
         return {}
     rows = [line.split() for line in file.read_text("utf-8").splitlines() if line[:1] != "#"]
@@ -35,17 +33,18 @@ def keep(file: Path, dtype: str, seed: int, part: str, seen: Counter[Any]) -> No
 
 
 def table(file: Path = FILE) -> str:
-    """Markdown: dtype x way, summed over seeds and parts."""
-    sums: dict[tuple[str, str], Counter[str]] = {}
-    seeds: dict[tuple[str, str], set[str]] = {}
-    for (dtype, seed, _part, way), counts in read(file).items():
-        sums.setdefault((dtype, way), Counter()).update(dict(zip(STATES, counts, strict=True)))
-        seeds.setdefault((dtype, way), set()).add(seed)
-    lines = [
-        f"| {dtype} | {way} | {', '.join(sorted(seeds[dtype, way]))} | "
-        + " | ".join(str(count[state]) for state in STATES)
-        + " |"
-        for (dtype, way), count in sums.items()
-    ]
-    head = f"| dtype | way | seeds | {' | '.join(STATES)} |\n|{'---|' * (3 + len(STATES))}\n"
-    return head + "\n".join(lines) + "\n"
+    """Markdown: dtype x way x samples, summed over parts and seeds; how much of the database that is."""
+    sums: dict[tuple[str, ...], Counter[str]] = {}
+    pieces: dict[tuple[str, ...], Counter[str]] = {}
+    for (dtype, seed, part, way), counts in read(file).items():
+        share, samples = part.split(":")
+        key = (dtype, way, samples)
+        sums.setdefault(key, Counter()).update(dict(zip(STATES, counts, strict=True)))
+        pieces.setdefault(key, Counter())[f"{share.split('/')[1]} seed {seed}"] += 1
+    lines = []
+    for key, count in sums.items():
+        told = ", ".join(f"{n}/{of}" for of, n in pieces[key].items())
+        found = " | ".join(str(count[state]) for state in STATES)
+        lines.append(f"| {' | '.join(key)} | {told} | {found} |\n")
+    names = ("dtype", "way", "samples", "operators", *STATES)
+    return f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n" + "".join(lines)
