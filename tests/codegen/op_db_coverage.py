@@ -43,8 +43,8 @@ SWEPT = """\
 
 The samples of the database at level O1, beside eager, by `python -m tests.codegen.op_db_sweep --dtype D --ways W` (`--part 2/8`: a
 part of the operators; `--most 3`: the first samples of each; `--many`: its reference samples, which have special values; `--seed S`:
-other values; `--tally tests/codegen/op_db_tally.txt` keeps the counts, as they were when that piece was swept: what differed
-has been mended or listed since). *same*: metadata, integers, bools, nan and infinities are equal, and the error against float64 is
+other values; `--tally tests/codegen/op_db_tally.txt` keeps the counts, as they were when that piece was swept: most of
+what differed has been mended, is judged as the sum that it is, or is listed since). *same*: metadata, integers, bools, nan and infinities are equal, and the error against float64 is
 at most twice eager's; *listed*: in [op_db_left_out.txt](../tests/codegen/op_db_left_out.txt) with the reason; *break*: Python runs
 the operator, nothing is compiled; *refused*: by eager, too. Ways: *chain* meets an operator inside of a kernel; *turned*, *gaps*, *spread* and *channels* are operands
 that are transposed, strided, expanded, channels-last; *open*: sizes are symbols.

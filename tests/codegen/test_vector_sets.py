@@ -121,6 +121,24 @@ def test_sines_of_large_arguments(vector_set: str) -> None:
         assert torch.equal(found.isnan(), exact.isnan())
 
 
+def test_sines_are_within_a_unit(vector_set: str) -> None:
+    """Also close to their zeros, where what pi / 2 is rounded by is all that is left."""
+    if vector_set == "baseline":
+        pytest.skip("without fused multiplication the products of the reduction are rounded")
+    turns = (torch.arange(1, 5215) * (torch.pi / 2)).float()
+    near = [
+        turns,
+        torch.nextafter(turns, torch.tensor(torch.inf)),
+        torch.nextafter(turns, torch.tensor(0.0)),
+    ]
+    x = torch.cat([torch.empty(1 << 15).uniform_(-r, r) for r in (1, 4, 100, 8000)] + near)
+    for fn in (torch.sin, torch.cos):
+        (found,) = make(fn, x).run(x)
+        exact = fn(x.double())
+        unit = 2.0 ** (exact.abs().log2().floor() - 23)
+        assert ((found.double() - exact).abs() / unit).max() <= 1.0
+
+
 def test_functions_between_other_widths(vector_set: str) -> None:
     """Lanes of doubles that are as many as the floats', and fewer columns than lanes."""
     x, n = torch.rand(9, 37) * 3 + 1, torch.randint(1, 90, (9, 37))
