@@ -108,7 +108,7 @@ def markdown(
     parts += _first([line for line in lines if line["kind"] == "first"])
     parts += _listed("Bounds not kept", _not_kept(steady, judged))
     parts += _listed("What graftjit could not compile whole", _programs(steady))
-    parts += _listed("Not measured", _problems(lines))
+    parts += _listed("Not measured, or not the same values", _problems(lines))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -328,3 +328,16 @@ def test_every_lowered_operator_is_met(bench):
     assert len(texts) > 200 and cases.unmet() == []
     made = {case.operator.split("(")[0] for case in cases.cases()}
     assert made == set(texts)
+
+
+def test_a_peer_with_other_values_is_timed_and_told(bench, monkeypatch):
+    steady, workloads = bench("steady_state"), bench("workloads")
+    shifted = {
+        "eager": lambda f: f,
+        "graftjit": lambda f: lambda *a: f(*a) + 1,
+        "torch.compile": lambda f: lambda *a: f(*a) + 1,
+    }
+    monkeypatch.setattr(steady, "SYSTEMS", shifted)
+    ready, problems = steady._prepare_all(workloads.BY_NAME["sin_add"], list(shifted), 0)
+    assert set(ready) == {"eager", "torch.compile"} and set(problems) == {"graftjit"}
+    assert "other values" in ready["torch.compile"].other and not ready["eager"].other
