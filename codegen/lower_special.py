@@ -67,6 +67,13 @@ def _heaviside(at: At) -> int:
     return at.done(at.apply("where", at.apply("eq", x, zero), middle, step))
 
 
+def _log_sigmoid(at: At) -> int:
+    """min(x, 0) - log1p(exp(-|x|)); the second result, for backward, has no rule."""
+    x, zero = at.get(at.arg(0), at.math), at.const(0.0)
+    away = at.apply("exp", at.apply("neg", at.apply("abs", x)))
+    return at.done(at.apply("sub", at.apply("minimum", x, zero), at.apply("log1p", away)))
+
+
 def _threshold(at: At) -> int:
     x, edge, other = (_operand(at, position) for position in range(3))
     return at.done(at.apply("where", at.apply("le", x, edge), other, x))
@@ -227,6 +234,7 @@ POINTWISE: dict[Any, tuple[Callable[[At], int], Callable[[Node], bool]]] = {
     aten.softshrink.default: (_softshrink, when.float_result),
     aten.celu.default: (_celu, when.float_result),
     aten._prelu_kernel.default: (_prelu, when.float_result),
+    aten.log_sigmoid_forward.default: (_log_sigmoid, lambda node: True),
     aten.logaddexp.default: (_log_sum("exp"), when.float_result),
     aten.logaddexp2.default: (_log_sum("exp2"), when.float_result),
     aten.xlogy.Tensor: (_times_log("log"), when.float_result),

@@ -6,43 +6,18 @@ A rule that does not reproduce the operator's metadata exactly is dropped by the
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from .graph import Node
+from .losses_pointwise import LOSSES
 from .rewrite import Rewriter, Table
 
 aten = torch.ops.aten
-NONE, MEAN, SUM = 0, 1, 2
 
 
 def _arange(at: Rewriter, node: Node) -> Node | None:
     bounds = (0, *node.args, 1) if len(node.args) == 1 else (*node.args, 1)
     return at.call(aten.arange.start_step, *bounds, **node.kwargs)
-
-
-def _reduced(at: Rewriter, value: Node, reduction: int) -> Node | None:
-    if reduction == NONE:
-        return value
-    return at.call(aten.mean.default if reduction == MEAN else aten.sum.default, value)
-
-
-def _reduction(node: Node) -> Any:
-    return node.args[2] if len(node.args) > 2 else node.kwargs.get("reduction", MEAN)
-
-
-def _wide(node: Node) -> bool:
-    """Operands of one floating type that needs no wider accumulation in between."""
-    dtypes = {one.meta.dtype for one in node.args[:2]}
-    return dtypes <= {torch.float32} or dtypes <= {torch.float64}
-
-
-def _mse_loss(at: Rewriter, node: Node) -> Node | None:
-    if not _wide(node):
-        return None
-    difference = at.call(aten.sub.Tensor, *node.args[:2])
-    return _reduced(at, at.call(aten.mul.Tensor, difference, difference), _reduction(node))
 
 
 def _stack(at: Rewriter, node: Node) -> Node | None:
@@ -106,10 +81,9 @@ def _dim_of(call: Node, position: int) -> int:
     return dim % len(call.args[0].meta.shape)
 
 
-DECOMPOSITIONS: Table = {
+DECOMPOSITIONS: Table = LOSSES | {
     aten.arange.default: (_arange,),  # arange(n) = arange(0, n, 1)
     aten.arange.start: (_arange,),  # arange(a, b) = arange(a, b, 1)
-    aten.mse_loss.default: (_mse_loss,),  # mean((x - y) * (x - y))
     aten.stack.default: (_stack,),  # cat of unsqueezed tensors
     aten.glu.default: (_glu,),  # a * sigmoid(b)
     aten.repeat.default: (_repeat,),  # an expanded view, copied
