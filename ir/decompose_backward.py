@@ -105,6 +105,42 @@ def _layer_norm(at: Rewriter, node: Node) -> Node | None:
     return _as(at, _mul(at, _wide(at, rstd), found), node.meta)
 
 
+def _batch_norm(at: Rewriter, node: Node) -> Node | None:
+    """As layer norm, over all dimensions but the second; with running statistics these stay as they are."""
+    given, x, weight, mean, variance, saved_mean, saved_spread, train, eps, mask = node.args[0].args
+    if not mask[node.target] or not _floating(given, x, weight) or len(x.meta.shape) < 2:
+        return None
+    if 0 in x.meta.shape or is_symbolic(x.meta.shape):
+        return None
+    rank, channels = len(x.meta.shape), x.meta.shape[1]
+    dims = (0, *range(2, rank))
+
+    def lifted(value: Node) -> Node:
+        return at.call(aten.view.default, _wide(at, value), (1, channels) + (1,) * (rank - 2))
+
+    g = _wide(at, given)
+    if node.target == 2:
+        return _as(at, _sum(at, g, dims, False), node.meta)
+    if train:
+        spread, middle = lifted(saved_spread), saved_mean
+    else:
+        spread = lifted(
+            at.call(aten.rsqrt.default, at.call(aten.add.Scalar, _wide(at, variance), eps))
+        )
+        middle = mean
+    n = _mul(at, _sub(at, _wide(at, x), lifted(middle)), spread)
+    if node.target == 1:
+        return _as(at, _sum(at, _mul(at, g, n), dims, False), node.meta)
+    scale = spread if weight is None else _mul(at, spread, lifted(weight))
+    if not train:
+        return _as(at, _mul(at, g, scale), node.meta)
+    share = channels / product(x.meta.shape)
+    first = _mul(at, _sum(at, g, dims), share)
+    second = _mul(at, _sum(at, _mul(at, g, n), dims), share)
+    found = _sub(at, _sub(at, g, first), _mul(at, n, second))
+    return _as(at, _mul(at, found, scale), node.meta)
+
+
 def _mse_loss(at: Rewriter, node: Node) -> Node | None:
     """2 / count * (x - y) * g"""
     given, x, y, reduction = node.args
@@ -191,4 +227,7 @@ BACKWARD: Table = {
     aten.slice_backward.default: (_slice,),
     aten.select_backward.default: (_select,),
 }
-BACKWARD_RESULTS: Table = {aten.native_layer_norm_backward.default: (_layer_norm,)}
+BACKWARD_RESULTS: Table = {
+    aten.native_layer_norm_backward.default: (_layer_norm,),
+    aten.native_batch_norm_backward.default: (_batch_norm,),
+}

@@ -495,7 +495,8 @@ class Tracer:
         ties = any(id(g._store) in shared and id(g) not in entered for g in outputs)
         joint = None
         if backward and self._needs_grad:
-            joint = differentiate(self, outputs, ties)
+            with self.facts.active():
+                joint = differentiate(self, outputs, ties)
         groups = {id(store): tuple(store.inputs) for store in self._stores.values()}
         overlaps = [group for group in groups.values() if len(group) > 1]
         graph = Graph(

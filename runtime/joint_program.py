@@ -180,7 +180,7 @@ class JointProgram:
         """Gradients of all inputs. What hangs only on a result without a gradient has none: rare, and left to eager."""
         plan = self.plan
         given = [gradients[place] for place in self._results]
-        if any([one is None for one in given]):
+        if any(one is None for one in given):  # a tensor in `None in given` would be compared
             with torch.enable_grad():
                 return self.again(node, gradients, create_graph=False)
         saved = node.saved_tensors[: len(plan.saved)]

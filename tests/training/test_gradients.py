@@ -283,6 +283,19 @@ def test_symbolic_sizes() -> None:
         torch.testing.assert_close(ours, theirs)
 
 
+def test_symbolic_sizes_of_batch_norm() -> None:
+    def f(x, w, b):
+        return F.batch_norm(x, None, None, w, b, True).relu() * x.transpose(0, 1).sum()
+
+    jitted = graftjit.jit(f)
+    w, b = t(4), t(4).detach().requires_grad_()
+    for n, size in ((2, 3), (5, 3), (3, 6), (2, 4), (6, 5)):
+        x = t(n, 4, size)
+        ours = torch.autograd.grad(jitted(x, w, b).sum(), [x, w, b])
+        theirs = torch.autograd.grad(f(x, w, b).sum(), [x, w, b])
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
 def test_memory_is_freed_after_the_backward() -> None:
     import gc
     import weakref
