@@ -35,6 +35,8 @@ CALLS: dict[str, str] = {
     "clamp_max.default": "x.clamp_max(1)",
     "threshold.default": "F.threshold(x, 0.1, 1.0)",
     "_prelu_kernel.default": "F.prelu(x, y.select(0, 0).reshape(-1)[:1])",
+    "leaky_relu_backward.default": "torch.ops.aten.leaky_relu_backward(y, x, 0.1, False)",
+    "elu_backward.default": "torch.ops.aten.elu_backward(y, 1.0, 1.0, 1.0, False, x)",
     "where.self": "torch.where(m, x, y)",
     "masked_fill.Scalar": "x.masked_fill(m, 0)",
     "masked_fill.Tensor": "x.masked_fill(m, y.reshape(-1)[0])",

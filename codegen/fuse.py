@@ -15,6 +15,7 @@ import torch
 from ..ir.dataclass import dataclass, field
 from ..ir.effects import reads, root
 from ..ir.graph import Meta, Node
+from ..ir.schema import plan_of
 from . import affine, rowwise
 from .affine import Map
 from .extents import dense, estimated
@@ -340,11 +341,13 @@ class Fusion:
         row, computed once more."""
         if source not in unit.where:
             return True
-        if unit.folded is None or not isinstance(source.meta, Meta):
+        rule = self.rules.get(source)  # the result of a call of many has none
+        if unit.folded is None or rule is None or not isinstance(source.meta, Meta):
             return False
-        rule = self.rules[source]
         once = rule.kind == "pointwise" and rule.far is None and source.target in LIGHT
-        return (once or source.target is aten._log_softmax.default) and all(
+        # A row is folded whole wherever it is asked for: by who picks elements, not by who reads parts of it under masks.
+        picks = source.target is aten._log_softmax.default and _picks(reader)
+        return (once or picks) and all(
             self._elsewhere(self.source(operand), unit, reader)
             and (self.source(operand) is operand or self.source(operand) not in unit.where)
             for operand in reads(source)
@@ -556,3 +559,9 @@ def _reshaped(where: Map, shape: tuple[Any, ...], goal: tuple[Any, ...]) -> list
         return []
     zero = affine.zero(len(forms[0].strides))
     return [tuple(zero if size == 1 else forms.pop(0) for size in goal)]
+
+
+def _picks(node: Node) -> bool:
+    """Does it read at places that another tensor names?"""
+    row = plan_of(node.target).row
+    return row is not None and row.kind in ("index", "loss")

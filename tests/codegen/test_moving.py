@@ -127,3 +127,32 @@ def test_open_sizes():
         (5, 40, 17),
         library=None,
     )
+
+
+FOLDED = {
+    "softmax": lambda x: x.softmax(-1),
+    "log_softmax": lambda x: x.log_softmax(-1),
+    "log_softmax of columns": lambda x: x.log_softmax(0),
+    "layer norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "centred": lambda x: x - x.mean(-1, keepdim=True),
+    "cumsum": lambda x: x.cumsum(-1),
+    "batch norm": lambda x: F.batch_norm(x, None, None, training=True),
+}  # fmt: skip
+MOVED = {
+    "roll": lambda x: x.roll(1, -1),
+    "roll of both": lambda x: x.roll((1, 2), (0, 1)),
+    "flip": lambda x: x.flip(-1),
+    "pad": lambda x: F.pad(x, (1, 2)),
+    "cat": lambda x: torch.cat([-x[..., 2:], x[..., :2]], -1),
+    "slice": lambda x: x[:, 1:] * 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("moved", MOVED)
+@pytest.mark.parametrize("folded", FOLDED)
+def test_what_folds_rows_and_is_moved_along_them(folded: str, moved: str) -> None:
+    """The whole row is folded, whichever part of it is read where."""
+    fold, move = FOLDED[folded], MOVED[moved]
+    x = torch.randn(5, 9)
+    check(lambda x: (move(fold(x)), fold(x).exp().sum(-1)), x, library=None)
+    check(lambda x: move(fold(x)) * 2, x, library=None)

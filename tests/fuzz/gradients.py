@@ -1,0 +1,217 @@
+"""Fuzz gradients: random programs over tensors, with views, writes, detached parts, several results and parts of the gradients.
+
+    python -m tests.fuzz.gradients --seed 0 --count 1000
+    python -m tests.fuzz.gradients --seed 17 --show
+
+Each program runs in plain Python and jitted, in float64 and in float32. Values and gradients in float64 must be eager's up to
+rounding, those in float32 no further from float64 than eager's are, by and large; what autograd refuses must be refused. Every choice
+follows from the seed and from metadata.
+"""
+
+from __future__ import annotations
+
+import argparse
+import linecache
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+import graftjit
+
+T = torch.Tensor
+UNARY = (
+    "{x}.sin()", "{x}.tanh()", "{x}.sigmoid()", "({x} * 0.2).exp()", "{x}.square()", "F.gelu({x})", "F.silu({x})",
+    "F.softplus({x})", "{x} * 2 - 1", "({x} * {x} + 1).rsqrt()", "({x} * {x} + 1).log()", "{x}.clone()", "F.elu({x})",
+    "{x}.contiguous()", "{x}.detach()", "F.mish({x})", "quiet({x})", "F.hardtanh({x}, -3, 3)", "{x}.relu()",
+)  # fmt: skip
+BINARY = (
+    "{x} + {y}", "{x} * {y}", "{x} - {y}", "{x} / ({y} * {y} + 1)", "torch.lerp({x}, {y}, 0.3)",
+    "torch.addcmul({x}, {x}, {y}, value=0.5)", "torch.where({x} > 0.1, {x}, {y})",
+)  # fmt: skip
+ROWS = (
+    "{x}.sum({d})", "{x}.mean({d}, keepdim=True)", "{x}.softmax({d})", "{x}.log_softmax({d})", "{x}.cumsum({d})",
+    "{x}.var({d}, unbiased=False)", "({x} + 2).norm(dim={d})", "{x}.logsumexp({d}, keepdim=True)",
+    "F.layer_norm({x}, {x}.shape[-1:])", "({x} * 0.1 + 1).prod({d})", "{x}.sum()",
+)  # fmt: skip
+VIEWS = (
+    "{x}.transpose(0, -1)", "{x}.reshape(-1)", "{x}[0]", "{x}[..., 1:]", "{x}[..., ::2]", "{x}.unsqueeze(0)",
+    "{x}.expand(2, *{x}.shape)", "{x}.chunk(2, -1)[0]", "{x}.flip(0)", "{x}[[0, 0, -1]]", "{x}.roll(1, 0)",
+    "torch.cat([{x}, {x} * 2], -1)", "torch.stack([{x}, {x}.cos()])", "F.pad({x}, (1, 0))",
+)  # fmt: skip
+WRITES = (
+    "{x}.add_(1)", "{x}.mul_(0.5)", "{x}.sin_()", "{x}[..., :1].zero_()", "{x}[..., -1].copy_({x}[..., 0].detach())",
+    "{x}[..., 0] *= 2",
+)  # fmt: skip
+
+
+def quiet(x: T) -> T:
+    with torch.no_grad():
+        return x * 3
+
+
+def _fits(x: T, y: T) -> bool:
+    pairs = zip(reversed(x.shape), reversed(y.shape), strict=False)
+    return all(a == b or 1 in (a, b) for a, b in pairs) and max(x.dim(), y.dim()) <= 4
+
+
+def _statement(choose: random.Random, pool: dict[str, T]) -> tuple[str, bool]:
+    """One more statement, and whether it writes; empty if the choice fits nothing."""
+    name = choose.choice(list(pool)[-6:])
+    x, kind = pool[name], choose.choice("uuubbbbrrvvwm")
+    if kind == "u":
+        return choose.choice(UNARY).format(x=name), False
+    if kind == "b":
+        other = choose.choice([y for y, value in pool.items() if _fits(x, value)])
+        return choose.choice(BINARY).format(x=name, y=other), False
+    if kind == "r" and x.dim() and x.numel():
+        return choose.choice(ROWS).format(x=name, d=choose.randrange(x.dim())), False
+    if kind == "v" and 0 < x.dim() < 4 and x.numel() and x.shape[-1] > 1:
+        return choose.choice(VIEWS).format(x=name), False
+    if kind == "m" and x.dim() == 2:
+        return f"{name} @ {name}.transpose(0, 1) * 0.2", False
+    if kind == "w" and name not in "abc" and x.dim() and x.shape[-1]:
+        spread = any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape, strict=True))
+        return ("" if spread else choose.choice(WRITES).format(x=name)), True
+    return "", False
+
+
+def source(seed: int) -> str:
+    """The text of the program of a seed: a function of three tensors."""
+    choose = random.Random(seed)
+    pool: dict[str, T] = dict(zip("abc", arguments(seed, torch.float64), strict=True))
+    lines = []
+    for _ in range(choose.randrange(3, 16)):
+        text, writes = _statement(choose, pool)
+        if not text:
+            continue
+        scope = {**pool, "torch": torch, "F": F, "quiet": quiet}
+        try:
+            if writes:
+                exec(text, scope)
+                lines.append(text)
+                continue
+            made = eval(text, scope)
+        except (RuntimeError, IndexError):
+            continue  # torch takes no such operands
+        if made.numel() and made.numel() < 5000:
+            name = f"v{len(lines)}"
+            lines.append(f"{name} = {text}")
+            pool[name] = made
+    results = [name for name in pool if name not in "abc"][-choose.randrange(1, 3) :] or ["a * 1"]
+    return "\n    ".join(["def program(a, b, c):", *lines, f"return {', '.join(results)}"]) + "\n"
+
+
+def program(seed: int) -> Callable[..., Any]:
+    """The program of a seed."""
+    scope: dict[str, Any] = {"torch": torch, "F": F, "quiet": quiet}
+    text = source(seed)
+    name = f"<gradients {seed}>"
+    linecache.cache[name] = len(text), None, text.splitlines(True), name
+    exec(compile(text, name, "exec"), scope)
+    return scope["program"]  # type: ignore[no-any-return]
+
+
+def arguments(seed: int, dtype: torch.dtype) -> list[T]:
+    """The same numbers in any dtype; not all require gradients."""
+    generator = torch.Generator().manual_seed(seed)
+    choose = random.Random(seed + 1)
+    n, m = choose.choice((2, 3, 5)), choose.choice((2, 4, 9, 33))
+    shapes = [(n, m), (m,), (choose.choice((1, n)), m)]
+    flags = [True, choose.random() < 0.7, choose.random() < 0.5]
+    return [
+        torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_(flag)
+        for shape, flag in zip(shapes, flags, strict=True)
+    ]
+
+
+def outcome(
+    function: Callable[..., Any], seed: int, dtype: torch.dtype
+) -> tuple[list[T], list[Any] | str]:
+    """(values, gradients of what requires them or the type of what is raised)."""
+    given = arguments(seed, dtype)
+    found = function(*given)
+    outputs = [found] if isinstance(found, T) else list(found)
+    leaves = [x for x in given if x.requires_grad]
+    roots = [one for one in outputs if one.requires_grad]
+    generator = torch.Generator().manual_seed(seed)
+    weights = [
+        torch.randn(r.shape, generator=generator, dtype=torch.float64).to(dtype) for r in roots
+    ]
+    values = [one.detach().clone() for one in outputs]
+    if not roots:
+        return values, []
+    try:
+        return values, list(torch.autograd.grad(roots, leaves, weights, allow_unused=True))
+    except RuntimeError as error:
+        return values, type(error).__name__
+
+
+def difference(seed: int) -> str:
+    """What is not as in plain Python; empty if nothing is."""
+    plain = program(seed)
+    try:
+        wanted, exact = outcome(plain, seed, torch.float64)
+    except RuntimeError:
+        return ""  # a program that nobody could run
+    jitted = graftjit.jit(program(seed), dynamic=False)
+    for _ in range(2):
+        values, gradients = outcome(jitted, seed, torch.float64)
+        for number, (a, b) in enumerate(zip(values, wanted, strict=True)):
+            if a.shape != b.shape or not torch.allclose(a, b, 1e-9, 1e-9, equal_nan=True):
+                return f"value {number} in float64"
+        if isinstance(exact, str) or isinstance(gradients, str):
+            if exact != gradients:
+                return f"backward: {gradients} in place of {exact}"
+            continue
+        for number, (a, b) in enumerate(zip(gradients, exact, strict=True)):
+            if (a is None) != (b is None):
+                return f"gradient {number}: one of them is None"
+            if a is not None and not torch.allclose(a, b, 1e-7, 1e-8, equal_nan=True):
+                return f"gradient {number} in float64 by {float((a - b).abs().max()):.3g}"
+    return "" if isinstance(exact, str) else _narrow(seed, exact)
+
+
+def _narrow(seed: int, exact: list[Any]) -> str:
+    _, theirs = outcome(program(seed), seed, torch.float32)
+    _, ours = outcome(graftjit.jit(program(seed), dynamic=False), seed, torch.float32)
+    if isinstance(theirs, str) or isinstance(ours, str):
+        return "" if theirs == ours else f"backward in float32: {ours} in place of {theirs}"
+    for number, (a, b, c) in enumerate(zip(ours, theirs, exact, strict=True)):
+        if a is None or not bool(c.isfinite().all()):
+            continue
+        scale = float(c.abs().max()) * 2**-23
+        own, other = float((a.double() - c).abs().max()), float((b.double() - c).abs().max())
+        if own > 4 * other + 8 * scale:
+            return f"gradient {number} in float32: error {own:.3g}, eager's {other:.3g}"
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--show", action="store_true")
+    parser.add_argument("--keep-going", action="store_true")
+    given = parser.parse_args()
+    failed = 0
+    for seed in range(given.seed, given.seed + given.count):
+        if given.show:
+            print(source(seed))
+        found = difference(seed)
+        if found:
+            failed += 1
+            print(f"seed {seed}: {found}", flush=True)
+            if not given.keep_going:
+                return 1
+    print(f"{given.count - failed} of {given.count} agree")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""A fixed batch of fuzzed programs with their gradients, and that most of them have some."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from .gradients import arguments, difference, program, source
+
+BATCH = range(80)
+CHUNK = 20
+
+
+@pytest.mark.parametrize("start", range(BATCH.start, BATCH.stop, CHUNK))
+def test_gradients_are_eagers(start: int) -> None:
+    for seed in range(start, start + CHUNK):
+        found = difference(seed)
+        assert not found, (
+            f"python -m tests.fuzz.gradients --seed {seed} --show\n{found}\n{source(seed)}"
+        )
+
+
+@pytest.mark.parametrize("seed", [154])
+def test_seeds_that_were_found(seed: int) -> None:
+    assert not difference(seed)
+
+
+def test_most_programs_have_gradients() -> None:
+    having = 0
+    for seed in BATCH:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = program(seed)(*arguments(seed, torch.float64))
+        having += any(
+            one.requires_grad for one in ([found] if isinstance(found, torch.Tensor) else found)
+        )
+    assert having > 0.7 * len(BATCH)
