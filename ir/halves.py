@@ -100,7 +100,8 @@ class _Division:
         self.results, self.gradients = whole.outputs[:n_outputs], whole.outputs[n_outputs:]
         self.tangents = set(whole.inputs[len(graph.inputs) :])
         self.written = {root(target) for node in whole.nodes for target in writes(node)}
-        self.moving = {graph.inputs[at] for at in graph.written}  # the forward changes their memory
+        # What is read there during the forward may be something else at its end.
+        self.changing = self.written | {graph.inputs[at] for at in graph.written}
         self.behind = self._behind()
 
     def _behind(self) -> set[Node]:
@@ -179,7 +180,7 @@ class _Division:
         row = plan_of(node.target).row
         if row is None or row.kind not in AGAIN or is_random(node) or node in self.written:
             return False
-        return not any(root(one) in self.moving for one in reads(node))
+        return not any(root(one) in self.changing for one in reads(node))
 
     def _cost(self, node: Node) -> float:
         """Of saving a value, in bytes; a view is never saved but what it is a view of."""

@@ -43,6 +43,7 @@ FUNCTIONS = {
     "half and back": lambda x: (x.bfloat16() * 2).float(),
     "in place": lambda x: (x * 2).add_(1).mul_(3),
     "in place on a part": lambda x: _part(x),
+    "a view before a write": lambda x: _seen_before(x),
     "no_grad inside": lambda x: x * _held(x),
     "detached inside": lambda x: x * x.exp().detach(),
     "sqrt of zero": lambda x: (x * 0).abs().sqrt(),
@@ -58,6 +59,13 @@ def _part(x: torch.Tensor) -> torch.Tensor:
     y[:, 1] = x[:, 0].exp()
     y[0] += 1
     return y
+
+
+def _seen_before(x: torch.Tensor) -> torch.Tensor:
+    y = F.silu(x)
+    z = y.t()
+    y.sin_()
+    return z * z
 
 
 def _held(x: torch.Tensor) -> torch.Tensor:
