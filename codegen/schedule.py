@@ -132,12 +132,17 @@ def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
     wanted = {fusion.source(node) for node in flow.graph.outputs}
     wanted |= {node for node in fusion.rules if may_raise(node) and _unread(node, flow, fusion)}
     copied: list[tuple[Node, Unit, bool]] = []
+    moved: set[tuple[Node, int]] = set()
 
     def need(operand: Node, unit: Unit, far: bool) -> None:
         source = fusion.source(operand)
         if source not in fusion.home or (fusion._inlined(source) and unit.is_kernel):
             return
         if unit.is_kernel and fusion.unit_of(source) is unit:
+            if far and (source, unit.number) not in moved:  # computed once more, where it is read
+                moved.add((source, unit.number))
+                for other in reads(source):
+                    need(other, unit, True)
             return
         if fusion.copied(operand, unit, far):
             copied.append((source, unit, far))

@@ -66,6 +66,8 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost], ties: bool) -> Joint
     if reason:
         return Declined(reason)
     wanted = tuple(at for at, ghost in inputs if ghost.requires_grad)
+    if not wanted:  # a leaf of the program's own making
+        return Declined("nothing that comes in requires a gradient")
     leaves = [ghost for _, ghost in inputs if ghost.requires_grad]
     tangents = [
         Node("input", len(tracer.input_nodes) + k, meta=_tangent(outputs[at]._node.meta), name=f"g{k}")
@@ -107,6 +109,10 @@ def _results(outputs: Sequence[Ghost]) -> tuple[int, ...]:
 def _why_not(tracer: Tracer, outputs: Sequence[Ghost], results: tuple[int, ...], ties: bool) -> str:
     if not results:
         return "no result has a gradient"
+    if any(outputs[at].grad_fn is None for at in results):
+        return "a result is a leaf of its own"
+    if tracer.differentiable_constants():
+        return "a tensor that requires a gradient is no argument of the graph"
     if ties:
         return "a result is a view of a tensor that requires a gradient"
     if tracer.followed():

@@ -458,6 +458,10 @@ class Tracer:
         """The inputs so far."""
         return list(self._inputs)
 
+    def differentiable_constants(self) -> bool:
+        """Whether a tensor that is baked in requires a gradient."""
+        return any(tensor.requires_grad for tensor in self._constants.values())
+
     def beside(self, fn: Callable[..., Any], *args: Any) -> tuple[Any, list[Node]]:
         """fn(owner, *args) on ghosts of this trace: what it returns and the nodes that it recorded, which the trace
         forgets again. Raises CannotTrace, or what torch raised."""

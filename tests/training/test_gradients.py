@@ -304,6 +304,32 @@ def test_symbolic_sizes_of_batch_norm() -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
 
 
+def _own_leaf(x):
+    w = torch.ones(4).requires_grad_()
+    return w, w * x
+
+
+def test_a_leaf_that_the_function_makes_or_knows() -> None:
+    known = t(4)
+
+    def f(x):
+        w = torch.ones(4).requires_grad_()
+        return x * w * 2, (x * w).sum(), known * x
+
+    jitted = graftjit.jit(f)
+    for _ in range(2):
+        x = t(4, grad=False)
+        for a, b in zip(jitted(x), f(x), strict=True):
+            torch.testing.assert_close(a, b)
+            assert a.requires_grad == b.requires_grad
+        w, y = graftjit.jit(_own_leaf)(x)
+        y.sum().backward()
+        torch.testing.assert_close(w.grad, x)
+        known.grad = None
+        jitted(x)[2].sum().backward()
+        torch.testing.assert_close(known.grad, x)
+
+
 def test_memory_is_freed_after_the_backward() -> None:
     import gc
     import weakref
