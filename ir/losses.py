@@ -10,34 +10,18 @@ from __future__ import annotations
 import torch
 
 from .graph import Graph, Node
-from .rewrite import Rewriter, with_nodes
+from .losses_pointwise import MEAN, NONE
+from .rewrite import Rewriter, split_results
 from .symbols import bounds_of
 
 aten = torch.ops.aten
-NONE, MEAN = 0, 1
 
 
 def split_losses(graph: Graph) -> Graph:
     """The same graph with each such loss in parts."""
     if not any(_splits(node) for node in graph.nodes):
         return graph
-    walk = Rewriter(graph)
-    parts: dict[Node, tuple[Node, Node]] = {}
-    for node in graph.nodes:
-        walk.origin = node
-        if node.op == "get" and node.args[0] in parts:
-            walk.now[node] = parts[node.args[0]][node.target]
-            continue
-        walk.now[node] = carried = walk.carry(node)
-        if _splits(node):
-            mark = len(walk.nodes)
-            found = _parts(walk, carried)
-            if tuple(part.meta for part in found) == node.meta:
-                parts[node] = found
-                continue
-            del walk.nodes[mark:]
-        walk.nodes.append(carried)
-    return with_nodes(graph, walk.nodes, [walk.now[node] for node in graph.outputs])
+    return split_results(graph, _splits, _parts)
 
 
 def _splits(node: Node) -> bool:
@@ -58,8 +42,7 @@ def _parts(at: Rewriter, node: Node) -> tuple[Node, Node]:
     """(the loss, the sum of weights)."""
     x, target, weight, reduction, ignored = node.args
     call = at.call(aten.nll_loss_forward.default, x, target, weight, NONE, ignored)
-    rows = Node("get", 0, (call,), {}, call.meta[0], f"{call.name}_rows", node.where)
-    at.nodes.append(rows)
+    rows = at.result(call, 0)
     total = at.call(aten.sum.default, rows)
     if weight is None:
         counts = at.call(aten._to_copy.default, at.call(aten.ne.Scalar, target, ignored),

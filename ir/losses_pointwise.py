@@ -6,6 +6,7 @@ raises for the values of its operands (binary_cross_entropy) stays as it is. Par
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -47,34 +48,36 @@ def _mse(at: Rewriter, node: Node) -> Node | None:
     return reduced(at, at.call(aten.mul.Tensor, away, away), reduction)
 
 
-def _distance(at: Rewriter, x: Node, y: Node) -> Node:
-    return at.call(aten.abs.default, at.call(aten.sub.Tensor, x, y))
+def _bent(
+    at: Rewriter, node: Node, name: str, scaled: Callable[[Node, Node, float], tuple[Node, Node]]
+) -> Node | None:
+    """A square up to an edge, and a straight line from there on: `scaled` (half the square, |d| - edge / 2, edge)."""
+    x, y, reduction = _pair(node)
+    edge = argument(node, 3, name, 1.0)
+    if not of_one_wide_type(x, y):
+        return None
+    away = at.call(aten.abs.default, at.call(aten.sub.Tensor, x, y))
+    if edge == 0 and name == "beta":  # no square at all
+        return reduced(at, away, reduction)
+    square = at.call(aten.mul.Tensor, at.call(aten.mul.Scalar, away, 0.5), away)
+    near, far = scaled(square, at.call(aten.sub.Scalar, away, 0.5 * edge), edge)
+    found = at.call(aten.where.self, at.call(aten.lt.Scalar, away, edge), near, far)
+    return reduced(at, found, reduction)
 
 
 def _smooth_l1(at: Rewriter, node: Node) -> Node | None:
-    x, y, reduction = _pair(node)
-    beta = argument(node, 3, "beta", 1.0)
-    if not of_one_wide_type(x, y):
-        return None
-    away = _distance(at, x, y)
-    if beta != 0:
-        near = at.call(aten.mul.Tensor, at.call(aten.mul.Scalar, away, 0.5), away)
-        near = at.call(aten.div.Scalar, near, beta)
-        far = at.call(aten.sub.Scalar, away, 0.5 * beta)
-        away = at.call(aten.where.self, at.call(aten.lt.Scalar, away, beta), near, far)
-    return reduced(at, away, reduction)
+    return _bent(
+        at, node, "beta", lambda square, line, beta: (at.call(aten.div.Scalar, square, beta), line)
+    )
 
 
 def _huber(at: Rewriter, node: Node) -> Node | None:
-    x, y, reduction = _pair(node)
-    delta = argument(node, 3, "delta", 1.0)
-    if not of_one_wide_type(x, y):
-        return None
-    away = _distance(at, x, y)
-    near = at.call(aten.mul.Tensor, at.call(aten.mul.Scalar, away, 0.5), away)
-    far = at.call(aten.mul.Scalar, at.call(aten.sub.Scalar, away, 0.5 * delta), delta)
-    found = at.call(aten.where.self, at.call(aten.lt.Scalar, away, delta), near, far)
-    return reduced(at, found, reduction)
+    return _bent(
+        at,
+        node,
+        "delta",
+        lambda square, line, delta: (square, at.call(aten.mul.Scalar, line, delta)),
+    )
 
 
 def _soft_margin(at: Rewriter, node: Node) -> Node | None:
@@ -91,9 +94,7 @@ def _bce_with_logits(at: Rewriter, node: Node) -> Node | None:
     weight, positive = argument(node, 2, "weight"), argument(node, 3, "pos_weight")
     if not of_one_wide_type(x, y, weight, positive):
         return None
-    call = at.call(aten.log_sigmoid_forward.default, x)
-    log = Node("get", 0, (call,), {}, call.meta[0], f"{call.name}_0", call.where)
-    at.nodes.append(log)
+    log = at.result(at.call(aten.log_sigmoid_forward.default, x), 0)
     if positive is not None:
         factor = at.call(aten.sub.Scalar, positive, 1)
         factor = at.call(aten.add.Scalar, at.call(aten.mul.Tensor, factor, y), 1)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .graph import Graph, Node
-from .rewrite import Rewriter, with_nodes
+from .rewrite import Rewriter, split_results
 from .symbols import bounds_of, is_symbolic
 
 aten = torch.ops.aten
@@ -27,29 +27,15 @@ def split_norms(graph: Graph) -> Graph:
     """The same graph with each such norm in parts."""
     if not any(node.op == "call" and node.target in NORMS for node in graph.nodes):
         return graph
-    walk = Rewriter(graph)
-    parts: dict[Node, tuple[Node, ...]] = {}
-    for node in graph.nodes:
-        walk.origin = node
-        if node.op == "get" and node.args[0] in parts:
-            walk.now[node] = parts[node.args[0]][node.target]
-            continue
-        walk.now[node] = carried = walk.carry(node)
-        if node.op == "call" and node.target in NORMS and _splits(carried):
-            mark = len(walk.nodes)
-            found = walk.tried(NORMS[node.target], carried) or ()
-            if tuple(part.meta for part in found) == node.meta:
-                parts[node] = found
-                continue
-            del walk.nodes[mark:]
-        walk.nodes.append(carried)
-    return with_nodes(graph, walk.nodes, [walk.now[node] for node in graph.outputs])
+    return split_results(graph, _splits, lambda at, node: NORMS[node.target](at, node))
 
 
 Parts = tuple[Node, ...]
 
 
 def _splits(node: Node) -> bool:
+    if node.target not in NORMS:
+        return False
     x = node.args[0].meta
     return (
         x.dtype.is_floating_point
@@ -97,12 +83,7 @@ def _view(at: Rewriter, node: Node, shape: tuple[Any, ...]) -> Node:
 def _moments(at: Rewriter, x: Node, dims: tuple[int, ...]) -> tuple[Node, Node]:
     """(variance, mean) over these dimensions, which stay."""
     call = at.call(aten.var_mean.correction, x, dims, correction=0, keepdim=True)
-    found = []
-    for number in (0, 1):
-        name = f"{call.name}_{number}"
-        found.append(Node("get", number, (call,), {}, call.meta[number], name, call.where))
-        at.nodes.append(found[-1])
-    return found[0], found[1]
+    return at.result(call, 0), at.result(call, 1)
 
 
 def _normed(

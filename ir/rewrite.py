@@ -62,6 +62,14 @@ class Rewriter:
         self.nodes.append(node)
         return node
 
+    def result(self, call: Node, number: int) -> Node:
+        """One of the results of a new call."""
+        node = Node(
+            "get", number, (call,), {}, call.meta[number], f"{call.name}_{number}", call.where
+        )
+        self.nodes.append(node)
+        return node
+
     def carry(self, node: Node) -> Node:
         """The node with its operands as they are now; the very same node if none changed."""
         args = substitute(node.args, self.now.__getitem__, Node)
@@ -132,6 +140,32 @@ def apply_table(table: Table, results: Table | None = None) -> Callable[[Graph],
         return table.get(node.target, ()) if node.op == "call" else ()
 
     return lambda graph: Rewriter(graph).walk(rules)
+
+
+def split_results(
+    graph: Graph,
+    splits: Callable[[Node], bool],
+    parts_of: Callable[[Rewriter, Node], tuple[Node, ...] | None],
+) -> Graph:
+    """The graph with calls that give several results in parts, a node a result. A call that `splits`, over its operands as
+    they are now, stays where its parts (None: there are none) would not be what it gives."""
+    walk = Rewriter(graph)
+    parts: dict[Node, tuple[Node, ...]] = {}
+    for node in graph.nodes:
+        walk.origin = node
+        if node.op == "get" and node.args[0] in parts:
+            walk.now[node] = parts[node.args[0]][node.target]
+            continue
+        walk.now[node] = carried = walk.carry(node)
+        if node.op == "call" and splits(carried):
+            mark = len(walk.nodes)
+            found = walk.tried(parts_of, carried) or ()
+            if tuple(part.meta for part in found) == node.meta:
+                parts[node] = found
+                continue
+            del walk.nodes[mark:]
+        walk.nodes.append(carried)
+    return with_nodes(graph, walk.nodes, [walk.now[node] for node in graph.outputs])
 
 
 # -- algebra
