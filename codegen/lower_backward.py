@@ -25,11 +25,6 @@ def _both(at: At) -> tuple[int, int]:
     return at.get(at.arg(0), at.math), at.get(at.arg(1), at.math)
 
 
-def _sigmoid_of(at: At, x: int) -> int:
-    grown = at.apply("add", at.const(1.0), at.apply("exp", at.apply("neg", x)))
-    return at.apply("div", at.const(1.0), grown)
-
-
 def _times(at: At, *values: int) -> int:
     found = values[0]
     for value in values[1:]:
@@ -81,7 +76,7 @@ def gelu(at: At) -> int:
 
 def silu(at: At) -> int:
     g, x = _both(at)
-    s = _sigmoid_of(at, x)
+    s = at.apply("sigmoid", x)
     inner = at.apply("add", at.const(1.0), _times(at, x, _one_minus(at, s)))
     return at.done(_times(at, g, s, inner))
 
@@ -130,7 +125,7 @@ def hardsigmoid(at: At) -> int:
 
 def mish(at: At) -> int:
     g, x = _both(at)
-    s = _sigmoid_of(at, x)
+    s = at.apply("sigmoid", x)
     soft = at.apply("tanh", at.apply("log1p", at.apply("exp", x)))
     rest = _times(at, x, s, _one_minus(at, _times(at, soft, soft)))
     return at.done(_times(at, g, at.apply("add", soft, rest)))

@@ -12,13 +12,12 @@ import torch
 
 from .graph import Meta, Node
 from .layout import is_contiguous
-from .opdef import OPS
+from .losses_pointwise import MEAN, of_one_wide_type
 from .rewrite import Rewriter, Table
 from .symbols import is_symbolic, product
 
 aten = torch.ops.aten
 HALF = (torch.bfloat16, torch.float16)
-MEAN = 1
 
 
 def _wide(at: Rewriter, value: Node) -> Node:
@@ -57,28 +56,39 @@ def _floating(*nodes: Node | None) -> bool:
     return all(n is None or n.meta.dtype.is_floating_point for n in nodes)
 
 
-def _softmax(at: Rewriter, node: Node) -> Node | None:
-    """y * (g - sum(g * y))"""
+def _rows(at: Rewriter, node: Node) -> tuple[Node, Node, Any] | None:
+    """(gradient, result, dimension) of a softmax, wide."""
     given, result, dim, source = node.args
     if given.meta.dtype is not node.meta.dtype or source is not node.meta.dtype:
         return None  # a result of another dtype is CUDA's
     if not given.meta.shape or not _floating(given, result):
         return None
-    g, y = _wide(at, given), _wide(at, result)
-    total = _sum(at, _mul(at, g, y), (dim,))
-    return _as(at, _mul(at, y, _sub(at, g, total)), node.meta)
+    return _wide(at, given), _wide(at, result), dim
+
+
+def _softmax(at: Rewriter, node: Node) -> Node | None:
+    """y * (g - sum(g * y))"""
+    if (rows := _rows(at, node)) is None:
+        return None
+    g, y, dim = rows
+    return _as(at, _mul(at, y, _sub(at, g, _sum(at, _mul(at, g, y), (dim,)))), node.meta)
 
 
 def _log_softmax(at: Rewriter, node: Node) -> Node | None:
     """g - exp(y) * sum(g)"""
-    given, result, dim, source = node.args
-    if given.meta.dtype is not node.meta.dtype or source is not node.meta.dtype:
+    if (rows := _rows(at, node)) is None:
         return None
-    if not given.meta.shape or not _floating(given, result):
-        return None
-    g, y = _wide(at, given), _wide(at, result)
-    total = _sum(at, g, (dim,))
-    return _as(at, _sub(at, g, _mul(at, at.call(aten.exp.default, y), total)), node.meta)
+    g, y, dim = rows
+    return _as(
+        at, _sub(at, g, _mul(at, at.call(aten.exp.default, y), _sum(at, g, (dim,)))), node.meta
+    )
+
+
+def _freed(at: Rewriter, h: Node, n: Node, dims: tuple[int, ...], share: float) -> Node:
+    """h without its mean and without its part along n: h - mean(h) - n * mean(h * n). share: one by how many."""
+    first = _mul(at, _sum(at, h, dims), share)
+    second = _mul(at, _sum(at, _mul(at, h, n), dims), share)
+    return _sub(at, _sub(at, h, first), _mul(at, n, second))
 
 
 def _layer_norm(at: Rewriter, node: Node) -> Node | None:
@@ -99,10 +109,7 @@ def _layer_norm(at: Rewriter, node: Node) -> Node | None:
         return _as(at, _sum(at, _mul(at, g, n), rows, False), node.meta)
     h = g if weight is None else _mul(at, g, _wide(at, weight))
     share = 1.0 / product(shape)
-    first = _mul(at, _sum(at, h, columns), share)
-    second = _mul(at, _sum(at, _mul(at, h, n), columns), share)
-    found = _sub(at, _sub(at, h, first), _mul(at, n, second))
-    return _as(at, _mul(at, _wide(at, rstd), found), node.meta)
+    return _as(at, _mul(at, _wide(at, rstd), _freed(at, h, n, columns, share)), node.meta)
 
 
 def _batch_norm(at: Rewriter, node: Node) -> Node | None:
@@ -135,16 +142,13 @@ def _batch_norm(at: Rewriter, node: Node) -> Node | None:
     if not train:
         return _as(at, _mul(at, g, scale), node.meta)
     share = channels / product(x.meta.shape)
-    first = _mul(at, _sum(at, g, dims), share)
-    second = _mul(at, _sum(at, _mul(at, g, n), dims), share)
-    found = _sub(at, _sub(at, g, first), _mul(at, n, second))
-    return _as(at, _mul(at, found, scale), node.meta)
+    return _as(at, _mul(at, _freed(at, g, n, dims, share), scale), node.meta)
 
 
 def _mse_loss(at: Rewriter, node: Node) -> Node | None:
     """2 / count * (x - y) * g"""
     given, x, y, reduction = node.args
-    if {one.meta.dtype for one in (given, x, y)} - {torch.float32, torch.float64}:
+    if not of_one_wide_type(given, x, y):
         return None
     if is_symbolic(x.meta.shape) or x.meta.shape != y.meta.shape or 0 in x.meta.shape:
         return None
@@ -192,30 +196,28 @@ def _dropout(at: Rewriter, node: Node) -> Node | None:
 
 
 def _slice(at: Rewriter, node: Node) -> Node | None:
-    """Zeros around: padding."""
     given, sizes, dim, start, end, step = node.args
-    rank = len(sizes)
     if step != 1 or is_symbolic((tuple(sizes), start, end)) or 0 in given.meta.shape:
         return None
-    dim, size = dim % rank, sizes[dim]
-    start = min(max(start + size if start < 0 else start, 0), size)
-    after = size - start - given.meta.shape[dim]
-    pads = (0, 0) * (rank - 1 - dim) + (start, after)
-    if "aten.constant_pad_nd.default" not in OPS and after < 0:
-        return None
-    return _as(at, at.call(aten.constant_pad_nd.default, given, pads, 0), node.meta)
+    size = sizes[dim]
+    return _around(at, given, node, dim, min(max(start + size if start < 0 else start, 0), size))
 
 
 def _select(at: Rewriter, node: Node) -> Node | None:
     given, sizes, dim, index = node.args
-    rank = len(sizes)
     if is_symbolic((tuple(sizes), index)) or 0 in sizes:
         return None
-    dim = dim % rank
-    index = index % sizes[dim]
-    pads = (0, 0) * (rank - 1 - dim) + (index, sizes[dim] - index - 1)
-    lifted = at.call(aten.unsqueeze.default, given, dim)
-    return _as(at, at.call(aten.constant_pad_nd.default, lifted, pads, 0), node.meta)
+    lifted = at.call(aten.unsqueeze.default, given, dim % len(sizes))
+    return _around(at, lifted, node, dim, index % sizes[dim])
+
+
+def _around(at: Rewriter, part: Node, node: Node, dim: int, start: int) -> Node:
+    """The part at its place of the whole, with zeros around it: padding."""
+    shape = node.meta.shape
+    dim %= len(shape)
+    after = shape[dim] - start - part.meta.shape[dim]
+    pads = (0, 0) * (len(shape) - 1 - dim) + (start, after)
+    return _as(at, at.call(aten.constant_pad_nd.default, part, pads, 0), node.meta)
 
 
 BACKWARD: Table = {
