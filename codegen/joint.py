@@ -7,6 +7,7 @@ asked for, and gives a `runtime.joint_program.JointProgram`. Used by `codegen.ba
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,9 +23,8 @@ from . import lower_backward
 from .replay import compile_replay
 from .shadow import differs, tolerance
 
-_TABLES = (
-    lower_backward,
-)  # imported to fill the table of rules, by programs that are trained alone
+# imported to fill the table of rules, by programs that are trained alone
+_TABLES = (lower_backward,)
 Build = Callable[[Graph], Any]
 
 
@@ -83,8 +83,9 @@ class Twin:
 
     def __init__(self, graph: Graph, replay: Callable[..., Any]) -> None:
         self._graph, self._replay = graph, replay
-        joint = graph.joint
-        self._allowed = max(tolerance(graph), (3e-4, 3e-5) if joint.nodes else (0.0, 0.0))
+        self._allowed = max(
+            tolerance(graph), tolerance(replace(graph, nodes=list(graph.joint.nodes)))
+        )
 
     def begin(self, inputs: Sequence[Any]) -> Any:
         graph, n = self._graph, len(self._graph.inputs)
@@ -102,7 +103,7 @@ class Twin:
     def compare(self, begun: Any, given: Sequence[Any], found: Sequence[Any]) -> None:
         twins, outputs = begun
         joint = self._graph.joint
-        wanted = [at for at in joint.wanted if at < len(found) and found[at] is not None]
+        wanted = [at for at in joint.wanted if found[at] is not None]
         if not wanted:
             return
         eager = torch.autograd.grad(
