@@ -29,13 +29,6 @@ O2 = JitConfig(jit_level="O2")
 
 
 @pytest.fixture
-def store(tmp_path):
-    """An empty store."""
-    with SESSION.override(cache_dir=tmp_path):
-        yield SESSION.store
-
-
-@pytest.fixture
 def best(monkeypatch):
     """`best("chunk 256")`: the clock finds this way the fastest, wherever it is tried. Gives the races so far."""
     races = []

@@ -20,12 +20,6 @@ O2 = JitConfig(jit_level="O2")
 
 
 @pytest.fixture
-def store(tmp_path):
-    with SESSION.override(cache_dir=tmp_path):
-        yield SESSION.store
-
-
-@pytest.fixture
 def best(monkeypatch):
     """`best("library")`: the clock finds this way the fastest. Gives the products that were timed."""
     timed = []
