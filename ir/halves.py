@@ -20,6 +20,7 @@ from .dataclass import dataclass
 from .effects import is_random, reads, root, writes
 from .graph import Graph, Meta, Node
 from .joint import Joint
+from .layout import numel
 from .mincut import Network
 from .opdef import OPS
 from .passes import drop_dead, optimize
@@ -52,29 +53,30 @@ class Halves:
 
 def divide(graph: Graph, *, check: bool = False, show: Any = None) -> Halves:
     """The halves of a graph whose `joint` is a Joint."""
-    joint: Joint = graph.joint
-    whole = optimize(_whole(graph, joint), check=check, show=show)
-    n = len(graph.outputs)
-    kept_outputs = {at for at, node in enumerate(graph.outputs) if root(node) in joint.kept}
-    kept = {node for node in joint.kept if node.op in ("input", "constant")}
-    kept |= {root(whole.outputs[at]) for at in kept_outputs}
-    return _Division(graph, joint, whole, n, kept, kept_outputs).halves()
+    return _Division(graph, optimize(_whole(graph), check=check, show=show)).halves()
 
 
-def _whole(graph: Graph, joint: Joint) -> Graph:
+def _below(graph: Graph, **changes: Any) -> Graph:
+    """The graph changed, with its ATen level alone: nothing asks for a gradient there."""
+    bare: dict[str, Any] = {
+        "calls": [],
+        "call_outputs": [],
+        "constants": {},
+        "needs_grad": False,
+        "joint": None,
+    }
+    return replace(graph, **bare, **changes)
+
+
+def _whole(graph: Graph) -> Graph:
     """Both as one graph: its outputs are the results, then the gradients."""
-    gradients = [node for node in joint.gradients if node is not None]
-    made = replace(
+    joint: Joint = graph.joint
+    made = _below(
         graph,
         inputs=[*graph.inputs, *joint.tangents],
         nodes=[*graph.nodes, *joint.nodes],
-        outputs=[*graph.outputs, *gradients],
-        calls=[],
-        call_outputs=[],
-        constants={},
-        needs_grad=False,
+        outputs=[*graph.outputs, *(node for node in joint.gradients if node is not None)],
         sources=[*graph.sources, *[None] * len(joint.tangents)],
-        joint=None,
     )
     return apply_table({cached_cast: (_plain_cast,)})(made)
 
@@ -86,19 +88,19 @@ def _plain_cast(at: Rewriter, node: Node) -> Node | None:
 
 
 class _Division:
-    def __init__(
-        self,
-        graph: Graph,
-        joint: Joint,
-        whole: Graph,
-        n_outputs: int,
-        kept: set[Node],
-        kept_outputs: set[int],
-    ) -> None:
+    """`kept`: memory that autograd saves itself; `seen`: memory of results."""
+
+    def __init__(self, graph: Graph, whole: Graph) -> None:
+        n, joint = len(graph.outputs), graph.joint
         self.graph, self.joint, self.whole = graph, joint, whole
-        self.kept, self.kept_outputs = kept, kept_outputs
-        self.results, self.gradients = whole.outputs[:n_outputs], whole.outputs[n_outputs:]
-        self.tangents = set(whole.inputs[len(graph.inputs) :])
+        self.results, self.gradients = whole.outputs[:n], whole.outputs[n:]
+        self.tangents = whole.inputs[len(graph.inputs) :]
+        self.kept_outputs = {
+            at for at, node in enumerate(graph.outputs) if root(node) in joint.kept
+        }
+        self.kept = {node for node in joint.kept if node.op in ("input", "constant")}
+        self.kept |= {root(self.results[at]) for at in self.kept_outputs}
+        self.seen = {root(node) for node in self.results}
         self.written = {root(target) for node in whole.nodes for target in writes(node)}
         # What is read there during the forward may be something else at its end.
         self.changing = self.written | {graph.inputs[at] for at in graph.written}
@@ -139,15 +141,11 @@ class _Division:
 
     def _needed(self) -> set[Node]:
         """The values of the forward that the backward reads."""
-        found: set[Node] = set()
         live = set(self.gradients)
         for node in reversed(self.whole.nodes):
             if node in self.behind and (node in live or writes(node)):
                 live.update(reads(node))
-        for node in live:
-            if node not in self.behind:
-                found.add(node)
-        return found
+        return live - self.behind
 
     def _cut(self, needed: set[Node]) -> set[Node]:
         """The values to save."""
@@ -188,47 +186,34 @@ class _Division:
             return float("inf")
         if node in self.kept or (node.op == "constant" and node.args == ("own",)):
             return 0.0
-        count = 1
-        for size in node.meta.shape:
-            count *= hint_of(size)
-        bytes_ = float(count * node.meta.dtype.itemsize)
-        return bytes_ * (COPY if self._seen_outside(node) else 1) + 1
+        nbytes = float(numel(tuple(map(hint_of, node.meta.shape))) * node.meta.dtype.itemsize)
+        return nbytes * (COPY if self._is_copied(node) else 1) + 1
 
-    def _seen_outside(self, node: Node) -> bool:
-        return node.op in ("input", "constant") or any(root(one) is node for one in self.results)
+    def _is_copied(self, node: Node) -> bool:
+        """Whether others may write to the memory of a value that autograd would not have saved."""
+        outside = node.op in ("input", "constant") or node in self.seen
+        return outside and node not in self.kept
 
     # -- the two graphs
 
     def _forward(self, chosen: list[Node]) -> tuple[Graph, list[tuple[str, Any]]]:
-        outputs, nodes = (
-            list(self.results),
-            [node for node in self.whole.nodes if node not in self.behind],
-        )
+        outputs = list(self.results)
+        nodes = [node for node in self.whole.nodes if node not in self.behind]
         saved: list[tuple[str, Any]] = []
         for node in chosen:
             way = self._way(node)
             if way is not None:
                 saved.append(way)
                 continue
-            if self._seen_outside(node) and node not in self.kept:
+            if self._is_copied(node):
                 node = Node(
                     "call", aten.clone.default, (node,), {}, _copied(node), f"{node.name}_kept", node.where
                 )  # fmt: skip
                 nodes.append(node)
             saved.append(("made", len(outputs) - len(self.results)))
             outputs.append(node)
-        made = replace(
-            self.graph,
-            nodes=nodes,
-            outputs=outputs,
-            calls=[],
-            call_outputs=[],
-            constants={},
-            needs_grad=False,
-            joined=frozenset(self.joint.results),
-            joint=None,
-        )
-        return drop_dead(made), saved
+        joined = frozenset(self.joint.results)
+        return drop_dead(_below(self.graph, nodes=nodes, outputs=outputs, joined=joined)), saved
 
     def _way(self, node: Node) -> tuple[str, Any] | None:
         """How a value is saved that is there anyway; None if the forward has to give it."""
@@ -243,8 +228,9 @@ class _Division:
     def _backward(self, chosen: list[Node]) -> Graph:
         now: dict[Node, Node] = {}
         inputs: list[Node] = []
-        for node in (*chosen, *self.whole.inputs[len(self.graph.inputs) :]):
-            meta = node.meta if node in self.tangents or not self._copies(node) else _copied(node)
+        copies = {node for node in chosen if self._way(node) is None and self._is_copied(node)}
+        for node in (*chosen, *self.tangents):
+            meta = _copied(node) if node in copies else node.meta
             now[node] = Node("input", len(inputs), meta=meta, name=node.name, where=node.where)
             inputs.append(now[node])
         nodes: list[Node] = []
@@ -256,17 +242,12 @@ class _Division:
             symbols_of([[n.meta, n.args, n.kwargs] for n in (*inputs, *nodes)]),
         )
         numbers = sorted(used, key=lambda symbol: symbol.name)
-        made = replace(
+        made = _below(
             graph,
             name=f"{graph.name}_backward",
             inputs=inputs,
             nodes=nodes,
             outputs=[now[node] for node in self.gradients],
-            calls=[],
-            call_outputs=[],
-            constants={},
-            needs_grad=False,
-            joint=None,
             mutates=False,
             random=any(map(is_random, nodes)),
             sources=[None] * len(inputs),
@@ -276,9 +257,6 @@ class _Division:
             numbers=numbers,
         )
         return drop_dead(made)
-
-    def _copies(self, node: Node) -> bool:
-        return self._way(node) is None and self._seen_outside(node) and node not in self.kept
 
     def _to_run(self, cut: set[Node]) -> list[Node]:
         """The nodes of the backward, those that are computed again among them, in order."""

@@ -2,7 +2,7 @@
 
 `differentiate(tracer, outputs)` runs torch's own autograd backwards over the ghosts of a trace and takes the ATen nodes
 that it records: the formulas are torch's, and so is what it refuses (a value that was written to after autograd had
-saved it, a view that may not be written...). The result is a `Joint`, which `ir.cut` divides into a forward and a
+saved it, a view that may not be written...). The result is a `Joint`, which `ir.halves` divides into a forward and a
 backward graph. Where a gradient can only come from torch's own calls it is a `Declined`, with the reason.
 """
 
@@ -70,16 +70,15 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost], ties: bool) -> Joint
         return Declined("nothing that comes in requires a gradient")
     leaves = [ghost for _, ghost in inputs if ghost.requires_grad]
     tangents = [
-        Node("input", len(tracer.input_nodes) + k, meta=_tangent(outputs[at]._node.meta), name=f"g{k}")
+        Node("input", tracer.n_inputs + k, meta=_tangent(outputs[at]._node.meta), name=f"g{k}")
         for k, at in enumerate(results)
     ]  # fmt: skip
     try:
         found, nodes = tracer.beside(_backward, [outputs[at] for at in results], leaves, tangents)
     except CannotTrace as error:
         return Declined(str(error))
-    except (
-        RuntimeError
-    ) as error:  # what autograd refuses, it refuses when the program goes backward
+    except RuntimeError as error:
+        # What autograd refuses it refuses when the program goes backward.
         return Declined(str(error).splitlines()[0])
     memory = {root(ghost._node) for ghost in outputs}
     kept = {

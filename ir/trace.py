@@ -454,9 +454,9 @@ class Tracer:
         return [(at, ghost) for at, (_, ghost) in sorted(self._entered.items())]
 
     @property
-    def input_nodes(self) -> list[Node]:
-        """The inputs so far."""
-        return list(self._inputs)
+    def n_inputs(self) -> int:
+        """How many inputs there are so far."""
+        return len(self._inputs)
 
     def differentiable_constants(self) -> bool:
         """Whether a tensor that is baked in requires a gradient."""

@@ -163,8 +163,7 @@ class JointProgram:
             *[outputs[at] for at in plan.witnesses],
         )
         node.materialize_grads = False
-        if plan.numbers:
-            node.numbers = tuple(_number(where, inputs) for where in plan.numbers)
+        node.numbers = [_number(where, inputs) for where in plan.numbers]
         node.parameters = [inputs[at] for at in plan.parameters]
         node.loose = [weakref.ref(inputs[at]) for at in self._loose]
         node.versions = list(map(_version, inputs[: plan.n_tensors]))
@@ -186,9 +185,7 @@ class JointProgram:
         saved = node.saved_tensors[: len(plan.saved)]
         if self._backward is None:
             self._backward = self._build()
-        laid = [one if one.is_contiguous() and order is None else _laid_out(one, order)
-                for one, order in zip(given, plan.orders, strict=True)]  # fmt: skip
-        found = self._backward(*saved, *laid, *getattr(node, "numbers", ()))
+        found = self._backward(*saved, *map(_laid_out, given, plan.orders), *node.numbers)
         asked = node.needs_input_grad
         returned: list[Any] = [None] * len(asked)
         for at, number in self._gradients:
@@ -256,8 +253,7 @@ class JointProgram:
                 raise _gone(plan.name, at, "no longer exists")
             if tensor._version != version and at not in plan.written:
                 raise _gone(plan.name, at, "was written to since")
-        reason = "a backward with create_graph=True, or with gradients for some results only"
-        self._tell(reason)
+        self._tell("a backward with create_graph=True, or with gradients for some results only")
         return [*inputs, *node.further]
 
 
