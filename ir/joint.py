@@ -108,7 +108,8 @@ def _results(outputs: Sequence[Ghost]) -> tuple[int, ...]:
 def _why_not(tracer: Tracer, outputs: Sequence[Ghost], results: tuple[int, ...], ties: bool) -> str:
     if not results:
         return "no result has a gradient"
-    if any(outputs[at].grad_fn is None for at in results):
+    # Within the trace: the `grad_fn` of a view whose base was written to since is made when it is asked for.
+    if tracer.beside(_any_leaf, [outputs[at] for at in results])[0]:
         return "a result is a leaf of its own"
     if tracer.differentiable_constants():
         return "a tensor that requires a gradient is no argument of the graph"
@@ -127,6 +128,10 @@ def _why_not(tracer: Tracer, outputs: Sequence[Ghost], results: tuple[int, ...],
     if any(root(ghost._node).op == "constant" for ghost in made.values()):
         return "a result is a view of a constant"
     return ""
+
+
+def _any_leaf(owner: Any, ghosts: Sequence[Ghost]) -> bool:
+    return any(ghost.is_leaf for ghost in ghosts)
 
 
 def _tangent(meta: Meta) -> Meta:

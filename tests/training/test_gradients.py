@@ -44,6 +44,7 @@ FUNCTIONS = {
     "in place": lambda x: (x * 2).add_(1).mul_(3),
     "in place on a part": lambda x: _part(x),
     "a view before a write": lambda x: _seen_before(x),
+    "a view whose base is written to": lambda x: _base_written(x),
     "no_grad inside": lambda x: x * _held(x),
     "detached inside": lambda x: x * x.exp().detach(),
     "sqrt of zero": lambda x: (x * 0).abs().sqrt(),
@@ -52,6 +53,13 @@ FUNCTIONS = {
     "broadcast": lambda x: x + x.sum(0) + x[:, :1],
     "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
 }  # fmt: skip
+
+
+def _base_written(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    z = y[0]
+    y.mul_(x.detach() + 3)
+    return z
 
 
 def _part(x: torch.Tensor) -> torch.Tensor:
