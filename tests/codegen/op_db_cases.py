@@ -24,6 +24,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from torch.testing._internal.common_methods_invocations import op_db
 
+DRAWS = 12  # values beside a case, where its own rounding is to be seen
 SEED = 42  # what the database's own wrappers of random operators seed with
 WAYS = ("plain", "chain", "turned", "gaps", "spread", "channels", "open", "inplace")
 DTYPES = {
@@ -189,22 +190,51 @@ def eager(fn: Callable[..., list[Any]], inputs: list[torch.Tensor]) -> list[torc
 
 
 def widened(value: Any) -> Any:
-    """A structure with float64 in place of narrower floats; in place of integers where there are no floats."""
-    narrow = (torch.float32, torch.bfloat16, torch.float16)
+    """A structure with float64 in place of narrower floats (complex128 of complex numbers); in place of integers where
+    there are no floats."""
+    narrow = (torch.float32, torch.bfloat16, torch.float16, torch.complex64)
     there: list[torch.dtype] = []
     swap(value, lambda x: there.append(x.dtype))
     if not any(dtype in narrow for dtype in there):
         narrow = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
-    return swap(value, lambda x: x.double() if x.dtype in narrow else x)
+    return swap(value, lambda x: x.to(_wide(x.dtype)) if x.dtype in narrow else x)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.complex128 if dtype.is_complex else torch.float64
 
 
 def exactly(found: Case) -> list[torch.Tensor] | None:
     """The result computed in float64 from the same values; None where the operator cannot."""
-    wide = widened(found.inputs)
+    return _plainly(found.fn, widened(found.inputs))
+
+
+def _plainly(fn: Callable[..., list[Any]], inputs: Any) -> list[torch.Tensor] | None:
+    torch.manual_seed(SEED)
     try:
-        torch.manual_seed(SEED)
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return found.fn(*wide)
+            return fn(*inputs)
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
         return None
+
+
+def nearby(found: Case) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor]]]:
+    """(result in float32, the same in float64) of a float64 case, on its values and on some a little beside them.
+
+    Nothing is wider than float64 to judge a float64 result by; but what an operator loses is as many units in the last
+    place in float32, and there it can be seen. One draw may be exact by luck.
+    """
+    rng = torch.Generator().manual_seed(SEED)
+    for draw in range(DRAWS):
+        narrow = [_moved(x, rng, draw > 0) for x in found.inputs]
+        short_of, wide = (_plainly(found.fn, given) for given in (narrow, widened(narrow)))
+        if short_of is not None and wide is not None and len(short_of) == len(wide):
+            yield short_of, wide
+
+
+def _moved(x: torch.Tensor, rng: torch.Generator, away: bool) -> torch.Tensor:
+    if x.dtype != torch.float64:
+        return x
+    noise = 1 + 1e-3 * torch.rand(x.shape, generator=rng, dtype=x.dtype) * away
+    return (x * noise).float()

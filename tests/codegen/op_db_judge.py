@@ -79,6 +79,16 @@ def _by_error(
     )
 
 
+def worst(found: torch.Tensor, truth: torch.Tensor, folded: bool) -> float:
+    """The greatest error of a float result, in units in the last place."""
+    a, b = found.double(), truth.double()
+    good = a.isfinite() & b.isfinite()
+    if found.is_complex() or found.shape != truth.shape or not bool(good.any()):
+        return 0.0
+    a, b = a[good], b[good]
+    return float(((a - b).abs() / spacing(b.abs().max() if folded else b, found.dtype)).max())
+
+
 def spacing(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The distance of neighbouring numbers of dtype at x."""
     info = torch.finfo(dtype)
