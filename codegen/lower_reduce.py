@@ -157,15 +157,21 @@ def _moments(at: At, value: int, count: Any) -> tuple[int, int]:
 def _variance(root: bool, with_mean: bool = False) -> Callable[[At], Any]:
     def build(at: At) -> Any:
         correction = _arg(at.node, 2, "correction")
-        count = _count(at.node)
-        mean, squares = _moments(at, _folded(at, at.math), count)
+        count, kind = _count(at.node), _variance_math(at)
+        mean, squares = _moments(at, _folded(at, kind), count)
         divisor = greatest(count - (1 if correction is None else correction), 0)
-        found = at.apply("div", squares, at.const(as_real(divisor)))
+        found = at.apply("div", squares, at.const(as_real(divisor), kind))
         if root:
             found = at.apply("sqrt", found)
         return (at.done(found), at.done(mean)) if with_mean else at.done(found)
 
     return build
+
+
+def _variance_math(at: At) -> torch.dtype:
+    """Eager adds up in double, also what is float32 (narrower results are rounded by far more than float32 loses)."""
+    wide = at.dtype == torch.float32 and at.meta.device.type == "cpu"
+    return torch.float64 if wide else at.math
 
 
 def _variance_dims(node: Node) -> tuple[Node, tuple[int, ...], bool]:

@@ -80,19 +80,20 @@ def _view(at: Rewriter, node: Node, shape: tuple[Any, ...]) -> Node:
     return node if node.meta.shape == shape else at.call(aten.view.default, node, shape)
 
 
-def _moments(at: Rewriter, x: Node, dims: tuple[int, ...]) -> tuple[Node, Node]:
-    """(variance, mean) over these dimensions, which stay."""
-    call = at.call(aten.var_mean.correction, x, dims, correction=0, keepdim=True)
-    return at.result(call, 0), at.result(call, 1)
+def _moments(at: Rewriter, x: Node, dims: tuple[int, ...]) -> tuple[Node, Node, Node]:
+    """(mean, distances from it, variance) over these dimensions, which stay; in the type of x, where var_mean adds up
+    float32 in double."""
+    mean = at.call(aten.mean.dim, x, dims, True)
+    away = at.call(aten.sub.Tensor, x, mean)
+    return mean, away, at.call(aten.mean.dim, at.call(aten.mul.Tensor, away, away), dims, True)
 
 
 def _normed(
     at: Rewriter, x: Node, dims: tuple[int, ...], eps: Any, weight: Node | None, bias: Node | None,
 ) -> tuple[Node, Node, Node, Node]:  # fmt: skip
     """(the elements, mean, variance, reciprocal of the deviation) of x in the type it is computed in."""
-    variance, mean = _moments(at, x, dims)
+    mean, away, variance = _moments(at, x, dims)
     spread = at.call(aten.rsqrt.default, at.call(aten.add.Scalar, variance, eps))
-    away = at.call(aten.sub.Tensor, x, mean)
     found = at.call(aten.mul.Tensor, away, spread)
     if weight is not None:
         found = at.call(aten.mul.Tensor, found, weight)

@@ -220,21 +220,25 @@ def _plainly(fn: Callable[..., list[Any]], inputs: Any) -> list[torch.Tensor] | 
 
 
 def nearby(found: Case) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor]]]:
-    """(result in float32, the same in float64) of a float64 case, on its values and on some a little beside them.
+    """(eager's result, the same in float64) of a case, on its values and on some a little beside them: one may be exact
+    by luck.
 
     Nothing is wider than float64 to judge a float64 result by; but what an operator loses is as many units in the last
-    place in float32, and there it can be seen. One draw may be exact by luck.
+    place in float32, and there it can be seen.
     """
     rng = torch.Generator().manual_seed(SEED)
     for draw in range(DRAWS):
         narrow = [_moved(x, rng, draw > 0) for x in found.inputs]
-        short_of, wide = (_plainly(found.fn, given) for given in (narrow, widened(narrow)))
-        if short_of is not None and wide is not None and len(short_of) == len(wide):
-            yield short_of, wide
+        ours, wide = (_plainly(found.fn, given) for given in (narrow, widened(narrow)))
+        if ours is not None and wide is not None and len(ours) == len(wide):
+            yield ours, wide
 
 
 def _moved(x: torch.Tensor, rng: torch.Generator, away: bool) -> torch.Tensor:
-    if x.dtype != torch.float64:
+    """Other values in the same order of memory."""
+    if not (x.dtype.is_floating_point or x.dtype.is_complex) or x.layout is not torch.strided:
         return x
-    noise = 1 + 1e-3 * torch.rand(x.shape, generator=rng, dtype=x.dtype) * away
-    return (x * noise).float()
+    memory = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
+    noise = 1 + 1e-3 * torch.rand(memory.shape, generator=rng, dtype=torch.float64) * away
+    kind = torch.float32 if x.dtype == torch.float64 else x.dtype
+    return (memory * noise).to(kind).as_strided(x.shape, x.stride(), x.storage_offset())

@@ -34,3 +34,12 @@ def test_bits_of_eager(dtype: torch.dtype) -> None:
             torch.float16,
         ):  # there eager's compiler went another way
             assert torch.equal(ours, fn(*given)), name
+
+
+def test_variances_of_float32_add_up_in_double() -> None:
+    """As eager's do: the result is the float64 one, rounded once; means that cancel, too."""
+    x = torch.randn(300, 125) * 3
+    found = make(lambda x: torch.var_mean(x, 1), x)
+    assert not found.library
+    for ours, exact in zip(found.run(x), torch.var_mean(x.double(), 1), strict=True):
+        assert torch.equal(ours, exact.float())

@@ -1,13 +1,15 @@
-// 1. k0_var_mean
+// 1. k0_mean
 
-// var_mean.correction
-// add.Scalar
-// rsqrt
+// mean.dim
 // sub.Tensor
 // mul.Tensor
+// mean.dim
+// add.Scalar
+// rsqrt
 // mul.Tensor
 // mul.Tensor
-extern "C" void k0_var_mean(void **buffers, int threads) {
+// mul.Tensor
+extern "C" void k0_mean(void **buffers, int threads) {
   const float *__restrict b0 = (const float *)buffers[0];  // float32[2, 8, 6, 6] stride [288, 36, 6, 1]
   const float *__restrict b1 = (const float *)buffers[1];  // float32[8] stride [1]
   float *__restrict b2 = (float *)buffers[2];  // float32[2, 8, 6, 6] stride [288, 36, 6, 1]

@@ -9,56 +9,59 @@ extern "C" void k0_var(void **buffers, int threads) {
     const i64_t x0 = (item);
     const float *p0 = b0 + x0 * 200;
     float *p1 = b1 + x0;
-    const f32 v2 = splat<f32>(200.0f);
-    const f32 v7 = splat<f32>(199.0f);
-    f32 a1_0 = splat<f32>(0.0f);
-    f32 a1_1 = splat<f32>(0.0f);
-    f32 a1_2 = splat<f32>(0.0f);
-    f32 a1_3 = splat<f32>(0.0f);
+    const f64 v3 = splat<f64>(200.0);
+    const f64 v8 = splat<f64>(199.0);
+    f64 a2_0 = splat<f64>(0.0);
+    f64 a2_1 = splat<f64>(0.0);
+    f64 a2_2 = splat<f64>(0.0);
+    f64 a2_3 = splat<f64>(0.0);
     {
-      auto body = [&](const i64_t i, auto n, f32 &a1_0) __attribute__((always_inline)) {
+      auto body = [&](const i64_t i, auto n, f64 &a2_0) __attribute__((always_inline)) {
         const f32 v0 = ld(p0 + i, n);
-        a1_0 = a1_0 + keep(v0, splat<f32>(0.0f), n);
+        const f64 v1 = conv<f64>(v0);
+        a2_0 = a2_0 + keep(v1, splat<f64>(0.0), n);
       };
       i64_t at = 0;
-      for (; at + 32 <= 200; at += 32) {
-        body(at + 0, full{}, a1_0);
-        body(at + 8, full{}, a1_1);
-        body(at + 16, full{}, a1_2);
-        body(at + 24, full{}, a1_3);
+      for (; at + 16 <= 200; at += 16) {
+        body(at + 0, full{}, a2_0);
+        body(at + 4, full{}, a2_1);
+        body(at + 8, full{}, a2_2);
+        body(at + 12, full{}, a2_3);
       }
-      for (; at + 8 <= 200; at += 8) body(at, full{}, a1_0);
+      for (; at + 4 <= 200; at += 4) body(at, full{}, a2_0);
     }
-    a1_0 = a1_0 + a1_1;
-    a1_0 = a1_0 + a1_2;
-    a1_0 = a1_0 + a1_3;
-    const f32 v1 = fold(a1_0, [](f32 a, f32 b) { return a + b; });
-    const f32 v3 = v1 / v2;
-    f32 a6_0 = splat<f32>(0.0f);
-    f32 a6_1 = splat<f32>(0.0f);
-    f32 a6_2 = splat<f32>(0.0f);
-    f32 a6_3 = splat<f32>(0.0f);
+    a2_0 = a2_0 + a2_1;
+    a2_0 = a2_0 + a2_2;
+    a2_0 = a2_0 + a2_3;
+    const f64 v2 = fold(a2_0, [](f64 a, f64 b) { return a + b; });
+    const f64 v4 = v2 / v3;
+    f64 a7_0 = splat<f64>(0.0);
+    f64 a7_1 = splat<f64>(0.0);
+    f64 a7_2 = splat<f64>(0.0);
+    f64 a7_3 = splat<f64>(0.0);
     {
-      auto body = [&](const i64_t i, auto n, f32 &a6_0) __attribute__((always_inline)) {
+      auto body = [&](const i64_t i, auto n, f64 &a7_0) __attribute__((always_inline)) {
         const f32 v0 = ld(p0 + i, n);
-        const f32 v4 = v0 - v3;
-        const f32 v5 = v4 * v4;
-        a6_0 = a6_0 + keep(v5, splat<f32>(0.0f), n);
+        const f64 v1 = conv<f64>(v0);
+        const f64 v5 = v1 - v4;
+        const f64 v6 = v5 * v5;
+        a7_0 = a7_0 + keep(v6, splat<f64>(0.0), n);
       };
       i64_t at = 0;
-      for (; at + 32 <= 200; at += 32) {
-        body(at + 0, full{}, a6_0);
-        body(at + 8, full{}, a6_1);
-        body(at + 16, full{}, a6_2);
-        body(at + 24, full{}, a6_3);
+      for (; at + 16 <= 200; at += 16) {
+        body(at + 0, full{}, a7_0);
+        body(at + 4, full{}, a7_1);
+        body(at + 8, full{}, a7_2);
+        body(at + 12, full{}, a7_3);
       }
-      for (; at + 8 <= 200; at += 8) body(at, full{}, a6_0);
+      for (; at + 4 <= 200; at += 4) body(at, full{}, a7_0);
     }
-    a6_0 = a6_0 + a6_1;
-    a6_0 = a6_0 + a6_2;
-    a6_0 = a6_0 + a6_3;
-    const f32 v6 = fold(a6_0, [](f32 a, f32 b) { return a + b; });
-    const f32 v8 = v6 / v7;
-    st(p1, v8, 1);
+    a7_0 = a7_0 + a7_1;
+    a7_0 = a7_0 + a7_2;
+    a7_0 = a7_0 + a7_3;
+    const f64 v7 = fold(a7_0, [](f64 a, f64 b) { return a + b; });
+    const f64 v9 = v7 / v8;
+    const f32 v10 = conv<f32>(v9);
+    st(p1, v10, 1);
   }
 }
