@@ -16,13 +16,14 @@ from typing import Any
 import torch
 
 from ..ir.symbols import Expr
-from . import cpp_keep, cpp_lanes, cpp_load, cpp_scan, cpp_tile, expr, loops
+from . import cpp_keep, cpp_lanes, cpp_load, cpp_nans, cpp_scan, cpp_tile, expr, loops
 from .cpp_dialect import (
     DIALECT,
     TYPES,
     argument,
     library_text,
     register,
+    rounded_plain,
     section_of,
 )  # fmt: skip
 from .cpp_pass import PassWriter
@@ -130,6 +131,7 @@ class Kernel:
         self.level = loops.levels(nest) if nest.has_reduction else self.along
         self.phase = loops.phases(nest)
         self.spans = cpp_load.only_spans(nest)
+        self.plain = cpp_nans.plain(nest)
         self.lines: list[str] = []
         self.depth = 1
         self.kept: set[int] = set()
@@ -362,6 +364,8 @@ class Kernel:
             return f"const {register(value.dtype)} {name} = {argument(self.n(value.attr), value.dtype)};"
         args = tuple(f"v{arg}" for arg in value.args)
         dtypes = tuple(self.nest.values[arg].dtype for arg in value.args)
+        if value.op == "cast" and value.dtype == torch.bfloat16 and value.args[0] in self.plain:
+            return f"const f32 {name} = {rounded_plain(args[0], dtypes[0])};"
         return "const " + expr.statement(DIALECT, name, value, args, dtypes)
 
     def _where(self, index: Index, row: bool) -> tuple[str, Any]:

@@ -119,6 +119,13 @@ def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
     return rounding.format(_convert(text, start, goal))
 
 
+def rounded_plain(text: str, source: torch.dtype) -> str:
+    """A cast to bfloat16 of a value that `cpp_nans` knows."""
+    if source == torch.float32:
+        return f"round_bf16_plain({text})"
+    return cast(text, source, torch.bfloat16)
+
+
 # between registers of the same width, and one step up or down; anything else goes along the path
 _SIGNED = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}

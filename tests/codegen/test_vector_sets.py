@@ -150,3 +150,28 @@ def test_functions_between_other_widths(vector_set: str) -> None:
     )
     check(lambda x: (x.log10(), x.cosh(), x**x, x.erfc()), x[:, :3])
     check(lambda x: (x.half().asinh(), x.bfloat16().acosh(), x.half() % 0.7), x)
+
+
+def test_erf_within_a_unit(vector_set: str) -> None:
+    """With AVX-512; two units elsewhere. Odd, never beyond one, and one for what is large."""
+    x = torch.cat([_arguments(3), torch.linspace(0, 4.5, 400_000), torch.linspace(0, 1e-3, 10_000)])
+    (found,) = make(torch.erf, x).run(x)
+    exact = torch.erf(x.double())
+    unit = 2.0 ** (exact.abs().log2().floor() - 23).clamp(min=-149)
+    kept = exact.isfinite()
+    bound = 1.0 if vector_set == "v4" else 2.0
+    assert ((found.double() - exact).abs() / unit)[kept].max() <= bound
+    assert found[kept].abs().max() == 1.0 and (found[x > 4] == 1.0).all()
+    assert torch.equal(found.isnan(), x.isnan())
+    assert torch.equal(found.signbit()[~x.isnan()], x.signbit()[~x.isnan()])
+
+
+def test_nans_that_are_rounded_to_bfloat16(vector_set: str) -> None:
+    """Those of all payloads, from memory of either dtype, and those that functions make."""
+    narrow = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+    check(lambda x: (x * x, x - x, x.exp(), x.log(), x.sqrt(), x.tanh(), x.erf(), x.sigmoid(), x.log1p(),
+                     x.expm1(), x.sin(), x.exp2(), x.rsqrt(), x.abs().neg(), x.floor(), (x + x).amax()),
+          narrow, library=None)  # fmt: skip
+    bits = torch.tensor([0x7F800001, 0x7FFFFFFF, -1, -0x7FFFFF, 0x7F80FFFF], dtype=torch.int32)
+    wide = bits.view(torch.float32).repeat(13)
+    check(lambda x: (x.bfloat16(), (x + 1).bfloat16(), (-x).bfloat16()), wide)

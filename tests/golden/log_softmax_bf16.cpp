@@ -66,7 +66,7 @@ extern "C" void k0_log_softmax(void **buffers, int threads) {
         const f32 v1 = v0;
         const f32 v3 = v1 - v2;
         const f32 v7 = v3 - v6;
-        const f32 v8 = round_bf16(v7);
+        const f32 v8 = round_bf16_plain(v7);
         st(p1 + i, v8, n);
       };
       i64_t at = 0;
