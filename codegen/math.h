@@ -82,20 +82,44 @@ template <class V> INLINE V keep(V v, V, full) { return v; }
 template <class V> INLINE V keep(V v, V other, int n) { return where(first(n), v, other); }
 
 //: fma <- types
+// a * b + c, rounded once. The loop over the lanes means the same, but GCC leads it through memory, lane by lane, before
+// it sees the instruction: thirty of them in a kernel take it a second
+#if defined(__FMA__) && !defined(__clang__)
+typedef float float4B __attribute__((vector_size(16)));
+typedef float float8B __attribute__((vector_size(32)));
+typedef double double2B __attribute__((vector_size(16)));
+typedef double double4B __attribute__((vector_size(32)));
+#endif
+template <class V> INLINE V fused(V a, V b, V c) {
+#if defined(__FMA__) && !defined(__clang__)
+  constexpr int S = sizeof(a[0]), N = sizeof(V) / S;
+#ifdef __AVX512F__
+  if constexpr (S == 4 && N == 16)
+    return (V)__builtin_ia32_vfmaddps512_mask((float16B)a, (float16B)b, (float16B)c, 0xffff, 4);
+  if constexpr (S == 8 && N == 8)
+    return (V)__builtin_ia32_vfmaddpd512_mask((double8B)a, (double8B)b, (double8B)c, 0xff, 4);
+#endif
+  if constexpr (S == 4 && N == 8) return (V)__builtin_ia32_vfmaddps256((float8B)a, (float8B)b, (float8B)c);
+  if constexpr (S == 8 && N == 4) return (V)__builtin_ia32_vfmaddpd256((double4B)a, (double4B)b, (double4B)c);
+  if constexpr (S == 4 && N == 4) return (V)__builtin_ia32_vfmaddps((float4B)a, (float4B)b, (float4B)c);
+  if constexpr (S == 8 && N == 2) return (V)__builtin_ia32_vfmaddpd((double2B)a, (double2B)b, (double2B)c);
+#endif
+  V r;
+  for (int i = 0; i < (int)(sizeof(V) / sizeof(a[0])); ++i)
+    if constexpr (sizeof(a[0]) == 4) r[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    else r[i] = __builtin_fma(a[i], b[i], c[i]);
+  return r;
+}
 INLINE f32 fma(f32 a, f32 b, f32 c) {
 #ifdef __FP_FAST_FMAF
-  f32 r;
-  for (int i = 0; i < W; ++i) r[i] = __builtin_fmaf(a[i], b[i], c[i]);
-  return r;
+  return fused(a, b, c);
 #else
   return a * b + c;
 #endif
 }
 INLINE f64 fma(f64 a, f64 b, f64 c) {
 #ifdef __FP_FAST_FMA
-  f64 r;
-  for (int i = 0; i < W; ++i) r[i] = __builtin_fma(a[i], b[i], c[i]);
-  return r;
+  return fused(a, b, c);
 #else
   return a * b + c;
 #endif
@@ -542,9 +566,7 @@ template <class F> INLINE f32 doubly(f32 x, f32 y, F f) {
 }
 template <class V> INLINE V fma(V a, V b, V c) {  // where dd is not f64
 #ifdef __FP_FAST_FMA
-  V r;
-  for (int i = 0; i < D; ++i) r[i] = __builtin_fma(a[i], b[i], c[i]);
-  return r;
+  return fused(a, b, c);
 #else
   return a * b + c;
 #endif
