@@ -22,6 +22,7 @@ from .extents import dense, estimated
 from .flow import Flow, is_plain_view
 from .lower_product import LETTERS
 from .lowering import Rule, rule_for
+from .precede import Placed
 
 MAX_NODES = 96  # a bound on compile time and registers
 MAX_BUFFERS = 32
@@ -38,31 +39,23 @@ LIGHT = frozenset({
 
 
 @dataclass(eq=False, slots=True)
-class Unit:
-    """A kernel (`shape` is set) or one ATen call.
+class Unit(Placed):
+    """A kernel (`shape` is set) or one ATen call, in its place among the others.
 
-    number   its bit in `follows` masks; `follows` is transitive
     shape    full sizes of the iteration; `folded` its reduced dimensions (None: no reduction yet)
     where    for each member that has a value: its map, as forms over the dimensions of `shape` (of `rows`: nothing)
     """
 
-    number: int
     nodes: list[Node] = field(default_factory=list)
-    follows: int = 0
     shape: tuple[int, ...] | None = None
     folded: tuple[int, ...] | None = None
     where: dict[Node, Map] = field(default_factory=dict)
     reads: dict[Node, int] = field(default_factory=dict)  # root -> bytes, of what is loaded
     rows: Any = None  # the number of rows of a unit whose columns are unrolled (`rowwise`)
-    merged: Unit | None = None
 
     @property
     def is_kernel(self) -> bool:
         return self.shape is not None
-
-    @property
-    def bit(self) -> int:
-        return 1 << self.number
 
 
 def size_in_bytes(meta: Meta) -> int:
@@ -95,6 +88,7 @@ class Fusion:
         self.units: list[Unit] = []
         self.home: dict[Node, Unit] = {}
         self.rules: dict[Node, Rule] = {}
+        self.position = {node: index for index, node in enumerate(flow.nodes)}
 
     def run(self) -> list[Unit]:
         for node in self.flow.nodes:
@@ -117,7 +111,7 @@ class Fusion:
         ):
             unit.nodes, unit.shape, unit.where = calls, None, {}
             del self.rules[calls[0]]
-            self._now_follows(unit, self._follows(calls[0], None))
+            unit.put_after(self._before(calls[0], None))
 
     # --- placing ---
 
@@ -149,9 +143,9 @@ class Fusion:
             rule = None
         if rule is not None and rule.kind == "create" and node in self.flow.written:
             rule = None  # it has to be in memory: what is read there is no longer what was made
-        follows = self._follows(node, rule)
+        before = self._before(node, rule)
         if rule is None or rule.kind == "create":
-            unit = self._new(node, follows)
+            unit = self._new(node, before)
             if rule is not None:
                 self.rules[node] = rule
             elif self.near and _is_large(node):
@@ -161,29 +155,29 @@ class Fusion:
         joined: Unit | None = None
         for unit in self._candidates(node, rule):
             if joined is None:
-                if self._can_join(node, rule, unit, follows):
-                    self._join(node, rule, unit, follows)
+                if self._can_join(node, rule, unit, before):
+                    self._join(node, rule, unit, before)
                     joined = unit
             elif unit is not joined and self._can_merge(joined, unit):
                 self._merge(joined, unit)
         if joined is None:
-            unit = self._new(node, follows)
+            unit = self._new(node, before)
             unit.rows = rowwise.begins(node)
             unit.shape, unit.folded = (
                 _space(node, rule) if unit.rows is None else ((unit.rows,), None)
             )
             self._enter(node, rule, unit)
 
-    def _new(self, node: Node, follows: int) -> Unit:
-        unit = Unit(len(self.units), [node], follows)
+    def _new(self, node: Node, before: list[Unit]) -> Unit:
+        number = len(self.units)
+        unit = Unit(number, bits=1 << number, nodes=[node])
+        unit.put_after(before)
         self.units.append(unit)
         self.home[node] = unit
         return unit
 
     def unit_of(self, node: Node) -> Unit:
-        unit = self.home[node]
-        while unit.merged is not None:
-            unit = unit.merged
+        unit: Unit = self.home[node].now()
         return unit
 
     def source(self, node: Node) -> Node:
@@ -192,18 +186,17 @@ class Fusion:
             node = node.alias  # type: ignore[assignment]
         return node
 
-    def _follows(self, node: Node, rule: Rule | None) -> int:
-        """Mask of the units that this node has to come after."""
-        mask = 0
+    def _before(self, node: Node, rule: Rule | None) -> list[Unit]:
+        """The units that this node has to come right after."""
+        found: list[Unit] = []
         before = [self.source(operand) for operand in self.flow.reads(node)]
         before += self.flow.after.get(node, [])
         far = reads(node) if rule is None else () if rule.far is None else rule.far(node)
         stored = [self.source(other) for other in far]
         for other in before:
             if other in self.home and (other in stored or not self._inlined(other)):
-                unit = self.unit_of(other)
-                mask |= unit.bit | unit.follows
-        return mask
+                found.append(self.unit_of(other))
+        return found
 
     def far(self, node: Node) -> tuple[Node, ...]:
         """The operands that a node of a kernel reads from memory, whatever made them."""
@@ -273,10 +266,8 @@ class Fusion:
         open_ones = [unit for unit in saved if unit.number >= self.first_open]
         return sorted(open_ones, key=lambda unit: (-saved[unit], -unit.number))
 
-    def _can_join(self, node: Node, rule: Rule, unit: Unit, follows: int) -> bool:
-        if self._full(unit, node):
-            return False
-        if self._leads(unit, follows & ~unit.bit):
+    def _can_join(self, node: Node, rule: Rule, unit: Unit, before: list[Unit]) -> bool:
+        if self._full(unit, node) or unit.leads_to(before):
             return False
         return self._place_in(node, rule, unit) is not None
 
@@ -285,14 +276,6 @@ class Fusion:
         if unit.rows is not None:
             return rowwise.full([*unit.nodes, *more], unit.rows, len(unit.reads))
         return len(unit.nodes) >= MAX_NODES or len(unit.reads) >= MAX_BUFFERS
-
-    def _leads(self, unit: Unit, mask: int) -> bool:
-        """Does some unit in the mask (not this one) come after `unit`?"""
-        return any(
-            mask >> other.number & 1 and other.follows & unit.bit
-            for other in self.units
-            if other is not unit and other.merged is None
-        )
 
     def _place_in(self, node: Node, rule: Rule, unit: Unit) -> Map | None:
         """The map of the node's result in the unit's iteration, None if there is none."""
@@ -377,13 +360,13 @@ class Fusion:
             node = node.alias  # type: ignore[assignment]
         return not inside or where == affine.clean(unit.where[node], node.meta.shape, axes)
 
-    def _join(self, node: Node, rule: Rule, unit: Unit, follows: int) -> None:
+    def _join(self, node: Node, rule: Rule, unit: Unit, before: list[Unit]) -> None:
         unit.nodes.append(node)
         self.home[node] = unit
         if rule.kind != "pointwise" and unit.rows is None:
             unit.folded = _space(node, rule)[1]
         self._enter(node, rule, unit)
-        self._now_follows(unit, follows & ~unit.bit)
+        unit.put_after(before)
 
     def _enter(self, node: Node, rule: Rule, unit: Unit) -> None:
         """Book the node's place and what it loads."""
@@ -404,14 +387,6 @@ class Fusion:
                 base = root(operand)
                 unit.reads[base] = max(unit.reads.get(base, 0), size_in_bytes(operand.meta))
 
-    def _now_follows(self, unit: Unit, mask: int) -> None:
-        added = mask & ~unit.follows
-        if added:
-            unit.follows |= added
-            for other in self.units:
-                if other.follows & unit.bit:
-                    other.follows |= added
-
     # --- merging ---
 
     def _can_merge(self, unit: Unit, other: Unit) -> bool:
@@ -421,9 +396,7 @@ class Fusion:
             return False
         if None not in (unit.folded, other.folded) and unit.folded != other.folded:
             return False
-        if self._leads(other, unit.follows & ~other.bit) or self._leads(
-            unit, other.follows & ~unit.bit
-        ):
+        if other.leads_to(unit.before) or unit.leads_to(other.before):
             return False
         both = {**unit.where, **other.where}
         folded = unit.folded or other.folded
@@ -445,8 +418,7 @@ class Fusion:
         return self._all_agree(node, rule, trial.where[node], _space(node, rule)[0], trial)
 
     def _merge(self, unit: Unit, other: Unit) -> None:
-        order = {node: position for position, node in enumerate(self.flow.nodes)}
-        unit.nodes = sorted({*unit.nodes, *other.nodes}, key=order.__getitem__)
+        unit.nodes = sorted({*unit.nodes, *other.nodes}, key=self.position.__getitem__)
         unit.where.update(other.where)
         unit.folded = unit.folded if unit.folded is not None else other.folded
         for base, size in other.reads.items():
@@ -454,17 +426,7 @@ class Fusion:
                 unit.reads[base] = size
         for base in [base for base in unit.reads if base in unit.where]:
             del unit.reads[base]
-        other.merged = unit
-        mask = (other.follows | unit.follows) & ~unit.bit & ~other.bit
-        unit.follows &= ~other.bit
-        for later in self.units:
-            if later.follows & other.bit:
-                later.follows = (later.follows & ~other.bit) | unit.bit
-        self._now_follows(unit, mask)
-        for later in self.units:
-            if later.follows & unit.bit:
-                later.follows |= unit.follows
-        unit.follows &= ~unit.bit
+        unit.absorb(other)
 
 
 def size_in_bytes_of(shape: tuple[int, ...], itemsize: int) -> int:

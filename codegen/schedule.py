@@ -169,32 +169,20 @@ def _unread(node: Node, flow: Flow, fusion: Fusion) -> bool:
 
 
 def _in_order(flow: Flow, units: list[Unit]) -> list[Unit]:
-    """An order that respects `follows`, close to the order of the program."""
+    """An order in which each unit comes after those right before it, close to the order of the program."""
     position = {node: index for index, node in enumerate(flow.nodes)}
-    last = {unit.number: max(position[node] for node in unit.nodes) for unit in units}
-    left = {unit.number: unit.follows for unit in units}
-    by_number = {unit.number: unit for unit in units}
-    everything = sum(unit.bit for unit in units)
-    followers: dict[int, list[int]] = {unit.number: [] for unit in units}
-    ready: list[tuple[int, int]] = []
-    missing: dict[int, int] = {}
-    for unit in units:
-        mask = left[unit.number] & everything
-        missing[unit.number] = mask.bit_count()
-        while mask:
-            low = mask & -mask
-            followers[low.bit_length() - 1].append(unit.number)
-            mask ^= low
-        if not missing[unit.number]:
-            heapq.heappush(ready, (last[unit.number], unit.number))
+    last = {unit: max(position[node] for node in unit.nodes) for unit in units}
+    missing = {unit: len(unit.before) for unit in units}
+    ready = [(last[unit], unit.number, unit) for unit in units if not unit.before]
+    heapq.heapify(ready)
     found: list[Unit] = []
     while ready:
-        _position, number = heapq.heappop(ready)
-        found.append(by_number[number])
-        for later in followers[number]:
+        unit = heapq.heappop(ready)[2]
+        found.append(unit)
+        for later in unit.after:
             missing[later] -= 1
             if not missing[later]:
-                heapq.heappush(ready, (last[later], later))
+                heapq.heappush(ready, (last[later], later.number, later))
     if len(found) != len(units):
         raise AssertionError("the units of a graph follow each other in a circle")
     return found
