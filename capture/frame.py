@@ -30,6 +30,7 @@ from ..runtime.variation import Variation
 from . import aliasing, arrays, lookers, numbers, quiet, rebuild
 from . import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
 from . import custom as _custom  # noqa: F401
+from . import differentiating as _differentiating  # noqa: F401
 from . import exceptions as _exceptions  # noqa: F401
 from . import groups as _groups  # noqa: F401
 from . import handlers as _handlers  # noqa: F401

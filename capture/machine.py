@@ -183,6 +183,9 @@ class Machine:
         self.derived: dict[Value, Value] = {}  # part of an exception group -> the group
         self.root_index = 0
         self.grad_before = torch.is_grad_enabled()
+        self.differentiating = (
+            0  # functions around that are being differentiated (see `differentiating`)
+        )
         self.fragile = (
             False  # an operator that may raise came after something that must then have happened
         )

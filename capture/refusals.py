@@ -11,7 +11,7 @@ from typing import Any
 
 from .kinds import is_kind
 
-_MODULES: dict[str, str] = {
+_MODULES: dict[str, str | None] = {
     "logging": "GB103", "warnings": "GB103", "traceback": "GB132", "inspect": "GB132", "io": "GB103", "_io": "GB103", "_warnings": "GB103",
     "posix": "GB103", "_thread": "GB103", "select": "GB103", "_socket": "GB103",
     "random": "GB119", "_random": "GB119", "numpy.random": "GB119", "threading": "GB102", "subprocess": "GB103", "os": "GB103", "sys": "GB132",
@@ -22,8 +22,8 @@ _MODULES: dict[str, str] = {
     "torch.autograd.graph": "GB114", "torch.autograd.profiler": "GB103", "torch.profiler": "GB103",
     "torch.jit": "GB102", "torch.cuda": "GB118", "torch.distributed": "GB102", "torch.compiler": "GB102",
     "torch._functorch": "GB124", "torch.func": "GB124", "torch._higher_order_ops": "GB124",
-    "graftjit.runtime": "GB135", "graftjit.unit": "GB135", "graftjit.jit": "GB135",
-    "graftjit.context": "GB118", "graftjit.gradients": "GB114", "graftjit.compiled": "GB135", "torch.optim": "GB115", "copy": "GB102",
+    "graftjit.runtime": "GB135", "graftjit.runtime.differentiate": None, "graftjit.unit": "GB135", "graftjit.jit": "GB135",
+    "graftjit.context": "GB118", "graftjit.compiled": "GB135", "torch.optim": "GB115", "copy": "GB102",
 }  # fmt: skip
 
 

@@ -191,6 +191,8 @@ def _module_store(m: Machine, value: Any, name: str, item: Value | None) -> None
             m.activity += 1
             m.effects.append(SetAttr(value, name, item))
             return
+        if held and content.items[freeze(Const(name))][1] is item:
+            return  # as `self.weight -= step` stores it
         if held:
             raise Break("GB115", f"{table[1:]} {name!r} of a module is replaced")
     if special_value:

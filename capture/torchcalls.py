@@ -177,8 +177,15 @@ def _by_mode(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -
     return handled(m, fn, args, kwargs)
 
 
-def record(m: Machine, fn: Any, fn_args: tuple[Any, ...], fn_kwargs: dict[str, Any]) -> Value:
-    """The Value of a call that the tracer makes and records."""
+def record(
+    m: Machine,
+    fn: Any,
+    fn_args: tuple[Any, ...],
+    fn_kwargs: dict[str, Any],
+    may_fail: bool = True,
+) -> Value:
+    """The Value of a call that the tracer makes and records. `may_fail`: it may raise because of data that nothing
+    before it has looked at."""
     name = getattr(fn, "__name__", str(fn))
     m.activity += 1
     start, written = m.tracer.n_nodes, m.tracer.mutates
@@ -194,7 +201,8 @@ def record(m: Machine, fn: Any, fn_args: tuple[Any, ...], fn_kwargs: dict[str, A
         if isinstance(error, Unsupported):
             code = "GB114" if error.code == "history" else "GB124"
         raise Break(code, f"{name}: {error}") from error
-    _failing(m, name, start, written)
+    if may_fail:
+        _failing(m, name, start, written)
     if result is not None and not _made_of_tensors(result) and not _is_answer(fn, name):
         raise Break("GB118", f"{name}() tells of a state that no guard holds")
     return from_result(m, result)

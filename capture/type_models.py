@@ -158,7 +158,9 @@ def _callable(m: Machine, args: Args, kwargs: Kwargs) -> Value:
             return Const(callable(value.value))
         return Const(attributes.class_attribute(m, value, "__call__") is not attributes.MISSING)
     cls = attributes.real_class(value)
-    return Const(hasattr(cls, "__call__"))  # noqa: B004 (the type's slot is what callable() asks)
+    return Const(
+        cls is not None and attributes.mro_lookup(cls, "__call__") is not attributes.MISSING
+    )
 
 
 @models(getattr)

@@ -33,7 +33,7 @@ def shadowed(
 
     def checked(*inputs: Any) -> Any:
         found = program(*inputs)
-        with torch.no_grad():
+        with torch.set_grad_enabled(graph.spends):
             expected = replay(*inputs)
         for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
             difference = differs(ours, theirs, allowed)

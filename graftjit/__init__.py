@@ -7,6 +7,7 @@ from .runtime import native_part as _native_part  # noqa: F401
 from . import context, nn, ops
 from .compiled import compile
 from .context import GRAPH_MODE, PYNATIVE_MODE, get_context, set_context
+from .gradients import get_grad, grad, value_and_grad
 from .jit import explain, jit, report, reset, wait
 from .legacy import jit_class, ms_function, mutable
 from .marks import mark_dynamic
@@ -27,6 +28,9 @@ __all__ = [
     "wait",
     "graft_break",
     "mark_dynamic",
+    "grad",
+    "value_and_grad",
+    "get_grad",
     "Report",
     "JitConfig",
     "set_context",

@@ -1,195 +1,182 @@
-"""Gradients as functions: `GradOperation`, `grad`, `value_and_grad`, `stop_gradient`.
+"""Gradients as functions: `GradOperation`, `grad`, `value_and_grad`, `get_grad`, `stop_gradient`.
 
-In: a function or cell, jitted or not. Out: a function of the same arguments that returns gradients. Built on
-`torch.autograd.grad`: nobody's `.grad` is touched, each call differentiates with respect to what it was asked
-for, and gradients of gradients nest.
+In: a function or cell, jitted or not. Out: a function of the same arguments that returns gradients. Nobody's `.grad` is
+touched, each call differentiates with respect to what it was asked for, and gradients of gradients nest. Called inside
+of a compiled part, function and gradients are one graph with what is around them.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-_DEPTH = threading.local()
+from .runtime.differentiate import differentiate
 
-
-def _leaves(value: Any) -> list[torch.Tensor]:
-    """The tensors inside nested tuples, lists and dicts."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (tuple, list)):
-        return []
-    return [leaf for item in value for leaf in _leaves(item)]
-
-
-def _differentiable(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
-
-
-def _watched(value: Any) -> Any:
-    """The argument as an own node of the graph, so that the same tensor given twice has two gradients; still
-    joined to the graph outside, so that gradients nest."""
-    if not _differentiable(value):
-        return value
-    if value.requires_grad:
-        return value.view_as(value)
-    return value.detach().requires_grad_()
-
-
-def _differentiate(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    positions: Iterable[int],
-    weights: Sequence[torch.Tensor],
-    sens: Any = None,
-    has_aux: bool = False,
-) -> tuple[Any, list[Any], list[torch.Tensor]]:
-    """(result, gradients at the positions, gradients of the weights). What does not take part has zeros;
-    an argument that is not a floating-point tensor has zeros of its shape, or None."""
-    positions = tuple(positions)
-    depth = getattr(_DEPTH, "value", 0)
-    nested = depth > 0 or any(leaf.requires_grad for leaf in _leaves([*args, *kwargs.values()]))
-    watched = [_watched(arg) if i in positions else arg for i, arg in enumerate(args)]
-    _DEPTH.value = depth + 1
-    try:
-        with torch.enable_grad():
-            result = function(*watched, **kwargs)
-    finally:
-        _DEPTH.value = depth
-    outputs = _leaves(result[0] if has_aux else result)
-    wanted = [watched[i] for i in positions if _differentiable(watched[i])] + list(weights)
-    seeds = _leaves(sens) if sens is not None else [torch.ones_like(leaf) for leaf in outputs]
-    if len(seeds) != len(outputs):
-        raise ValueError(f"sens has {len(seeds)} tensors, the result has {len(outputs)}")
-    pairs = [(leaf, seed) for leaf, seed in zip(outputs, seeds, strict=True) if leaf.requires_grad]
-    found: Sequence[Any] = [None] * len(wanted)
-    if pairs and wanted:
-        found = torch.autograd.grad(
-            [leaf for leaf, _ in pairs],
-            wanted,
-            [seed for _, seed in pairs],
-            create_graph=nested,
-            allow_unused=True,
-        )
-    gradients = [
-        torch.zeros_like(w) if g is None else g for g, w in zip(found, wanted, strict=True)
-    ]
-    of_inputs = iter(gradients[: len(wanted) - len(weights)])
-    return (
-        result,
-        [next(of_inputs) if _differentiable(watched[i]) else _nothing(args[i]) for i in positions],
-        gradients[len(wanted) - len(weights) :],
-    )
-
-
-def _nothing(arg: Any) -> Any:
-    return torch.zeros_like(arg) if isinstance(arg, torch.Tensor) else None
+Positions = int | tuple[int, ...] | None
 
 
 def _weights_of(function: Any, weights: Any) -> list[torch.Tensor]:
+    """The weights to differentiate by: those given, or the trainable ones of a cell."""
     if weights is None:
         owner = getattr(function, "__self__", function)
         if not isinstance(owner, torch.nn.Module):
-            raise TypeError("gradients of weights need a cell, or the weights as second argument")
-        weights = [p for p in owner.parameters() if p.requires_grad]
-    if isinstance(weights, torch.Tensor):
-        weights = [weights]
-    weights = list(weights)
-    for weight in weights:
-        if not isinstance(weight, torch.Tensor) or not weight.requires_grad:
-            raise TypeError("weights are tensors with requires_grad=True")
-    return weights
+            raise TypeError(
+                "gradients of weights need a cell, or the weights as second argument; this is a"
+                f" {type(function).__name__}"
+            )
+        return [parameter for parameter in owner.parameters() if parameter.requires_grad]
+    listed = [weights] if isinstance(weights, torch.Tensor) else list(weights)
+    for at in range(len(listed)):
+        weight = listed[at]
+        if not isinstance(weight, torch.Tensor):
+            raise TypeError(
+                f"weights are tensors with requires_grad=True: number {at} is a {type(weight).__name__}"
+            )
+        if not weight.requires_grad:
+            raise TypeError(
+                f"weights are tensors with requires_grad=True: number {at}, of shape"
+                f" {tuple(weight.shape)}, has requires_grad=False"
+            )
+    return listed
 
 
 def _check_callable(function: Any) -> None:
     if not callable(function):
-        raise TypeError(f"a function or a cell is needed, not {type(function).__name__}")
+        raise TypeError(f"a function or a cell is needed, not a {type(function).__name__}")
+
+
+def _check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is True or False, not {value!r}")
+
+
+def _check_position(position: Any) -> None:
+    if isinstance(position, bool) or not isinstance(position, int):
+        raise TypeError(
+            f"grad_position is a number, a tuple of numbers or None: {position!r} is a"
+            f" {type(position).__name__}"
+        )
+    if position < 0:
+        raise ValueError(f"grad_position counts from 0, and {position} is below")
+
+
+def _positions(grad_position: Any) -> tuple[int, ...]:
+    """`grad_position` as a tuple. Raises TypeError and ValueError."""
+    if grad_position is None:
+        return ()
+    positions = grad_position if isinstance(grad_position, (tuple, list)) else (grad_position,)
+    if not positions:
+        raise ValueError("grad_position is empty: None stands for no argument")
+    for position in positions:
+        _check_position(position)
+    return tuple(positions)
 
 
 class GradOperation:
-    """`GradOperation(...)(function)(*args)`: gradients of a function or cell; its outputs are summed.
+    """`GradOperation(...)(function, weights)(*args)`: gradients of a function or cell, whose results are summed.
 
-    get_all       False: of the first argument; True: a tuple, one a tensor argument
+    get_all       False: of the first argument; True: a tuple, one a tensor among the positional arguments
     get_by_list   of the weights (second argument of the first call, or all trainable ones of a cell), as a
                   tuple; with get_all: (gradients of the inputs, gradients of the weights)
-    sens_param    the last argument is the gradient of the outputs, in place of ones
+    sens_param    the last positional argument, or `sens=`, has the shapes of the results (a tensor, or a tuple of them)
+                  and is their gradient, in place of ones; it is not handed to the function
+    A gradient has the shape and dtype of what it belongs to; what has no part in the results, and tensors of whole
+    numbers, have zeros. Raises TypeError for arguments of a wrong type, missing ones and results without a tensor,
+    ValueError for a `sens` of other shapes than the results.
     """
 
     def __init__(
         self, get_all: bool = False, get_by_list: bool = False, sens_param: bool = False
     ) -> None:
-        for name, value in (
-            ("get_all", get_all), ("get_by_list", get_by_list), ("sens_param", sens_param),
-        ):  # fmt: skip
-            if not isinstance(value, bool):
-                raise TypeError(f"{name} is True or False, not {value!r}")
+        _check_flag("get_all", get_all)
+        _check_flag("get_by_list", get_by_list)
+        _check_flag("sens_param", sens_param)
         self.get_all = get_all
         self.get_by_list = get_by_list
         self.sens_param = sens_param
 
     def __call__(self, function: Any, weights: Any = None) -> Callable[..., Any]:
+        """The function of the same arguments that returns the gradients."""
         _check_callable(function)
 
         def gradient(*args: Any, **kwargs: Any) -> Any:
-            sens = None
-            if self.sens_param:
-                sens = kwargs.pop("sens", None)
-                if sens is None:
-                    if not args:
-                        raise TypeError("sens_param=True: the last argument is the sensitivity")
-                    *args, sens = args  # type: ignore[assignment]
-            listed = _weights_of(function, weights) if self.get_by_list else []
-            if self.get_all:
-                positions = tuple(i for i, a in enumerate(args) if isinstance(a, torch.Tensor))
-            else:
-                positions = () if self.get_by_list else (0,)
-            if positions == (0,) and not args:
-                raise TypeError("there is no argument to take the gradient of")
-            _, of_inputs, of_weights = _differentiate(
-                function, args, kwargs, positions, listed, sens
-            )
-            if self.get_all and self.get_by_list:
-                return tuple(of_inputs), tuple(of_weights)
-            if self.get_by_list:
-                return tuple(of_weights)
-            return tuple(of_inputs) if self.get_all else of_inputs[0]
+            _, found = self.both(function, weights, args, kwargs)
+            return found
 
         return gradient
+
+    def both(self, function: Any, weights: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """(result, gradients) of one call."""
+        sens = None
+        if self.sens_param:
+            args, kwargs, sens = _with_sens(args, kwargs)
+        listed = _weights_of(function, weights) if self.get_by_list else []
+        positions: tuple[int, ...] = () if self.get_by_list else (0,)
+        if self.get_all:
+            positions = tuple([at for at, arg in enumerate(args) if isinstance(arg, torch.Tensor)])
+        elif positions and not args:
+            raise TypeError("there is no positional argument to take the gradient of")
+        result, of_inputs, of_weights = differentiate(
+            function, args, kwargs, positions, listed, sens
+        )
+        if self.get_all and self.get_by_list:
+            return result, (tuple(of_inputs), tuple(of_weights))
+        if self.get_by_list:
+            return result, tuple(of_weights)
+        return result, tuple(of_inputs) if self.get_all else of_inputs[0]
+
+
+def _with_sens(args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """(the arguments without the sensitivity, the named ones, the sensitivity)"""
+    if "sens" in kwargs:
+        return args, {key: kwargs[key] for key in kwargs if key != "sens"}, kwargs["sens"]
+    if not args:
+        raise TypeError("sens_param=True: the last argument is the gradient of the results")
+    return args[:-1], kwargs, args[-1]
 
 
 def value_and_grad(
     fn: Any,
-    grad_position: int | tuple[int, ...] | None = 0,
+    grad_position: Positions = 0,
     weights: Any = None,
     has_aux: bool = False,
+    return_ids: bool = False,
 ) -> Callable[..., Any]:
-    """A function that returns (result, gradients).
+    """A function of the same arguments that returns (result, gradients).
 
-    grad_position: one position (one gradient), a tuple of them (a tuple), or None (weights only).
-    weights: (gradients of inputs, tuple of gradients of weights), or the latter alone without positions.
-    has_aux: only the first of the results is differentiated.
+    grad_position   one position among the positional arguments (one gradient), a tuple of them (a tuple), or None
+                    (weights only)
+    weights         tensors that require a gradient: (gradients of inputs, tuple of gradients of weights), or the latter
+                    alone without positions; for one tensor that is no list, its gradient
+    has_aux         only the first of the results is differentiated
+    return_ids      in place of each gradient, a pair (position or weight, gradient): see `get_grad`
+    The gradients are of the sum of all elements of the results, and have the shapes and dtypes of what they belong to;
+    what has no part in the results has zeros. Results come cut off from autograd's graph, unless this is called
+    from a function that is being differentiated. Raises TypeError for arguments of a wrong type, ValueError for
+    a negative position and where neither a position nor weights are given, IndexError (from the function that is
+    returned) for a position that the call does not have.
     """
     _check_callable(fn)
+    _check_flag("has_aux", has_aux)
+    _check_flag("return_ids", return_ids)
     if grad_position is None and weights is None:
         raise ValueError("grad_position=None needs weights")
-    single = isinstance(grad_position, int)
-    positions = (grad_position,) if isinstance(grad_position, int) else tuple(grad_position or ())
+    positions = _positions(grad_position)
 
     def both(*args: Any, **kwargs: Any) -> Any:
         for position in positions:
-            if not 0 <= position < len(args):
+            if position >= len(args):
                 raise IndexError(f"grad_position {position} of {len(args)} positional arguments")
         listed = _weights_of(fn, weights) if weights is not None else []
-        result, of_inputs, of_weights = _differentiate(
-            fn, args, kwargs, positions, listed, has_aux=has_aux
+        result, of_inputs, of_weights = differentiate(
+            fn, args, kwargs, positions, listed, None, has_aux
         )
-        inputs = of_inputs[0] if single else tuple(of_inputs)
+        if return_ids:
+            of_inputs = list(zip(positions, of_inputs, strict=True))
+            of_weights = list(zip(listed, of_weights, strict=True))  # type: ignore[arg-type]
+        inputs = of_inputs[0] if isinstance(grad_position, int) else tuple(of_inputs)
         listed_gradients = of_weights[0] if isinstance(weights, torch.Tensor) else tuple(of_weights)
         if weights is None:
             return result, inputs
@@ -202,12 +189,14 @@ def value_and_grad(
 
 def grad(
     fn: Any,
-    grad_position: int | tuple[int, ...] | None = 0,
+    grad_position: Positions = 0,
     weights: Any = None,
     has_aux: bool = False,
+    return_ids: bool = False,
 ) -> Callable[..., Any]:
-    """A function that returns the gradients alone; with `has_aux`, (gradients, the other results)."""
-    both = value_and_grad(fn, grad_position, weights, has_aux)
+    """A function that returns the gradients alone; with `has_aux`, (gradients, the other results). Arguments, shapes
+    and errors are those of `value_and_grad`."""
+    both = value_and_grad(fn, grad_position, weights, has_aux, return_ids)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         result, gradients = both(*args, **kwargs)
@@ -216,6 +205,39 @@ def grad(
     return gradient
 
 
+def get_grad(gradients: Any, identifier: Any) -> torch.Tensor:
+    """The gradient of one position or weight among what `return_ids=True` has given. Raises TypeError for an
+    identifier that is neither, ValueError where it is not among them."""
+    if isinstance(identifier, bool) or not isinstance(identifier, (int, torch.Tensor)):
+        raise TypeError(f"identifier is a position or a weight, not a {type(identifier).__name__}")
+    found = _found(gradients, identifier)
+    if found is None:
+        raise ValueError("there is no gradient of that position or weight")
+    return found
+
+
+def _found(gradients: Any, identifier: Any) -> Any:
+    if not isinstance(gradients, tuple):
+        return None
+    if len(gradients) == 2 and isinstance(gradients[1], torch.Tensor):
+        key = gradients[0]
+        same = key is identifier or (
+            type(key) is int and type(identifier) is int and key == identifier
+        )
+        return gradients[1] if same else None
+    for part in gradients:
+        found = _found(part, identifier)
+        if found is not None:
+            return found
+    return None
+
+
 def stop_gradient(value: Any) -> Any:
-    """The same values, cut off from the graph."""
-    return value.detach()
+    """The same values, cut off from autograd's graph: a tensor shares its memory with the one given. Tuples and lists
+    are walked, anything else comes back as it is."""
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    if type(value) is tuple or type(value) is list:
+        items = [stop_gradient(item) for item in value]
+        return tuple(items) if type(value) is tuple else items
+    return value

@@ -39,12 +39,14 @@ from .layers import (
     MaxPool2d,
 )
 from .runtime.errors import did_you_mean
+from .training import ForwardValueAndGrad, TrainOneStepCell, WithGradCell, WithLossCell
 
 __all__ = [
     "Cell", "SequentialCell", "CellList", "Flatten", "Dense", "Conv2d", "Embedding",
     "BatchNorm1d", "BatchNorm2d", "LayerNorm", "Dropout", "MaxPool2d", "AvgPool2d",
     "ReLU", "GELU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax", "LeakyReLU",
     "MSELoss", "L1Loss", "CrossEntropyLoss", "SoftmaxCrossEntropyWithLogits", "get_activation",
+    "WithLossCell", "ForwardValueAndGrad", "WithGradCell", "TrainOneStepCell",
 ]  # fmt: skip
 
 

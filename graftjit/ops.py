@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 
 from .context import current_context
-from .gradients import GradOperation, grad, stop_gradient, value_and_grad
+from .gradients import GradOperation, get_grad, grad, stop_gradient, value_and_grad
 from .runtime.errors import did_you_mean
 
-__all__ = ["GradOperation", "grad", "value_and_grad", "stop_gradient"]
+__all__ = ["GradOperation", "grad", "value_and_grad", "get_grad", "stop_gradient"]
 
 # -- the same in torch under another name ---------------------------------------------------------------
 

@@ -108,6 +108,7 @@ class Graph:
                    know of what
     joint          with needs_grad: the backward (an `ir.joint.Joint`), or why there is none (a `Declined`); None where
                    nobody asked
+    spends         a backward is among the calls
     symbols        where each symbol of the graph comes from: ("size", input position, dim),
                    ("stride", input position, dim) or ("number", argument position)
     numbers        symbols of the Python numbers that follow the tensors among the program's arguments
@@ -131,6 +132,7 @@ class Graph:
     grad_where: Location | None = None
     joined: frozenset[int] = frozenset()
     joint: Any = None
+    spends: bool = False
     symbols: dict[Symbol, tuple[Any, ...]] = field(default_factory=dict)
     numbers: list[Symbol] = field(default_factory=list)
     facts: Any = None

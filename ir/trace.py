@@ -139,6 +139,7 @@ class Tracer:
         self._refs = 0
         self._needs_grad = False
         self._grad_where: Location | None = None
+        self.spends = False  # a backward is among the calls
 
     # -- what comes in
 
@@ -498,7 +499,11 @@ class Tracer:
         entered = {id(g) for _, g in self._known.values()}
         ties = any(id(g._store) in shared and id(g) not in entered for g in outputs)
         joint = None
-        if backward and self._needs_grad:
+        # Gradients that were asked for inside are values like any other.
+        needs_grad = self._needs_grad and (
+            not self.spends or any(g.requires_grad for g in outputs) or bool(self.followed())
+        )
+        if backward and needs_grad:
             with self.facts.active():
                 joint = differentiate(self, outputs, ties)
         groups = {id(store): tuple(store.inputs) for store in self._stores.values()}
@@ -511,15 +516,16 @@ class Tracer:
             [_renumber(call, order) for call in self._calls],
             [Ref(order[ghost._ref]) for ghost in outputs],
             {order[ref]: tensor for ref, tensor in self._constants.items()},
-            needs_grad=self._needs_grad or ties,
+            needs_grad=needs_grad or ties,
             mutates=recorder.mutates,
             random=recorder.random,
             sources=list(self._sources),
             overlaps=overlaps,
             written=sorted(recorder.written),
             slow_ops=list(recorder.slow_ops),
-            grad_where=self._grad_where if self._needs_grad else None,
+            grad_where=self._grad_where if needs_grad else None,
             joint=joint,
+            spends=self.spends,
         )
         if self.facts.symbols:
             self._settle(graph)

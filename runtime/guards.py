@@ -64,6 +64,7 @@ ROW_KINDS: dict[str, str] = {
     "apart": "value, an exact dict, is the instance dict of none of the objects at the sources in expected (a tuple);"
     " value, any other object, keeps its attributes in none of the dicts there",
     "history": "value is a tensor and runtime.tensors.history(value), a str, is expected",
+    "unhooked": "value is a plain tensor (`runtime.leaves.PLAIN`) without hooks for its gradient",
     "state": "the interpreter state read by `runtime.state.snapshot()` equals expected",
     "unbound_cell": "the cell at source is empty",
     "abc": "abc.get_cache_token() equals expected (source None)",
@@ -71,4 +72,5 @@ ROW_KINDS: dict[str, str] = {
     " within low..high (None: no end)",
     "relation": "expected, a `relations.Relation`, holds for what is at its sources (source None)",
     "unhandled": "no exception is being handled where the frame is called (source None)",
+    "nested": "runtime.differentiate.nested() is expected (source None)",
 }

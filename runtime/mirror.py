@@ -22,6 +22,8 @@ from typing import Any
 import torch
 
 from ..ir.dataclass import dataclass
+from . import leaves
+from .differentiate import nested
 from .errors import CheckError
 from .events import GuardLine
 from .guards import Row, TensorSpec
@@ -334,6 +336,9 @@ _CHECKS: dict[str, Check] = {
     "same": lambda value, expected, read: value is read(expected),
     "distinct": lambda _value, expected, read: _distinct(read, expected),
     "apart": _apart,
+    "unhooked": lambda value, _expected, _read: (
+        type(value) in leaves.PLAIN and not leaves.hooked(value)
+    ),
     "history": lambda value, expected, _read: (
         is_a(value, torch.Tensor) and _history(value) == expected
     ),
@@ -343,6 +348,7 @@ _CHECKS: dict[str, Check] = {
     "number": lambda value, expected, _read: _number(value, expected),
     "relation": lambda _value, expected, read: _related(expected, read),
     "unhandled": lambda _value, _expected, _read: sys.exception() is None,
+    "nested": lambda _value, expected, _read: nested() is expected,
 }
 
 
@@ -414,10 +420,12 @@ _FORMS: dict[str, str] = {
     "distinct": "{expected} are different and share no memory",
     "apart": "{source} shares no attributes with {expected}",
     "history": "{source} is to autograd a {expected}",
+    "unhooked": "{source} has no hooks for its gradient",
     "state": "interpreter state is unchanged",
     "unbound_cell": "{source} is empty",
     "abc": "no class was registered with an ABC since",
     "unhandled": "no exception is being handled",
+    "nested": "the caller is being differentiated: {expected}",
     "number": "{source} is {expected}",
     "relation": "{expected}",
 }
@@ -425,8 +433,8 @@ _FORMS: dict[str, str] = {
 RECOMPILE_CODES: dict[str, str] = {
     "type": "RC401", "tensor": "RC402", "equals": "RC403", "is": "RC404", "len": "RC405", "keys": "RC405",
     "set": "RC405", "no_attr": "RC406", "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406",
-    "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408",
-    "history": "RC402", "unbound_cell": "RC406", "number": "RC403", "relation": "RC411",
+    "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "nested": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408",
+    "history": "RC402", "unhooked": "RC402", "unbound_cell": "RC406", "number": "RC403", "relation": "RC411",
 }  # fmt: skip
 
 
@@ -553,6 +561,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     "same": lambda _value, _row, _read: "another object",
     "distinct": _distinct_now,
     "apart": lambda _value, _row, _read: "the __dict__ of one of them",
+    "unhooked": lambda _value, _row, _read: "a tensor with hooks",
     "history": lambda value, _row, _read: (
         show(_history(value)) if is_a(value, torch.Tensor) else show(value)
     ),
@@ -560,13 +569,14 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     "unbound_cell": lambda value, _row, _read: show(_contents(value, None)),
     "abc": lambda _value, _row, _read: "registered",
     "relation": lambda _value, row, read: _numbers_now(row.expected, read),
+    "nested": lambda _value, _row, _read: show(nested()),
     "unhandled": lambda _value, _row, _read: f"handling a {type(sys.exception()).__name__}",
     "mro": lambda _value, _row, _read: "other bases",
 }
 
 _BEFORE: dict[str, str] = {
     "no_attr": "absent", "no_item": "absent", "no_global": "absent", "no_class_attr": "absent",
-    "no_mro_attr": "absent", "state": "as captured", "distinct": "distinct", "apart": "a dict of its own", "unbound_cell": "empty",
+    "no_mro_attr": "absent", "state": "as captured", "distinct": "distinct", "unhooked": "without hooks", "apart": "a dict of its own", "unbound_cell": "empty",
     "abc": "not registered", "unhandled": "handling nothing", "mro": "as captured",
 }  # fmt: skip
 

@@ -273,6 +273,17 @@ bool are_apart(PyObject *value, PyObject **registers, const std::vector<int> &wh
     return true;
 }
 
+bool nesting_is(PyObject *expected) {
+    static PyObject *asked = nullptr;  // runtime.differentiate.nested
+    if (asked == nullptr) {
+        Ref module(PyImport_ImportModule("graftjit.runtime.differentiate"));
+        if (module) asked = PyObject_GetAttrString(module.get(), "nested");
+    }
+    Ref found(asked == nullptr ? nullptr : PyObject_CallNoArgs(asked));
+    if (!found) PyErr_Clear();
+    return found && found.get() == expected;
+}
+
 bool token_holds(PyObject *expected) {
     if (known.abc_token == nullptr) return false;
     Ref token(PyObject_CallNoArgs(known.abc_token));
@@ -305,12 +316,14 @@ bool guard_holds(Run &run, const Instruction &at) {
         case DISTINCT: return all_distinct(run.registers, *at.registers);
         case APART: return are_apart(value, run.registers, *at.registers);
         case HISTORY: return tensor_is_tensor(value) && tensor_history_is(value, at.key);
+        case UNHOOKED: return tensor_is_unhooked(value);
         case STATE: return state_record_matches((const StateRecord *)at.record);
         case UNBOUND_CELL: return PyCell_Check(value) && PyCell_GET(value) == nullptr;
         case ABC: return token_holds(at.key);
         case NUMBER: return number_in_range(value, at.key);
         case RELATION: return relation_record_holds((const RelationRecord *)at.record, run.registers);
         case UNHANDLED: return !Ref(PyErr_GetHandledException());
+        case NESTED: return nesting_is(at.key);
         default: return false;
     }
 }

@@ -58,10 +58,12 @@ const OpLaw LAWS[] = {
     {"check distinct", DISTINCT, Needs::regs, false},
     {"check apart", APART, Needs::regs, false},
     {"check history", HISTORY, Needs::name, false},
+    {"check unhooked", UNHOOKED, Needs::nothing, false},
     {"check state", STATE, Needs::state, false},
     {"check unbound_cell", UNBOUND_CELL, Needs::nothing, false},
     {"check abc", ABC, Needs::object, false},
     {"check unhandled", UNHANDLED, Needs::nothing, false},
+    {"check nested", NESTED, Needs::object, false},
     {"check number", NUMBER, Needs::range, false},
     {"check relation", RELATION, Needs::relation, false},
 };
@@ -170,7 +172,7 @@ bool add_instruction(GuardProgram *self, PyObject *item) {
         return false;
     }
     bool rootless = law->op <= CONST || law->op == NO_GLOBAL || law->op == DISTINCT || law->op == STATE ||
-                    law->op == ABC || law->op == UNHANDLED || law->op == RELATION;
+                    law->op == ABC || law->op == UNHANDLED || law->op == NESTED || law->op == RELATION;
     if (!rootless && at.source < 0) {
         PyErr_Format(PyExc_ValueError, "guard program: '%s' needs a source", name);
         return false;

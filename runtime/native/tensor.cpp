@@ -494,6 +494,27 @@ bool tensor_history_is(PyObject *tensor, PyObject *expected) {
     return same;
 }
 
+// A field of a plain tensor, read by the C code of its class.
+static PyObject *tensor_field(PyObject *tensor, const char *text, PyObject **name) {
+    if (!tensor_is_plain(tensor)) return nullptr;
+    if (*name == nullptr) *name = PyUnicode_InternFromString(text);
+    PyObject *found = *name == nullptr ? nullptr : PyObject_GenericGetAttr(tensor, *name);
+    if (found == nullptr) PyErr_Clear();
+    return found;
+}
+
+bool tensor_is_unhooked(PyObject *tensor) {
+    static PyObject *names[2] = {};
+    const char *texts[] = {"_backward_hooks", "_post_accumulate_grad_hooks"};
+    for (int i = 0; i < 2; i++) {
+        PyObject *found = tensor_field(tensor, texts[i], &names[i]);
+        bool none = found == Py_None || (found != nullptr && PyDict_Check(found) && PyDict_GET_SIZE(found) == 0);
+        Py_XDECREF(found);
+        if (!none) return false;
+    }
+    return true;
+}
+
 // The bytes [begin, end) that a strided tensor covers: 1; it has none: 0; unknown: -1.
 static int byte_range(PyObject *tensor, uint64_t *begin, uint64_t *end) {
     PyObject *both = dotted("graftjit.runtime.tensors", {"byte_range"});

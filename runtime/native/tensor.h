@@ -30,6 +30,8 @@ bool tensor_overlap(PyObject *first, PyObject *second); // conservative: true if
 int tensor_range(PyObject *tensor, uint64_t *begin, uint64_t *end);
 // Whether `runtime.tensors.history` says this word of a tensor. Never raises, never runs user code.
 bool tensor_history_is(PyObject *tensor, PyObject *expected);
+// Whether nobody has hung a hook on a plain tensor. Never raises, never runs user code.
+bool tensor_is_unhooked(PyObject *tensor);
 
 // A `runtime.state.State` prepared for comparing with what is in force on this thread now.
 StateRecord *state_record_new(PyObject *snapshot);

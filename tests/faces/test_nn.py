@@ -37,6 +37,9 @@ def test_a_cell_is_a_module():
     assert torch.equal(copy.deepcopy(pair)(x), pair(x))
 
 
+AROUND = ("WithLossCell", "ForwardValueAndGrad", "WithGradCell", "TrainOneStepCell")
+
+
 def test_cells_start_in_evaluation_mode_and_set_train_turns_training_on():
     pair = Pair()
     assert not any(m.training for m in pair.modules())
@@ -44,7 +47,7 @@ def test_cells_start_in_evaluation_mode_and_set_train_turns_training_on():
     assert not any(m.training for m in pair.set_train(False).modules())
 
 
-@pytest.mark.parametrize("name", [n for n in nn.__all__ if n != "get_activation"])
+@pytest.mark.parametrize("name", sorted({*nn.__all__} - {"get_activation", *AROUND}))
 def test_every_layer_starts_in_evaluation_mode(name):
     arguments = {
         "Dense": (2, 2), "Conv2d": (2, 2, 1), "Embedding": (2, 2), "BatchNorm1d": (2,),
