@@ -140,11 +140,26 @@ def _rows_in_lanes(nest: LoopNest, lanes: int) -> bool:
     last_outer, last = len(nest.outer) - 1, len(nest.outer) + len(nest.inner) - 1
     rows = estimate(nest.outer[last_outer])
     if nest.inner and estimate(nest.inner[-1]) >= lanes:
-        moving = [i for i in loops.indices(nest) if nest.moves_inner(i)]
-        across = sum(i.strides[last_outer] == 1 for i in moving)
-        along = sum(i.strides[last] == 1 for i in moving)
-        return across > along and rows >= lanes
+        across, along = _scattered(nest, last_outer), _scattered(nest, last)
+        return across < along and rows >= lanes
     return rows >= 2 * lanes
+
+
+def _scattered(nest: LoopNest, axis: int) -> int:
+    """Accesses to an element that go lane by lane where the lanes run along this axis: neither side by side nor all to
+    the same place."""
+    moves = loops.moving(nest, (axis,))
+    loads = [
+        (value.attr[1], any(moves[arg] for arg in value.args[2 * (value.op == "load_if") :]))
+        for value in nest.values
+        if value.op in loops.LOADS
+    ]
+    reached = loads + [(store.index, False) for store in nest.stores]
+    return sum(
+        moved or index.strides[axis] not in (0, 1)
+        for index, moved in reached
+        if nest.moves_inner(index) or moved
+    )
 
 
 @dataclass(slots=True)

@@ -366,35 +366,75 @@ EACH(sqrt)
 #undef EACH
 
 //: libm64 <- types
-// doubles: libm, a lane at a time
-#define LANES64(NAME) static f64 NAME(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::NAME(v[i]); return r; }
-#define PAIRS64(NAME) \
-  static f64 NAME(f64 a, f64 b) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::NAME(a[i], b[i]); return r; }
-LANES64(exp)
-LANES64(expm1)
-LANES64(log)
-LANES64(log1p)
-LANES64(sin)
-LANES64(cos)
-LANES64(tanh)
-LANES64(erf)
-LANES64(exp2)
-LANES64(log2)
-LANES64(log10)
-LANES64(tan)
-LANES64(asin)
-LANES64(acos)
-LANES64(atan)
-LANES64(sinh)
-LANES64(cosh)
-LANES64(asinh)
-LANES64(acosh)
-LANES64(atanh)
-LANES64(erfc)
-PAIRS64(atan2)
-PAIRS64(hypot)
-PAIRS64(pow)
-PAIRS64(fmod)
+// doubles: by SLEEF, as ATen has it, where the torch that runs exports it; otherwise libm, a lane at a time
+extern "C" void *dlopen(const char *, int);
+extern "C" void *dlsym(void *, const char *);
+#if defined(__AVX512F__)
+constexpr int S = 8;
+#define SLEEF(NAME, ULP) "Sleef_" #NAME "d8_" #ULP
+#elif defined(__AVX__)
+constexpr int S = 4;
+#define SLEEF(NAME, ULP) "Sleef_" #NAME "d4_" #ULP
+#else
+constexpr int S = 2;
+#define SLEEF(NAME, ULP) "Sleef_" #NAME "d2_" #ULP
+#endif
+typedef double sleef_t __attribute__((vector_size(S * 8)));
+INLINE void *from_torch(const char *name) {
+  void *torch = dlopen("libtorch_cpu.so", 5);  // RTLD_LAZY | RTLD_NOLOAD
+  return torch ? dlsym(torch, name) : nullptr;
+}
+// looked up once, when the kernel is loaded, for the functions that it uses
+template <class F> sleef_t (*const of_one)(sleef_t) = (sleef_t (*)(sleef_t))from_torch(F::name);
+template <class F> sleef_t (*const of_two)(sleef_t, sleef_t) = (sleef_t (*)(sleef_t, sleef_t))from_torch(F::name);
+INLINE sleef_t piece(const f64 &v, int at) {
+  sleef_t r = sleef_t{};
+  __builtin_memcpy(&r, (const double *)&v + at, (W < S ? W : S) * 8);
+  return r;
+}
+INLINE void set_piece(f64 &v, int at, sleef_t r) { __builtin_memcpy((double *)&v + at, &r, (W < S ? W : S) * 8); }
+#define LANES64(NAME, ULP) \
+  struct in_##NAME { static constexpr const char *name = SLEEF(NAME, ULP); }; \
+  static f64 NAME(f64 v) { \
+    f64 r; \
+    if (auto f = of_one<in_##NAME>) for (int i = 0; i < W; i += S) set_piece(r, i, f(piece(v, i))); \
+    else for (int i = 0; i < W; ++i) r[i] = ::NAME(v[i]); \
+    return r; \
+  }
+#define PAIRS64(NAME, ULP) \
+  struct in_##NAME { static constexpr const char *name = SLEEF(NAME, ULP); }; \
+  static f64 NAME(f64 a, f64 b) { \
+    f64 r; \
+    if (auto f = of_two<in_##NAME>) for (int i = 0; i < W; i += S) set_piece(r, i, f(piece(a, i), piece(b, i))); \
+    else for (int i = 0; i < W; ++i) r[i] = ::NAME(a[i], b[i]); \
+    return r; \
+  }
+LANES64(exp, u10)
+LANES64(expm1, u10)
+LANES64(log, u10)
+LANES64(log1p, u10)
+LANES64(sin, u10)
+LANES64(cos, u10)
+LANES64(tanh, u10)
+LANES64(erf, u10)
+LANES64(exp2, u10)
+LANES64(log2, u10)
+LANES64(log10, u10)
+LANES64(tan, u10)
+LANES64(asin, u10)
+LANES64(acos, u10)
+LANES64(atan, u10)
+LANES64(asinh, u10)
+LANES64(acosh, u10)
+LANES64(atanh, u10)
+LANES64(erfc, u15)
+PAIRS64(atan2, u10)
+PAIRS64(hypot, u05)
+PAIRS64(pow, u10)
+// SLEEF's overflow too early (from 709.0 on)
+static f64 sinh(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::sinh(v[i]); return r; }
+static f64 cosh(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::cosh(v[i]); return r; }
+static f64 fmod(f64 a, f64 b) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::fmod(a[i], b[i]); return r; }
 INLINE f64 sigmoid(f64 v) { return 1.0 / (1.0 + exp(-v)); }
 
 //: shifts <- types

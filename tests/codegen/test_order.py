@@ -6,7 +6,7 @@ import pytest
 import torch
 from harness import check
 
-from graftjit.codegen import loops
+from graftjit.codegen import cpp_plan, loops
 
 TURNED = torch.randn(96, 64).t()
 CHANNELS = torch.randn(2, 24, 6, 5).contiguous(memory_format=torch.channels_last)
@@ -48,3 +48,16 @@ def test_operands_that_lie_otherwise() -> None:
     check(lambda x, y: (x * y).sum(), x, y)
     check(lambda x, y: ((x * y).sum(1), (x + y).amax(0)), x, y)
     check(lambda x: torch.softmax(x, 1) + x.sum(1, keepdim=True), CHANNELS, library=None)
+
+
+def _lanes_are_rows(nest: loops.LoopNest) -> bool:
+    return cpp_plan.make_plan(nest, 8).lanes_are_rows
+
+
+def test_lanes_run_where_the_fewest_loads_go_lane_by_lane() -> None:
+    mask = torch.rand(7, 33) > 0.3
+    made = check(lambda x, m: (x * m[..., None]).sum(1), CUBE, mask)
+    assert [_lanes_are_rows(kernel.nest) for kernel in made.kernels] == [True]
+    table, rows = torch.randn(50, 40), torch.randint(0, 50, (9, 20))
+    made = check(lambda table, rows: table[rows].mean(1), table, rows)
+    assert [_lanes_are_rows(kernel.nest) for kernel in made.kernels] == [True]

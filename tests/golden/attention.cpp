@@ -134,10 +134,9 @@ extern "C" void k3_bmm(void **buffers, int threads) {
   const float *__restrict b1 = (const float *)buffers[1];  // float32[2, 16, 8] stride [128, 8, 1]
   float *__restrict b2 = (float *)buffers[2];  // float32[2, 16, 8] stride [128, 8, 1]
   (void)threads;
-  for (i64_t item = 0; item < 32; ++item) {
-    const i64_t x1 = (item) % 16;
-    const i64_t x0 = (item) / 16;
-    const float *p0 = b0 + x0 * 256 + x1 * 16;
+  for (i64_t item = 0; item < 2; ++item) {
+    const i64_t x0 = (item);
+    const float *p0 = b0 + x0 * 256;
     const float *p1 = b1 + x0 * 128;
     const float *p2 = b1 + x0 * 128 + 1;
     const float *p3 = b1 + x0 * 128 + 2;
@@ -146,87 +145,91 @@ extern "C" void k3_bmm(void **buffers, int threads) {
     const float *p6 = b1 + x0 * 128 + 5;
     const float *p7 = b1 + x0 * 128 + 6;
     const float *p8 = b1 + x0 * 128 + 7;
-    float *p9 = b2 + x0 * 128 + x1 * 8;
-    float *p10 = b2 + x0 * 128 + x1 * 8 + 1;
-    float *p11 = b2 + x0 * 128 + x1 * 8 + 2;
-    float *p12 = b2 + x0 * 128 + x1 * 8 + 3;
-    float *p13 = b2 + x0 * 128 + x1 * 8 + 4;
-    float *p14 = b2 + x0 * 128 + x1 * 8 + 5;
-    float *p15 = b2 + x0 * 128 + x1 * 8 + 6;
-    float *p16 = b2 + x0 * 128 + x1 * 8 + 7;
-    f32 a3_0 = splat<f32>(0.0f);
-    f32 a3_1 = splat<f32>(0.0f);
-    f32 a6_0 = splat<f32>(0.0f);
-    f32 a6_1 = splat<f32>(0.0f);
-    f32 a9_0 = splat<f32>(0.0f);
-    f32 a9_1 = splat<f32>(0.0f);
-    f32 a12_0 = splat<f32>(0.0f);
-    f32 a12_1 = splat<f32>(0.0f);
-    f32 a15_0 = splat<f32>(0.0f);
-    f32 a15_1 = splat<f32>(0.0f);
-    f32 a18_0 = splat<f32>(0.0f);
-    f32 a18_1 = splat<f32>(0.0f);
-    f32 a21_0 = splat<f32>(0.0f);
-    f32 a21_1 = splat<f32>(0.0f);
-    f32 a24_0 = splat<f32>(0.0f);
-    f32 a24_1 = splat<f32>(0.0f);
-    {
-      auto body = [&](const i64_t i, auto n, f32 &a3_0, f32 &a6_0, f32 &a9_0, f32 &a12_0, f32 &a15_0, f32 &a18_0, f32 &a21_0, f32 &a24_0) __attribute__((always_inline)) {
-        const f32 v0 = ld(p0 + i, n);
-        const f32 v1 = lds(p1 + i * 8, 8, n);
-        const f32 v2 = v0 * v1;
-        const f32 v4 = lds(p2 + i * 8, 8, n);
-        const f32 v5 = v0 * v4;
-        const f32 v7 = lds(p3 + i * 8, 8, n);
-        const f32 v8 = v0 * v7;
-        const f32 v10 = lds(p4 + i * 8, 8, n);
-        const f32 v11 = v0 * v10;
-        const f32 v13 = lds(p5 + i * 8, 8, n);
-        const f32 v14 = v0 * v13;
-        const f32 v16 = lds(p6 + i * 8, 8, n);
-        const f32 v17 = v0 * v16;
-        const f32 v19 = lds(p7 + i * 8, 8, n);
-        const f32 v20 = v0 * v19;
-        const f32 v22 = lds(p8 + i * 8, 8, n);
-        const f32 v23 = v0 * v22;
-        a3_0 = a3_0 + keep(v2, splat<f32>(0.0f), n);
-        a6_0 = a6_0 + keep(v5, splat<f32>(0.0f), n);
-        a9_0 = a9_0 + keep(v8, splat<f32>(0.0f), n);
-        a12_0 = a12_0 + keep(v11, splat<f32>(0.0f), n);
-        a15_0 = a15_0 + keep(v14, splat<f32>(0.0f), n);
-        a18_0 = a18_0 + keep(v17, splat<f32>(0.0f), n);
-        a21_0 = a21_0 + keep(v20, splat<f32>(0.0f), n);
-        a24_0 = a24_0 + keep(v23, splat<f32>(0.0f), n);
-      };
-      i64_t at = 0;
-      for (; at + 16 <= 16; at += 16) {
-        body(at + 0, full{}, a3_0, a6_0, a9_0, a12_0, a15_0, a18_0, a21_0, a24_0);
-        body(at + 8, full{}, a3_1, a6_1, a9_1, a12_1, a15_1, a18_1, a21_1, a24_1);
+    float *p9 = b2 + x0 * 128;
+    float *p10 = b2 + x0 * 128 + 1;
+    float *p11 = b2 + x0 * 128 + 2;
+    float *p12 = b2 + x0 * 128 + 3;
+    float *p13 = b2 + x0 * 128 + 4;
+    float *p14 = b2 + x0 * 128 + 5;
+    float *p15 = b2 + x0 * 128 + 6;
+    float *p16 = b2 + x0 * 128 + 7;
+    auto rows = [&](const i64_t i, auto n) __attribute__((always_inline)) {
+      f32 a3_0 = splat<f32>(0.0f);
+      f32 a3_1 = splat<f32>(0.0f);
+      f32 a6_0 = splat<f32>(0.0f);
+      f32 a6_1 = splat<f32>(0.0f);
+      f32 a9_0 = splat<f32>(0.0f);
+      f32 a9_1 = splat<f32>(0.0f);
+      f32 a12_0 = splat<f32>(0.0f);
+      f32 a12_1 = splat<f32>(0.0f);
+      f32 a15_0 = splat<f32>(0.0f);
+      f32 a15_1 = splat<f32>(0.0f);
+      f32 a18_0 = splat<f32>(0.0f);
+      f32 a18_1 = splat<f32>(0.0f);
+      f32 a21_0 = splat<f32>(0.0f);
+      f32 a21_1 = splat<f32>(0.0f);
+      f32 a24_0 = splat<f32>(0.0f);
+      f32 a24_1 = splat<f32>(0.0f);
+      {
+        auto body = [&](const i64_t x2, f32 &a3_0, f32 &a6_0, f32 &a9_0, f32 &a12_0, f32 &a15_0, f32 &a18_0, f32 &a21_0, f32 &a24_0) __attribute__((always_inline)) {
+          const f32 v0 = lds(p0 + x2 + i * 16, 16, n);
+          const f32 v1 = one(p1 + x2 * 8);
+          const f32 v2 = v0 * v1;
+          const f32 v4 = one(p2 + x2 * 8);
+          const f32 v5 = v0 * v4;
+          const f32 v7 = one(p3 + x2 * 8);
+          const f32 v8 = v0 * v7;
+          const f32 v10 = one(p4 + x2 * 8);
+          const f32 v11 = v0 * v10;
+          const f32 v13 = one(p5 + x2 * 8);
+          const f32 v14 = v0 * v13;
+          const f32 v16 = one(p6 + x2 * 8);
+          const f32 v17 = v0 * v16;
+          const f32 v19 = one(p7 + x2 * 8);
+          const f32 v20 = v0 * v19;
+          const f32 v22 = one(p8 + x2 * 8);
+          const f32 v23 = v0 * v22;
+          a3_0 = a3_0 + v2;
+          a6_0 = a6_0 + v5;
+          a9_0 = a9_0 + v8;
+          a12_0 = a12_0 + v11;
+          a15_0 = a15_0 + v14;
+          a18_0 = a18_0 + v17;
+          a21_0 = a21_0 + v20;
+          a24_0 = a24_0 + v23;
+        };
+        i64_t at = 0;
+        for (; at + 2 <= 16; at += 2) {
+          body(at + 0, a3_0, a6_0, a9_0, a12_0, a15_0, a18_0, a21_0, a24_0);
+          body(at + 1, a3_1, a6_1, a9_1, a12_1, a15_1, a18_1, a21_1, a24_1);
+        }
       }
-    }
-    a3_0 = a3_0 + a3_1;
-    const f32 v3 = fold(a3_0, [](f32 a, f32 b) { return a + b; });
-    a6_0 = a6_0 + a6_1;
-    const f32 v6 = fold(a6_0, [](f32 a, f32 b) { return a + b; });
-    a9_0 = a9_0 + a9_1;
-    const f32 v9 = fold(a9_0, [](f32 a, f32 b) { return a + b; });
-    a12_0 = a12_0 + a12_1;
-    const f32 v12 = fold(a12_0, [](f32 a, f32 b) { return a + b; });
-    a15_0 = a15_0 + a15_1;
-    const f32 v15 = fold(a15_0, [](f32 a, f32 b) { return a + b; });
-    a18_0 = a18_0 + a18_1;
-    const f32 v18 = fold(a18_0, [](f32 a, f32 b) { return a + b; });
-    a21_0 = a21_0 + a21_1;
-    const f32 v21 = fold(a21_0, [](f32 a, f32 b) { return a + b; });
-    a24_0 = a24_0 + a24_1;
-    const f32 v24 = fold(a24_0, [](f32 a, f32 b) { return a + b; });
-    st(p9, v3, 1);
-    st(p10, v6, 1);
-    st(p11, v9, 1);
-    st(p12, v12, 1);
-    st(p13, v15, 1);
-    st(p14, v18, 1);
-    st(p15, v21, 1);
-    st(p16, v24, 1);
+      a3_0 = a3_0 + a3_1;
+      const f32 v3 = a3_0;
+      a6_0 = a6_0 + a6_1;
+      const f32 v6 = a6_0;
+      a9_0 = a9_0 + a9_1;
+      const f32 v9 = a9_0;
+      a12_0 = a12_0 + a12_1;
+      const f32 v12 = a12_0;
+      a15_0 = a15_0 + a15_1;
+      const f32 v15 = a15_0;
+      a18_0 = a18_0 + a18_1;
+      const f32 v18 = a18_0;
+      a21_0 = a21_0 + a21_1;
+      const f32 v21 = a21_0;
+      a24_0 = a24_0 + a24_1;
+      const f32 v24 = a24_0;
+      sts(p9 + i * 8, 8, v3, n);
+      sts(p10 + i * 8, 8, v6, n);
+      sts(p11 + i * 8, 8, v9, n);
+      sts(p12 + i * 8, 8, v12, n);
+      sts(p13 + i * 8, 8, v15, n);
+      sts(p14 + i * 8, 8, v18, n);
+      sts(p15 + i * 8, 8, v21, n);
+      sts(p16 + i * 8, 8, v24, n);
+    };
+    i64_t at = 0;
+    for (; at + 8 <= 16; at += 8) rows(at, full{});
   }
 }
