@@ -6,15 +6,18 @@ asked for, and gives a `runtime.joint_program.JointProgram`. Used by `codegen.ba
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from ..ir.graph import Graph, Meta
+from ..ir.graph import Call, Graph, Meta, Node, Ref
 from ..ir.halves import Halves, divide
+from ..ir.partial import without
 from ..ir.symbols import hint_of
+from ..ir.torch_level import substitute
 from ..runtime.errors import CheckError
 from ..runtime.events import Fallback
 from ..runtime.joint_program import JointProgram, Plan
@@ -35,8 +38,14 @@ def compile_joint(
     halves = divide(graph, check=check, show=show)
     forward = build(halves.forward)
 
-    def backward() -> Any:
-        return build(halves.backward).program
+    def backward(missing: Sequence[int]) -> tuple[Any, Any]:
+        if not missing:
+            return build(halves.backward).program, plan.gradients
+        n = len(halves.saved)
+        results = range(n, n + len(graph.joint.results))
+        part, places = without(halves.backward, [n + at for at in missing], results)
+        places = tuple(None if at is None else places[at] for at in plan.gradients)
+        return build(part).program, places
 
     owner = SESSION.owner
 
@@ -45,26 +54,74 @@ def compile_joint(
             SESSION.emit(Fallback(code="FB317", reason=reason))
 
     replay = compile_replay(graph)
-    twin = Twin(graph, replay) if check else None
     plan = _plan(graph, halves)
-    return JointProgram(plan, forward.program, backward, replay, tell, twin), forward
+    twin = Twin(graph, plan, replay) if check else None
+    program = JointProgram(plan, forward.program, backward, replay, tell, _tail(graph), twin)
+    return program, forward
+
+
+def _tail(graph: Graph) -> Callable[..., Any] | None:
+    """What makes the results of the pieces: views by ATen, as the trace recorded them; None where they are the pieces."""
+    joint = graph.joint
+    if joint.given == joint.pieces and joint.results:
+        return None
+    numbers = {node: at for at, node in enumerate((*graph.inputs, *joint.pieces))}
+    for at, node in enumerate(graph.inputs):
+        numbers[node] = at
+    fresh = itertools.count(len(graph.inputs) + len(joint.pieces))
+    constants = {}
+    parts: dict[
+        Any, dict[int, Ref]
+    ] = {}  # of an operator with several results, those that are used
+
+    def ref(node: Any) -> Ref:
+        if node not in numbers:
+            numbers[node] = next(fresh)
+        at = numbers[node]
+        if node.op == "constant":
+            constants[at] = node.target
+        return Ref(at)
+
+    calls = []
+    for node, quiet in joint.views:
+        if node.op == "get":
+            parts[node.args[0]][node.target] = ref(node)
+            continue
+        args = substitute(node.args, ref, Node)
+        several = isinstance(node.meta, tuple)
+        results = parts.setdefault(node, {}) if several else ref(node)
+        call = Call(node.target, args, node.kwargs, results, node.where)
+        around = [Call(torch._C._set_grad_enabled, (on,), {}, None) for on in (False, True)]
+        calls += [around[0], call, around[1]] if quiet else [call]
+    return compile_replay(
+        Graph(
+            f"{graph.name}_views",
+            inputs=[*graph.inputs, *joint.pieces],
+            calls=calls,
+            call_outputs=[ref(node) for node in joint.given],
+            constants=constants,
+            symbols=graph.symbols,
+            numbers=graph.numbers,
+        )
+    )
 
 
 def _plan(graph: Graph, halves: Halves) -> Plan:
     joint = graph.joint
-    inputs = set(graph.inputs)
+    dirty = {at: node.target for at, node in enumerate(joint.pieces) if node.op == "input"}
     return Plan(
         name=graph.name,
         node=joint.name,
         n_tensors=len(graph.inputs),
-        n_outputs=len(graph.outputs),
+        n_pieces=len(joint.pieces),
         results=joint.results,
+        found=tuple(joint.found[at] for at in joint.results),
         orders=tuple(_order(node.meta) for node in joint.tangents),
         wanted=joint.wanted,
         gradients=halves.gradients,
         saved=halves.saved,
         witnesses=halves.witnesses,
-        passed={at: node.target for at, node in enumerate(graph.outputs) if node in inputs},
+        dirty=dirty,
         parameters=joint.parameters,
         numbers=tuple(graph.symbols[symbol] for symbol in halves.backward.numbers),
         random=graph.random,
@@ -81,8 +138,8 @@ def _order(meta: Meta) -> tuple[int, ...] | None:
 class Twin:
     """The calls under autograd beside the programs: see `runtime.joint_program.Twin`."""
 
-    def __init__(self, graph: Graph, replay: Callable[..., Any]) -> None:
-        self._graph, self._replay = graph, replay
+    def __init__(self, graph: Graph, plan: Plan, replay: Callable[..., Any]) -> None:
+        self._graph, self._plan, self._replay = graph, plan, replay
         self._allowed = max(
             tolerance(graph), tolerance(replace(graph, nodes=list(graph.joint.nodes)))
         )
@@ -91,23 +148,31 @@ class Twin:
         graph, n = self._graph, len(self._graph.inputs)
         state = torch.get_rng_state() if graph.random else None
         with torch.enable_grad():
-            twins = [t.detach().requires_grad_(t.requires_grad) for t in inputs[:n]]
-            twins = [t.view_as(t) if t.requires_grad else t for t in twins]
-            for at in graph.written:
-                twins[at] = twins[at].clone()
-            found = self._replay(*twins, *inputs[n:])
+            # memory of their own, for what the graph writes it writes after this
+            bare = [
+                t.detach().clone() if at in graph.written else t.detach()
+                for at, t in enumerate(inputs[:n])
+            ]
+            leaves = [
+                t.requires_grad_(given.requires_grad)
+                for t, given in zip(bare, inputs[:n], strict=True)
+            ]
+            twins = [t.view_as(t) if t.requires_grad else t for t in leaves]
+            twins = [t.clone() if at in graph.written else t for at, t in enumerate(twins)]
+            found = self._plan.pieces_of(self._replay(*twins, *inputs[n:]), twins)
         if state is not None:
             torch.set_rng_state(state)
-        return twins, found
+        return leaves, found
 
     def compare(self, begun: Any, given: Sequence[Any], found: Sequence[Any]) -> None:
-        twins, outputs = begun
+        leaves, pieces = begun
         joint = self._graph.joint
         wanted = [at for at in joint.wanted if found[at] is not None]
         if not wanted:
             return
+        pairs = [pair for pair in zip(pieces, given, strict=True) if pair[1] is not None]
         eager = torch.autograd.grad(
-            [outputs[at] for at in joint.results], [twins[at] for at in wanted], list(given),
+            [piece for piece, _ in pairs], [leaves[at] for at in wanted], [one for _, one in pairs],
             retain_graph=True, allow_unused=True,
         )  # fmt: skip
         # Gradients that cancel to nothing have errors of the size of what cancelled.

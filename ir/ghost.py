@@ -98,6 +98,11 @@ def make_ghost(owner: Owner, node: Node, meta: Meta, store: Store, grad: bool = 
     return ghost
 
 
+def beginning(ghost: Ghost) -> Ghost:
+    """The ghost that an input with a history began as: a leaf, to which a write to the input changes nothing."""
+    return ghost.__dict__.get("_leaf", ghost)  # type: ignore[no-any-return]
+
+
 def meta_of(tensor: torch.Tensor) -> Meta:
     """The Meta of a real (strided) tensor or a ghost."""
     return Meta(

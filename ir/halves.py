@@ -36,7 +36,7 @@ COPY = 3  # a copy to be saved is written and read besides
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """forward     outputs: those of the graph, then what it makes for the backward
+    """forward     outputs: the pieces of memory that the graph gives (`ir.roots`), then what it makes for the backward
     backward    inputs: what is saved, the gradients of the results; then numbers
     saved       what is saved: ("input", position), ("output", position), ("made", position among the forward's
                 further outputs) or ("constant", tensor)
@@ -75,7 +75,7 @@ def _whole(graph: Graph) -> Graph:
         graph,
         inputs=[*graph.inputs, *joint.tangents],
         nodes=[*graph.nodes, *joint.nodes],
-        outputs=[*graph.outputs, *(node for node in joint.gradients if node is not None)],
+        outputs=[*joint.pieces, *(node for node in joint.gradients if node is not None)],
         sources=[*graph.sources, *[None] * len(joint.tangents)],
     )
     return apply_table({cached_cast: (_plain_cast,)})(made)
@@ -91,13 +91,12 @@ class _Division:
     """`kept`: memory that autograd saves itself; `seen`: memory of results."""
 
     def __init__(self, graph: Graph, whole: Graph) -> None:
-        n, joint = len(graph.outputs), graph.joint
+        joint = graph.joint
+        n = len(joint.pieces)
         self.graph, self.joint, self.whole = graph, joint, whole
         self.results, self.gradients = whole.outputs[:n], whole.outputs[n:]
         self.tangents = whole.inputs[len(graph.inputs) :]
-        self.kept_outputs = {
-            at for at, node in enumerate(graph.outputs) if root(node) in joint.kept
-        }
+        self.kept_outputs = {at for at, node in enumerate(joint.pieces) if root(node) in joint.kept}
         self.kept = {node for node in joint.kept if node.op in ("input", "constant")}
         self.kept |= {root(self.results[at]) for at in self.kept_outputs}
         self.seen = {root(node) for node in self.results}
@@ -212,7 +211,7 @@ class _Division:
                 nodes.append(node)
             saved.append(("made", len(outputs) - len(self.results)))
             outputs.append(node)
-        joined = frozenset(self.joint.results)
+        joined = frozenset(at for at, node in enumerate(self.results) if node.op != "input")
         return drop_dead(_below(self.graph, nodes=nodes, outputs=outputs, joined=joined)), saved
 
     def _way(self, node: Node) -> tuple[str, Any] | None:
@@ -235,7 +234,7 @@ class _Division:
             inputs.append(now[node])
         nodes: list[Node] = []
         for node in self._to_run(set(chosen)):
-            now[node] = _moved(node, now)
+            now[node] = moved(node, now)
             nodes.append(now[node])
         graph, used = (
             self.graph,
@@ -279,7 +278,7 @@ def _copied(node: Node) -> Meta:
     return OPS["aten.clone.default"].rule(aten.clone.default, meta)  # type: ignore[no-any-return]
 
 
-def _moved(node: Node, now: dict[Node, Node]) -> Node:
+def moved(node: Node, now: dict[Node, Node]) -> Node:
     """The node over the operands of another graph."""
     args = substitute(node.args, now.__getitem__, Node)
     kwargs = substitute(node.kwargs, now.__getitem__, Node)

@@ -16,9 +16,10 @@ import torch
 from .dataclass import dataclass
 from .effects import reads, root
 from .errors import CannotTrace
-from .ghost import Ghost, Store, make_ghost
+from .ghost import Ghost, Store, beginning, make_ghost
 from .graph import Meta, Node
 from .layout import contiguous_strides, is_dense
+from .roots import Found, NoRoots, roots_of
 
 if TYPE_CHECKING:
     from .trace import Tracer
@@ -29,16 +30,22 @@ class Joint:
     """What a backward adds to a graph.
 
     nodes       the backward's nodes, which come after the graph's own
-    results     the outputs of the graph that have a gradient, by position
+    pieces, found, views, given
+                what the node of autograd gives, and how the outputs are made of it: see `ir.roots.Roots`
+    results     the pieces that have a gradient, by position
     tangents    their gradients: inputs of the backward, numbered after the graph's inputs
     wanted      the inputs of the graph that ask for a gradient, by position
     gradients   theirs; None where an input has no part in the results
     parameters  the inputs that are parameters, by position
     name        what autograd calls the operator that gives the first of the results
-    kept        memory of the graph (roots of inputs, constants and outputs) that autograd itself saves
+    kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself saves
     """
 
     nodes: tuple[Node, ...]
+    pieces: tuple[Node, ...]
+    found: tuple[Found | None, ...]
+    views: tuple[tuple[Node, bool], ...]
+    given: tuple[Node, ...]
     results: tuple[int, ...]
     tangents: tuple[Node, ...]
     wanted: tuple[int, ...]
@@ -55,83 +62,52 @@ class Declined:
     reason: str
 
 
-def differentiate(tracer: Tracer, outputs: Sequence[Ghost], ties: bool) -> Joint | Declined:
-    """The backward of `outputs`, which belong to the trace. The trace is as before afterwards.
-
-    ties: an output shares memory with an input that requires a gradient.
-    """
+def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
+    """The backward of `outputs`, which belong to the trace. The trace is as before afterwards."""
     inputs = tracer.entered_inputs()
-    results = _results(outputs)
-    reason = _why_not(tracer, outputs, results, ties)
+    try:
+        roots = roots_of(tracer, outputs)
+    except NoRoots as error:
+        return Declined(str(error))
+    results = roots.results
+    wanted = tuple(at for at, ghost in inputs if tracer.wants_gradient(at)) if results else ()
+    reason = _why_not(tracer, results, wanted)
     if reason:
         return Declined(reason)
-    wanted = tuple(at for at, ghost in inputs if ghost.requires_grad)
-    if not wanted:  # a leaf of the program's own making
-        return Declined("nothing that comes in requires a gradient")
-    leaves = [ghost for _, ghost in inputs if ghost.requires_grad]
+    ghosts: list[Any] = [roots.ghosts[at] for at in results]
+    leaves = [beginning(ghost) for at, ghost in inputs if at in wanted]
     tangents = [
-        Node("input", tracer.n_inputs + k, meta=_tangent(outputs[at]._node.meta), name=f"g{k}")
-        for k, at in enumerate(results)
+        Node("input", tracer.n_inputs + k, meta=_tangent(ghost._node.meta), name=f"g{k}")
+        for k, ghost in enumerate(ghosts)
     ]  # fmt: skip
     try:
-        found, nodes = tracer.beside(_backward, [outputs[at] for at in results], leaves, tangents)
+        found, nodes = tracer.beside(_backward, ghosts, leaves, tangents)
     except CannotTrace as error:
         return Declined(str(error))
     except RuntimeError as error:
         # What autograd refuses it refuses when the program goes backward.
         return Declined(str(error).splitlines()[0])
-    memory = {root(ghost._node) for ghost in outputs}
+    memory = {root(node) for node in roots.pieces}
     kept = {
         origin
         for node in nodes
         for operand in reads(node)
         if (origin := root(operand)).op in ("input", "constant") or origin in memory
     }
-    name = type(outputs[results[0]].grad_fn).__name__
+    name = type(ghosts[0].grad_fn).__name__ if ghosts else ""
     parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
     return Joint(
-        tuple(nodes), results, tuple(tangents), wanted, found, parameters, name, frozenset(kept)
-    )
+        tuple(nodes), roots.pieces, roots.found, roots.views, roots.given, results, tuple(tangents),
+        wanted, found, parameters, name, frozenset(kept),
+    )  # fmt: skip
 
 
-def _results(outputs: Sequence[Ghost]) -> tuple[int, ...]:
-    """One position for each output that has a history and is no input handed back."""
-    seen: set[int] = set()
-    found = []
-    for at, ghost in enumerate(outputs):
-        if ghost.requires_grad and ghost._node.op != "input" and id(ghost) not in seen:
-            seen.add(id(ghost))
-            found.append(at)
-    return tuple(found)
-
-
-def _why_not(tracer: Tracer, outputs: Sequence[Ghost], results: tuple[int, ...], ties: bool) -> str:
-    if not results:
-        return "no result has a gradient"
-    # Within the trace: the `grad_fn` of a view whose base was written to since is made when it is asked for.
-    if tracer.beside(_any_leaf, [outputs[at] for at in results])[0]:
-        return "a result is a leaf of its own"
+def _why_not(tracer: Tracer, results: Sequence[int], wanted: Sequence[int]) -> str:
     if tracer.differentiable_constants():
         return "a tensor that requires a gradient is no argument of the graph"
-    if ties:
-        return "a result is a view of a tensor that requires a gradient"
-    if tracer.followed():
-        return "a tensor that requires a gradient is written to"
-    made: dict[Node, Ghost] = {}
-    for at in results:
-        ghost = outputs[at]
-        if made.setdefault(root(ghost._node), ghost) is not ghost:
-            return "two results share memory"
-    for ghost in outputs:
-        if made.get(root(ghost._node), ghost) is not ghost:
-            return "two results share memory"
-    if any(root(ghost._node).op == "constant" for ghost in made.values()):
-        return "a result is a view of a constant"
+    if results and not wanted:  # a leaf of the program's own making
+        return "nothing that comes in requires a gradient"
     return ""
-
-
-def _any_leaf(owner: Any, ghosts: Sequence[Ghost]) -> bool:
-    return any(ghost.is_leaf for ghost in ghosts)
 
 
 def _tangent(meta: Meta) -> Meta:
@@ -145,5 +121,7 @@ def _backward(
 ) -> tuple[Node | None, ...]:
     """The nodes of the gradients of `leaves`."""
     given = [make_ghost(owner, node, node.meta, Store(fresh=False)) for node in tangents]
+    if not outputs:
+        return ()
     found: Any = torch.autograd.grad(outputs, leaves, given, retain_graph=True, allow_unused=True)
     return tuple(None if ghost is None else ghost._node for ghost in found)

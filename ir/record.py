@@ -61,6 +61,7 @@ class Recorder:
         self.written: set[int] = set()
         self.followed: set[int] = set()  # those written while autograd followed
         self.slow_ops: list[str] = []
+        self.quiet: set[Node] = set()  # views that were made without grad mode
         self.zeros: set[Node] = set()  # made as tensors of zeros without memory
         self.echo: tuple[Node, Meta, Store] | None = None
         # See cast_cache.outliving; empty while no casts are kept. Of those made: their place, the cast and its memory.
@@ -216,6 +217,8 @@ class Recorder:
         meta = self.infer(plan, operands, named)
         base = args[plan.view_of]
         node = self.node(plan.op, operands, named, meta, base._node)
+        if not torch.is_grad_enabled():
+            self.quiet.add(node)
         return self._wrap(node, meta, lambda: base._store, base._node, plan.list_result)
 
     def _wrap(

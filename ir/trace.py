@@ -221,6 +221,7 @@ class Tracer:
             finally:
                 torch._C._pop_torch_dispatch_stack(None)
                 self._recorder.echo = None
+        ghost._leaf = leaf  # type: ignore[attr-defined]
         return ghost
 
     def _number(self, ghost: Ghost) -> int:
@@ -423,11 +424,7 @@ class Tracer:
 
     def followed(self) -> list[tuple[Any, torch.Tensor]]:
         """(source, tensor) of the inputs that were written to under autograd's eyes."""
-        entered = [
-            (at, *self._entered[at])
-            for at in sorted(self._recorder.followed & self._entered.keys())
-        ]
-        return [(self._sources[at], tensor) for at, tensor, ghost in entered if ghost.requires_grad]
+        return [(self._sources[at], self._entered[at][0]) for at, _ in self.rewritten()]
 
     def may_raise_since(self, start: int) -> bool:
         """Whether an operator after the first `start` of `n_nodes` may raise because of its data."""
@@ -459,9 +456,33 @@ class Tracer:
         """How many inputs there are so far."""
         return len(self._inputs)
 
+    def wants_gradient(self, position: int) -> bool:
+        """Whether the tensor that came in there requires a gradient."""
+        return self._entered[position][0].requires_grad
+
+    def rewritten(self) -> list[tuple[int, Ghost]]:
+        """(position, ghost) of the inputs whose history the graph changes by a write."""
+        entered = [
+            (at, self._entered[at][1])
+            for at in sorted(self._recorder.followed & self._entered.keys())
+        ]
+        return [(at, ghost) for at, ghost in entered if ghost.requires_grad]
+
+    def known_nodes(self) -> dict[Node, Ghost]:
+        """The ghosts of inputs and constants by their nodes."""
+        return {ghost._node: ghost for _, ghost in self._known.values()}
+
+    def quiet_views(self) -> set[Node]:
+        """The views that were made without grad mode."""
+        return self._recorder.quiet
+
     def differentiable_constants(self) -> bool:
         """Whether a tensor that is baked in requires a gradient."""
-        return any(tensor.requires_grad for tensor in self._constants.values())
+        ghosts = {ghost._ref: ghost for _, ghost in self._known.values()}
+        return any(
+            tensor.requires_grad or (ref in ghosts and ghosts[ref].requires_grad)
+            for ref, tensor in self._constants.items()
+        )
 
     def beside(self, fn: Callable[..., Any], *args: Any) -> tuple[Any, list[Node]]:
         """fn(owner, *args) on ghosts of this trace: what it returns and the nodes that it recorded, which the trace
@@ -494,7 +515,7 @@ class Tracer:
             if ghost._owner is not recorder.owner or ghost._ref < 0:
                 raise ValueError(f"{ghost!r} is no value of this trace")
         # A view of a tensor that requires a gradient is tied to it by autograd in its own ways (detached, or made
-        # without grad mode): only torch's own calls make it right.
+        # without grad mode): torch's own calls make it.
         shared = {id(g._store) for tensor, g in self._known.values() if tensor.requires_grad}
         entered = {id(g) for _, g in self._known.values()}
         ties = any(id(g._store) in shared and id(g) not in entered for g in outputs)
@@ -503,9 +524,9 @@ class Tracer:
         needs_grad = self._needs_grad and (
             not self.spends or any(g.requires_grad for g in outputs) or bool(self.followed())
         )
-        if backward and needs_grad:
+        if backward and (needs_grad or ties):
             with self.facts.active():
-                joint = differentiate(self, outputs, ties)
+                joint = differentiate(self, outputs)
         groups = {id(store): tuple(store.inputs) for store in self._stores.values()}
         overlaps = [group for group in groups.values() if len(group) > 1]
         graph = Graph(

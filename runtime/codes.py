@@ -184,10 +184,10 @@ _TABLE: tuple[Code, ...] = (
          "nothing; the next calls try again"),
     # Fallbacks
     Code("FB301", "gradient by autograd: operators by ATen, one by one",
-         "a gradient is needed that only autograd itself can give: a result is a view of a tensor that requires one, two"
-         " results share memory, or such a tensor is written to",
-         "return copies (x.clone()) rather than views of arguments and parameters; write out of place; use"
-         " torch.no_grad() where no gradient is needed"),
+         "a gradient is needed that only autograd itself can give: a result is a leaf that the part makes, a tensor that"
+         " requires one is baked into the graph, or autograd would refuse to go backward",
+         "make tensors that require gradients outside and pass them in; use torch.no_grad() where no gradient is"
+         " needed"),
     Code("FB302", "no C++ compiler", "none of c++, g++, clang++ was found; no kernel can be built",
          "install g++ or clang++, or set CXX; see python -m graftjit doctor"),
     Code("FB303", "graph by ATen", "the code generator failed; the operators run one by one",
@@ -217,8 +217,8 @@ _TABLE: tuple[Code, ...] = (
          "level O2 could not build or run a kernel in several ways; the default ones are taken",
          "nothing; tune=False or GRAFTJIT_TUNE=0 does without the measurement"),
     Code("FB317", "backward by the calls, run again",
-         "the backward is itself to be differentiated (create_graph=True), or some results have no gradient: the forward's"
-         " calls run again under autograd, and that is differentiated",
+         "the backward is itself to be differentiated (create_graph=True): the forward's calls run again under autograd,"
+         " and that is differentiated",
          "nothing; it costs the forward once more"),
     Code("FB311", "level O0", "jit_level='O0' runs the operators one by one, bit-equal to eager",
          "use O1 for fusion"),

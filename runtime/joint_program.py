@@ -2,8 +2,8 @@
 
 `JointProgram(plan, forward, backward, replay)` is called like any program. The forward runs without gradients inside of
 a node (`torch.autograd.Function`'s C++ part, without its Python wrapping), which saves what the backward reads; the
-backward is built when autograd first asks for it. In a backward that is itself to be differentiated, or has gradients
-for some results only, the torch-level calls are run again (`replay`) under autograd.
+backward is built when autograd first asks for it, one for each choice of results that have a gradient. In a backward that
+is itself to be differentiated the torch-level calls are run again (`replay`) under autograd.
 """
 
 from __future__ import annotations
@@ -23,21 +23,24 @@ from .errors import GraftError
 _version = operator.attrgetter("_version")
 
 Tensors = tuple[torch.Tensor, ...]
+# a backward program, and of each wanted input the place of its gradient among the results
+Backward = tuple[Callable[..., Tensors], Sequence[int | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the programs hang together. Positions are of the graph's inputs and outputs.
+    """How the programs hang together. Positions are of the graph's inputs and of the pieces of memory that the node gives
+    (`ir.roots`).
 
     node        the name of the node: that of the operator in eager, as printed tensors show it
     n_tensors   inputs that are tensors; numbers follow them
-    n_outputs   of the forward program's results these are the graph's, the rest is made for the backward
-    results     outputs with a gradient; `orders`: the dimensions of each one's memory, None where
+    n_pieces    of the forward program's results these are given, the rest is made for the backward
+    results     pieces with a gradient; `found`: how each is found among the results of the calls; `orders`: the dimensions of each one's memory, None where
                 they are in order
     wanted      inputs that ask for one; `gradients`: theirs, by position among the backward program's results, or None
     saved       what the backward program reads, in order: see `ir.halves.Halves`
-    witnesses   outputs whose versions must not change before the backward
-    passed      outputs that are inputs handed back: output -> input
+    witnesses   pieces whose versions must not change before the backward
+    dirty       pieces that are inputs, written under autograd's eyes: piece -> input
     parameters  inputs that live as long as a module
     numbers     where the numbers that the backward program takes come from, as in `Graph.symbols`
     random      the graph draws random numbers
@@ -47,18 +50,30 @@ class Plan:
     name: str
     node: str
     n_tensors: int
-    n_outputs: int
+    n_pieces: int
     results: tuple[int, ...]
+    found: tuple[tuple[str, int], ...]
     orders: tuple[tuple[int, ...] | None, ...]
     wanted: tuple[int, ...]
     gradients: tuple[int | None, ...]
     saved: tuple[tuple[str, Any], ...]
     witnesses: tuple[int, ...]
-    passed: dict[int, int]
+    dirty: dict[int, int]
     parameters: tuple[int, ...]
     numbers: tuple[tuple[Any, ...], ...]
     random: bool
     written: tuple[int, ...]
+
+    def pieces_of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+        """The pieces with a gradient, where the calls have run under autograd."""
+        return [_FIND[how](at, outputs, inputs) for how, at in self.found]
+
+
+_FIND: dict[str, Callable[[int, Sequence[Any], Sequence[Any]], Any]] = {
+    "output": lambda at, outputs, inputs: outputs[at],
+    "base": lambda at, outputs, inputs: outputs[at]._base,
+    "input": lambda at, outputs, inputs: inputs[at],
+}
 
 
 class Twin(Protocol):
@@ -79,7 +94,7 @@ class GraftBackward(BackwardCFunction):
     def apply(self, *gradients: Any) -> Any:
         """Gradients of the results (None where there is none) to those of the inputs. Called by autograd's engine."""
         if torch.is_grad_enabled():
-            return self.joint.again(self, gradients, create_graph=True)
+            return self.joint.again(self, gradients)
         return self.joint.backwards(self, gradients)
 
 
@@ -108,43 +123,41 @@ class JointProgram:
         self,
         plan: Plan,
         forward: Callable[..., Tensors],
-        backward: Callable[[], Callable[..., Tensors]],
+        backward: Callable[[Sequence[int]], Backward],
         replay: Callable[..., Tensors],
         tell: Callable[[str], None],
+        tail: Callable[..., Tensors] | None = None,
         twin: Twin | None = None,
     ) -> None:
-        self.plan, self.replay, self._tell = plan, replay, tell
+        """`backward(missing)` builds one for gradients of which those are missing. `tail(*inputs, *pieces, *numbers)` gives the results; None where they are the pieces."""
+        self.plan, self.replay, self._tell, self._tail = plan, replay, tell, tail
         self._twin = twin
         self._node = _node_called(plan.node)
         self._forward, self._build = forward, backward
-        self._backward: Callable[..., Tensors] | None = None
-        inside = [at for at in range(plan.n_outputs) if at not in plan.passed]
-        place = {at: number for number, at in enumerate(inside)}
-        self._inside = None if len(inside) == plan.n_outputs else inside
-        self._place = place
-        self._results = tuple(place[at] for at in plan.results)
-        self._plain = tuple(place[at] for at in inside if at not in plan.results)
+        self._backwards: dict[
+            tuple[int, ...], tuple[Callable[..., Tensors], list[tuple[int, int]]]
+        ] = {}
+        self._plain = tuple(at for at in range(plan.n_pieces) if at not in plan.results)
         held = {at for kind, at in plan.saved if kind == "input"}.union(plan.parameters)
         self._loose = tuple(at for at in range(plan.n_tensors) if at not in held)
-        # gradients come for the program's own argument first
-        pairs = zip(plan.wanted, plan.gradients, strict=True)
-        self._gradients = [(at + 1, number) for at, number in pairs if number is not None]
 
     @property
     def n_inputs(self) -> int:
         return self.plan.n_tensors
 
     def __call__(self, *inputs: Any) -> Any:
-        if torch.is_grad_enabled():
-            found = self._node(self, *inputs)
-        else:
+        if not torch.is_grad_enabled():
             with torch.enable_grad():
-                found = self._node(self, *inputs)
-        if self._inside is None:
-            return found
-        place, passed = self._place, self.plan.passed
-        outputs = range(self.plan.n_outputs)
-        return tuple([inputs[passed[at]] if at in passed else found[place[at]] for at in outputs])
+                return self(*inputs)
+        if self._tail is None:
+            return self._node(self, *inputs)
+        if self.plan.results:
+            pieces = self._node(self, *inputs)
+        else:
+            with torch.no_grad():
+                pieces = self._forward(*inputs)
+        n = self.plan.n_tensors
+        return self._tail(*inputs[:n], *pieces, *inputs[n:])
 
     # -- forward
 
@@ -156,8 +169,10 @@ class JointProgram:
         if self._twin is not None:
             node.begun = self._twin.begin(inputs)
         made = self._forward(*inputs)
-        outputs = made[: plan.n_outputs]
-        kinds = {"input": inputs, "output": outputs, "made": made[plan.n_outputs :]}
+        outputs = made[: plan.n_pieces]
+        if plan.dirty:
+            outputs = self._dirty(node, outputs, inputs)
+        kinds = {"input": inputs, "output": outputs, "made": made[plan.n_pieces :]}
         node.to_save = (
             *[at if kind == "constant" else kinds[kind][at] for kind, at in plan.saved],
             *[outputs[at] for at in plan.witnesses],
@@ -168,36 +183,57 @@ class JointProgram:
         node.loose = [weakref.ref(inputs[at]) for at in self._loose]
         node.versions = list(map(_version, inputs[: plan.n_tensors]))
         node.further = inputs[plan.n_tensors :]
-        given = outputs if self._inside is None else tuple([outputs[at] for at in self._inside])
         if self._plain:
-            node.non_differentiable = tuple([given[at] for at in self._plain])
-        return given
+            node.non_differentiable = tuple([outputs[at] for at in self._plain])
+        return outputs
+
+    def _dirty(self, node: Any, outputs: Tensors, inputs: Sequence[Any]) -> Tensors:
+        """The pieces, with the inputs among them themselves. Autograd counts one more write to each."""
+        dirty = self.plan.dirty
+        written = tuple([inputs[at] for at in dirty.values()])
+        node.dirty_tensors = written
+        torch._C._autograd._unsafe_set_version_counter(  # type: ignore[attr-defined]
+            written, tuple([tensor._version - 1 for tensor in written])
+        )
+        return tuple([inputs[dirty[at]] if at in dirty else one for at, one in enumerate(outputs)])
 
     # -- backward
 
     def backwards(self, node: Any, gradients: Sequence[Any]) -> Sequence[Any]:
-        """Gradients of all inputs. What hangs only on a result without a gradient has none: rare, and left to eager."""
+        """Gradients of all inputs."""
         plan = self.plan
-        given = [gradients[place] for place in self._results]
-        if any(one is None for one in given):  # a tensor in `None in given` would be compared
-            with torch.enable_grad():
-                return self.again(node, gradients, create_graph=False)
+        given = [gradients[place] for place in plan.results]
+        missing = tuple([at for at, one in enumerate(given) if one is None])
+        orders: Sequence[Any] = plan.orders
+        laid = given
+        if missing:
+            laid = [one for one in given if one is not None]
+            orders = [order for order, one in zip(orders, given, strict=True) if one is not None]
+        backward, places = self._backwards.get(missing) or self._built(missing)
         saved = node.saved_tensors[: len(plan.saved)]
-        if self._backward is None:
-            self._backward = self._build()
-        found = self._backward(*saved, *map(_laid_out, given, plan.orders), *node.numbers)
+        made = backward(*saved, *map(_laid_out, laid, orders), *node.numbers)
         asked = node.needs_input_grad
         returned: list[Any] = [None] * len(asked)
-        for at, number in self._gradients:
+        for at, number in places:
             if asked[at]:
-                returned[at] = found[number]
+                returned[at] = made[number]
         if self._twin is not None:
             self._twin.compare(node.begun, given, returned[1:])
         return tuple(returned)
 
+    def _built(
+        self, missing: tuple[int, ...]
+    ) -> tuple[Callable[..., Tensors], list[tuple[int, int]]]:
+        """The backward for gradients of which those are missing, and (input, number of its gradient)."""
+        program, places = self._build(missing)
+        # gradients come for the program's own argument first
+        pairs = zip(self.plan.wanted, places, strict=True)
+        made = program, [(at + 1, number) for at, number in pairs if number is not None]
+        return self._backwards.setdefault(missing, made)
+
     # -- a backward that is itself differentiated
 
-    def again(self, node: Any, gradients: Sequence[Any], create_graph: bool) -> Sequence[Any]:
+    def again(self, node: Any, gradients: Sequence[Any]) -> Sequence[Any]:
         """Gradients of all inputs, with a history: the calls are run again under autograd, and that is differentiated."""
         plan = self.plan
         inputs = self._inputs_again(node)
@@ -206,11 +242,11 @@ class JointProgram:
                 inputs[at] = tensor.detach().clone()
             elif tensor.requires_grad:
                 inputs[at] = tensor.view_as(tensor)
-        outputs = self._replayed(node, inputs)
+        pieces = plan.pieces_of(self._replayed(node, inputs), inputs)
         pairs = [
-            (outputs[at], gradients[place])
-            for at, place in zip(plan.results, self._results, strict=True)
-            if gradients[place] is not None
+            (piece, gradients[at])
+            for piece, at in zip(pieces, plan.results, strict=True)
+            if gradients[at] is not None
         ]
         asked = [at for at in plan.wanted if node.needs_input_grad[at + 1]]
         returned: list[Any] = [None] * len(node.needs_input_grad)
@@ -219,7 +255,7 @@ class JointProgram:
                 [one for one, _ in pairs],
                 [inputs[at] for at in asked],
                 [gradient for _, gradient in pairs],
-                create_graph=create_graph,
+                create_graph=True,
                 allow_unused=True,
             )
             for at, gradient in zip(asked, found, strict=True):
@@ -251,9 +287,11 @@ class JointProgram:
         for at, (tensor, version) in enumerate(zip(inputs, node.versions, strict=True)):
             if tensor is None:
                 raise _gone(plan.name, at, "no longer exists")
+            if at in plan.dirty.values():
+                raise _gone(plan.name, at, "was written to by the part itself")
             if tensor._version != version and at not in plan.written:
                 raise _gone(plan.name, at, "was written to since")
-        self._tell("a backward with create_graph=True, or with gradients for some results only")
+        self._tell("a backward with create_graph=True")
         return [*inputs, *node.further]
 
 

@@ -676,7 +676,8 @@ def under_a_mode():
 @raises("FB301", level="O1")
 def a_gradient():
     def f(x):
-        return (x * 2)[0], x[0]  # FB301
+        w = torch.ones(3, requires_grad=True)  # FB301
+        return w, w * x
 
     return f, (t().requires_grad_(),)
 

@@ -1,0 +1,99 @@
+"""Backwards in which some results have no gradient: what hangs on those alone is None, not zero, and nothing runs for it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import graftjit
+
+
+def t(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(sum(shape) + len(shape))
+    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+def _parts(x, w, b):
+    y = x * w
+    first, second = y.sin().chunk(2, 1)
+    return first * 2, second.exp() + b.sum(), y.sum(0)
+
+
+def _written(x, w, b):
+    y = (x * w).tanh()
+    z = torch.zeros_like(y)
+    z[1:] = y[:-1]
+    z[0] += b
+    return z, y @ w.t(), b.square()
+
+
+FUNCTIONS = {
+    "apart": lambda x, w, b: (x.sin(), w.exp(), b * 2),
+    "joined": lambda x, w, b: ((y := F.linear(x, w, b[:4])).relu(), y.softmax(-1), y.sum()),
+    "loss and logits": lambda x, w, b: (F.cross_entropy(y := x @ w + b, torch.tensor([0, 1, 2, 3])), y, y.argmax(1)),
+    "parts": _parts,
+    "written": _written,
+    "views": lambda x, w, b: ((y := x * w)[0], y.t(), w[1] * b),
+    "norms": lambda x, w, b: ((y := F.layer_norm(x @ w, (4,), b)), y.mean(), y.std(0)),
+    "stacked": lambda x, w, b: (torch.stack([x, w]), torch.cat([x, w * 2])[2:6], (x - w).cumsum(0)),
+}  # fmt: skip
+
+
+CHOICES = ((True, False, False), (False, True, False), (False, False, True), (True, False, True))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_choice_of_results(name: str) -> None:
+    function, jitted = FUNCTIONS[name], graftjit.jit(FUNCTIONS[name])
+    for _ in range(2):
+        for chosen in CHOICES:
+            found = []
+            for run in (function, jitted):
+                leaves = [t(4, 4), t(4, 4), t(4)]
+                outs = [o for o, one in zip(run(*leaves), chosen, strict=True) if one]
+                outs = [o for o in outs if o.requires_grad]
+                total = sum(((o * o).sum() for o in outs), leaves[0].sum() * 0)
+                found.append(torch.autograd.grad(total, leaves, allow_unused=True))
+            for a, b in zip(*found, strict=True):
+                assert (a is None) == (b is None)
+                if a is not None:
+                    torch.testing.assert_close(a, b)
+    assert "FB317" not in str(jitted.report())
+
+
+def test_what_is_missing_is_no_zero() -> None:
+    """A zero times the infinite slope at 0 would be nan."""
+    for run in (f := lambda x: (x * 2, (x * 2).sqrt().sum(0)), graftjit.jit(f)):
+        x = torch.zeros(4, requires_grad=True)
+        run(x)[0].sum().backward()
+        torch.testing.assert_close(x.grad, torch.full((4,), 2.0))
+
+
+def test_a_model_that_gives_its_loss_and_more() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.Linear(8, 5))
+
+    def step(x, target):
+        logits = model(x)
+        return F.cross_entropy(logits, target), logits
+
+    jitted = graftjit.jit(step)
+    x, target = torch.randn(7, 6), torch.randint(5, (7,))
+    for run in (step, jitted, jitted):
+        model.zero_grad()
+        run(x, target)[0].backward()
+        if run is step:
+            expected = [p.grad for p in model.parameters()]
+        torch.testing.assert_close([p.grad for p in model.parameters()], expected)
+    assert "FB317" not in str(jitted.report())
+
+
+def test_sizes_that_vary() -> None:
+    jitted = graftjit.jit(lambda x, w: ((x @ w).tanh(), x.sum(1) * w.sum()))
+    w = t(4, 4)
+    for n, at in ((2, 0), (3, 1), (5, 0), (7, 1), (9, 0)):
+        x = t(n, 4)
+        (g,) = torch.autograd.grad(jitted(x, w)[at].sum(), x)
+        other = (x @ w).tanh().sum() if at == 0 else (x.sum(1) * w.sum()).sum()
+        torch.testing.assert_close(g, torch.autograd.grad(other, x)[0])
