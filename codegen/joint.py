@@ -113,6 +113,7 @@ def _plan(graph: Graph, halves: Halves) -> Plan:
         name=graph.name,
         node=joint.name,
         n_tensors=len(graph.inputs),
+        n_numbers=len(graph.numbers),
         n_pieces=len(joint.pieces),
         results=joint.results,
         found=tuple(joint.found[at] for at in joint.results),

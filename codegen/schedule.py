@@ -255,7 +255,7 @@ class _Writer:
         outputs = tuple(self.slot(node) for node in self.graph.outputs)
         steps = with_frees(
             self.arena.settled(self.steps),
-            len(self.graph.inputs),
+            0 if self.graph.consumes else len(self.graph.inputs),
             outputs,
             self.constants,
             self.on_stack,
@@ -393,7 +393,8 @@ class _Arena:
 def with_frees(
     steps: list[Step], n_inputs: int, outputs: Iterable[int], kept: Iterable[int], skip: set[int]
 ) -> list[Step]:
-    """The same steps with a Free after the last use of each slot that is neither input nor output."""
+    """The same steps with a Free after the last use of each slot that is neither an output nor one of the first
+    `n_inputs`."""
     never = {*range(n_inputs), *outputs, *kept, *skip}
     last: dict[int, int] = {}
     for position, step in enumerate(steps):

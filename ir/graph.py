@@ -106,6 +106,7 @@ class Graph:
     grad_where     the first call whose result requires a gradient
     joined         the positions of the outputs that autograd gets from a node of ours: if one is a view, nobody is to
                    know of what
+    consumes       whoever runs the program leaves the inputs to it: each may die after its last use
     joint          with needs_grad: the backward (an `ir.joint.Joint`), or why there is none (a `Declined`); None where
                    nobody asked
     spends         a backward is among the calls
@@ -131,6 +132,7 @@ class Graph:
     slow_ops: list[str] = field(default_factory=list)
     grad_where: Location | None = None
     joined: frozenset[int] = frozenset()
+    consumes: bool = False
     joint: Any = None
     spends: bool = False
     symbols: dict[Symbol, tuple[Any, ...]] = field(default_factory=dict)

@@ -248,6 +248,7 @@ class _Division:
             nodes=nodes,
             outputs=[now[node] for node in self.gradients],
             mutates=False,
+            consumes=True,
             random=any(map(is_random, nodes)),
             sources=[None] * len(inputs),
             overlaps=[],

@@ -8,7 +8,6 @@ is itself to be differentiated the torch-level calls are run again (`replay`) un
 
 from __future__ import annotations
 
-import functools
 import operator
 import weakref
 from collections.abc import Callable, Sequence
@@ -20,11 +19,16 @@ from torch.autograd.function import BackwardCFunction
 from ..ir.dataclass import dataclass
 from .errors import GraftError
 
-_version = operator.attrgetter("_version")
+_ref = weakref.ref
 
 Tensors = tuple[torch.Tensor, ...]
 # a backward program, and of each wanted input the place of its gradient among the results
 Backward = tuple[Callable[..., Tensors], Sequence[int | None]]
+# a program that is given its arguments in a list, and lets go of each after its last use
+Consumer = Callable[[list[Any]], Tensors]
+# Of one call: the numbers that the backward takes, those of the call, parameters with their versions, and what is not saved, held
+# weakly, with its versions.
+Call = tuple[tuple[Any, ...], tuple[Any, ...], list[tuple[Any, int]], list[tuple[Any, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Plan:
     (`ir.roots`).
 
     node        the name of the node: that of the operator in eager, as printed tensors show it
-    n_tensors   inputs that are tensors; numbers follow them
+    n_tensors   inputs that are tensors; `n_numbers` numbers follow them
     n_pieces    of the forward program's results these are given, the rest is made for the backward
     results     pieces with a gradient; `found`: how each is found among the results of the calls; `orders`: the dimensions of each one's memory, None where
                 they are in order
@@ -50,6 +54,7 @@ class Plan:
     name: str
     node: str
     n_tensors: int
+    n_numbers: int
     n_pieces: int
     results: tuple[int, ...]
     found: tuple[tuple[str, int], ...]
@@ -87,9 +92,10 @@ class Twin(Protocol):
 
 
 class GraftBackward(BackwardCFunction):
-    """The node in autograd's graph. `joint` is the program that made it."""
+    """The node in autograd's graph. `joint` is the program that made it, `call` what it notes of a call."""
 
     joint: JointProgram
+    call: Call
 
     def apply(self, *gradients: Any) -> Any:
         """Gradients of the results (None where there is none) to those of the inputs. Called by autograd's engine."""
@@ -98,22 +104,19 @@ class GraftBackward(BackwardCFunction):
         return self.joint.backwards(self, gradients)
 
 
-class Graft(torch.autograd.Function):
-    """`apply(program, *inputs)`: the results of the program's forward, with a history."""
-
-    @staticmethod
-    def forward(node: Any, joint: JointProgram, *inputs: Any) -> Any:
-        node.joint = joint
-        return joint.forwards(node, inputs)
-
-
-@functools.cache
-def _node_called(name: str) -> Any:
-    """`Graft.apply` in C++, whose nodes are of a class of that name."""
-    back = type(name, (GraftBackward,), {})
-    made = type("Graft", (Graft,), {})
+def _node_of(joint: JointProgram, name: str) -> Any:
+    """`torch.autograd.Function.apply` in C++ for one program, whose nodes are of a class of that name."""
+    back = type(name, (GraftBackward,), {"joint": joint})
+    made = type("Graft", (torch.autograd.Function,), {"forward": staticmethod(joint.forwards)})
     made._backward_cls = back  # type: ignore[attr-defined]  # the metaclass has made another
     return torch._C._FunctionBase.__dict__["apply"].__get__(None, made)
+
+
+def _chosen(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """The items at these positions."""
+    if len(positions) > 1:
+        return operator.itemgetter(*positions)
+    return lambda items: tuple([items[at] for at in positions])
 
 
 class JointProgram:
@@ -132,14 +135,29 @@ class JointProgram:
         """`backward(missing)` builds one for gradients of which those are missing. `tail(*inputs, *pieces, *numbers)` gives the results; None where they are the pieces."""
         self.plan, self.replay, self._tell, self._tail = plan, replay, tell, tail
         self._twin = twin
-        self._node = _node_called(plan.node)
         self._forward, self._build = forward, backward
-        self._backwards: dict[
-            tuple[int, ...], tuple[Callable[..., Tensors], list[tuple[int, int]]]
-        ] = {}
+        self._backwards: dict[tuple[int, ...], tuple[Consumer, list[tuple[int, int]]]] = {}
         self._plain = tuple(at for at in range(plan.n_pieces) if at not in plan.results)
-        held = {at for kind, at in plan.saved if kind == "input"}.union(plan.parameters)
-        self._loose = tuple(at for at in range(plan.n_tensors) if at not in held)
+        saved = {at for kind, at in plan.saved if kind == "input"}
+        self._parameters = tuple(at for at in plan.parameters if at not in saved)
+        self._loose = tuple(
+            at for at in range(plan.n_tensors) if at not in saved and at not in plan.parameters
+        )
+        self._constants = [tensor for kind, tensor in plan.saved if kind == "constant"]
+        self._kept = _chosen(self._places())
+        self._only_tensors = not plan.numbers and plan.n_numbers == 0
+        self._node = _node_of(self, plan.node) if plan.results else None
+
+    def _places(self) -> list[int]:
+        """Where what the node saves is among what the forward gives, the constants and the inputs, in this order."""
+        plan = self.plan
+        made = plan.n_pieces + sum(kind == "made" for kind, _ in plan.saved)
+        begin = {"output": 0, "made": plan.n_pieces, "input": made + len(self._constants)}
+        numbers = iter(range(made, made + len(self._constants)))
+        places = [
+            next(numbers) if kind == "constant" else begin[kind] + at for kind, at in plan.saved
+        ]
+        return places + list(plan.witnesses)
 
     @property
     def n_inputs(self) -> int:
@@ -150,9 +168,9 @@ class JointProgram:
             with torch.enable_grad():
                 return self(*inputs)
         if self._tail is None:
-            return self._node(self, *inputs)
+            return self._node(*inputs)  # type: ignore[misc]
         if self.plan.results:
-            pieces = self._node(self, *inputs)
+            pieces = self._node(*inputs)  # type: ignore[misc]
         else:
             with torch.no_grad():
                 pieces = self._forward(*inputs)
@@ -161,74 +179,75 @@ class JointProgram:
 
     # -- forward
 
-    def forwards(self, node: Any, inputs: Sequence[Any]) -> Tensors:
-        """The results, with what the backward reads saved in the node."""
+    def forwards(self, node: Any, *inputs: Any) -> Tensors:
+        """The pieces, with what the backward reads saved in the node."""
         plan = self.plan
         if plan.random:
             node.random = torch.get_rng_state()
         if self._twin is not None:
             node.begun = self._twin.begin(inputs)
         made = self._forward(*inputs)
-        outputs = made[: plan.n_pieces]
         if plan.dirty:
-            outputs = self._dirty(node, outputs, inputs)
-        kinds = {"input": inputs, "output": outputs, "made": made[plan.n_pieces :]}
-        node.to_save = (
-            *[at if kind == "constant" else kinds[kind][at] for kind, at in plan.saved],
-            *[outputs[at] for at in plan.witnesses],
-        )
+            made = self._dirty(node, made, inputs)
+        node.to_save = self._kept((*made, *self._constants, *inputs))
         node.materialize_grads = False
-        node.numbers = [_number(where, inputs) for where in plan.numbers]
-        node.parameters = [inputs[at] for at in plan.parameters]
-        node.loose = [weakref.ref(inputs[at]) for at in self._loose]
-        node.versions = list(map(_version, inputs[: plan.n_tensors]))
-        node.further = inputs[plan.n_tensors :]
+        node.call = (
+            () if self._only_tensors else tuple([_number(where, inputs) for where in plan.numbers]),
+            () if self._only_tensors else inputs[plan.n_tensors :],
+            [(tensor := inputs[at], tensor._version) for at in self._parameters],
+            [(_ref(tensor := inputs[at]), tensor._version) for at in self._loose],
+        )
+        pieces = made[: plan.n_pieces]
         if self._plain:
-            node.non_differentiable = tuple([outputs[at] for at in self._plain])
-        return outputs
+            node.non_differentiable = tuple([pieces[at] for at in self._plain])
+        return pieces
 
-    def _dirty(self, node: Any, outputs: Tensors, inputs: Sequence[Any]) -> Tensors:
-        """The pieces, with the inputs among them themselves. Autograd counts one more write to each."""
+    def _dirty(self, node: Any, made: Tensors, inputs: Sequence[Any]) -> Tensors:
+        """What the forward gives, with the inputs among them themselves. Autograd counts one more write to each."""
         dirty = self.plan.dirty
         written = tuple([inputs[at] for at in dirty.values()])
         node.dirty_tensors = written
         torch._C._autograd._unsafe_set_version_counter(  # type: ignore[attr-defined]
             written, tuple([tensor._version - 1 for tensor in written])
         )
-        return tuple([inputs[dirty[at]] if at in dirty else one for at, one in enumerate(outputs)])
+        return tuple([inputs[dirty[at]] if at in dirty else one for at, one in enumerate(made)])
 
     # -- backward
 
     def backwards(self, node: Any, gradients: Sequence[Any]) -> Sequence[Any]:
         """Gradients of all inputs."""
         plan = self.plan
-        given = [gradients[place] for place in plan.results]
+        given, orders = gradients, plan.orders
+        if self._plain:
+            given = [gradients[at] for at in plan.results]
         missing = tuple([at for at, one in enumerate(given) if one is None])
-        orders: Sequence[Any] = plan.orders
-        laid = given
-        if missing:
-            laid = [one for one in given if one is not None]
-            orders = [order for order, one in zip(orders, given, strict=True) if one is not None]
-        backward, places = self._backwards.get(missing) or self._built(missing)
-        saved = node.saved_tensors[: len(plan.saved)]
-        made = backward(*saved, *map(_laid_out, laid, orders), *node.numbers)
+        run, places = self._backwards.get(missing) or self._built(missing)
+        arguments = list(node.saved_tensors)
+        del arguments[len(plan.saved) :]
+        # The node's own hold on them ends here, if autograd is not told to retain the graph.
+        node.maybe_clear_saved_tensors()
+        for one, order in zip(given, orders, strict=True):
+            if one is not None:
+                arguments.append(
+                    one if order is None and one.is_contiguous() else _laid_out(one, order)
+                )
+        arguments += node.call[0]
+        made = run(arguments)
         asked = node.needs_input_grad
         returned: list[Any] = [None] * len(asked)
         for at, number in places:
             if asked[at]:
                 returned[at] = made[number]
         if self._twin is not None:
-            self._twin.compare(node.begun, given, returned[1:])
+            self._twin.compare(node.begun, given, returned)
         return tuple(returned)
 
-    def _built(
-        self, missing: tuple[int, ...]
-    ) -> tuple[Callable[..., Tensors], list[tuple[int, int]]]:
+    def _built(self, missing: tuple[int, ...]) -> tuple[Consumer, list[tuple[int, int]]]:
         """The backward for gradients of which those are missing, and (input, number of its gradient)."""
         program, places = self._build(missing)
-        # gradients come for the program's own argument first
+        run = getattr(program, "consume", None) or (lambda arguments: program(*arguments))
         pairs = zip(self.plan.wanted, places, strict=True)
-        made = program, [(at + 1, number) for at, number in pairs if number is not None]
+        made = run, [(at, number) for at, number in pairs if number is not None]
         return self._backwards.setdefault(missing, made)
 
     # -- a backward that is itself differentiated
@@ -248,7 +267,7 @@ class JointProgram:
             for piece, at in zip(pieces, plan.results, strict=True)
             if gradients[at] is not None
         ]
-        asked = [at for at in plan.wanted if node.needs_input_grad[at + 1]]
+        asked = [at for at in plan.wanted if node.needs_input_grad[at]]
         returned: list[Any] = [None] * len(node.needs_input_grad)
         if pairs and asked:
             found = torch.autograd.grad(
@@ -259,7 +278,7 @@ class JointProgram:
                 allow_unused=True,
             )
             for at, gradient in zip(asked, found, strict=True):
-                returned[at + 1] = gradient
+                returned[at] = gradient
         return tuple(returned)
 
     def _replayed(self, node: Any, inputs: Sequence[Any]) -> Tensors:
@@ -278,21 +297,21 @@ class JointProgram:
         plan = self.plan
         inputs: list[Any] = [None] * plan.n_tensors
         for (kind, at), tensor in zip(plan.saved, node.saved_tensors, strict=False):
-            if kind == "input":
+            if kind == "input":  # autograd has looked at its version
                 inputs[at] = tensor
-        for at, tensor in zip(plan.parameters, node.parameters, strict=True):
-            inputs[at] = tensor
-        for at, find in zip(self._loose, node.loose, strict=True):
-            inputs[at] = find()
-        for at, (tensor, version) in enumerate(zip(inputs, node.versions, strict=True)):
+        _, further, parameters, loose = node.call
+        held = [(at, *one) for at, one in zip(self._parameters, parameters, strict=True)]
+        held += [(at, find(), v) for at, (find, v) in zip(self._loose, loose, strict=True)]
+        for at, tensor, version in held:
             if tensor is None:
                 raise _gone(plan.name, at, "no longer exists")
-            if at in plan.dirty.values():
-                raise _gone(plan.name, at, "was written to by the part itself")
             if tensor._version != version and at not in plan.written:
                 raise _gone(plan.name, at, "was written to since")
+            inputs[at] = tensor
+        for at in plan.dirty.values():
+            raise _gone(plan.name, at, "was written to by the part itself")
         self._tell("a backward with create_graph=True")
-        return [*inputs, *node.further]
+        return [*inputs, *further]
 
 
 def _gone(name: str, at: int, what: str) -> GraftError:

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "steps.h"
 #include "tensor.h"
@@ -21,34 +22,56 @@ struct Program {
 
 PyTypeObject *program_type = nullptr;
 
-PyObject *run_to_tuple(Steps &steps, PyObject *const *inputs) {
+// `owned`: the inputs again, where the run may let go of them.
+PyObject *run_to_tuple(Steps &steps, PyObject *const *inputs, PyObject **owned = nullptr) {
     PyObject *result = PyTuple_New((Py_ssize_t)steps.outputs.size());
     if (result == nullptr) return nullptr;
     PyObject **items = ((PyTupleObject *)result)->ob_item;
-    if (steps_run(steps, inputs, items) == 0) return result;
+    if (steps_run(steps, inputs, items, owned) == 0) return result;
     // What a failed run has written there is no longer held.
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); i++) items[i] = nullptr;
     Py_DECREF(result);
     return nullptr;
 }
 
-PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {
-    Steps &steps = *((Program *)self)->steps;
-    Py_ssize_t n = PyVectorcall_NARGS(nargsf);
-    if (names != nullptr && PyTuple_GET_SIZE(names) > 0) {
-        PyErr_SetString(PyExc_TypeError, "a program takes no keyword arguments");
-        return nullptr;
-    }
+bool fits(const Steps &steps, PyObject *const *args, Py_ssize_t n) {
     if (n != steps.n_inputs + steps.n_numbers) {
         PyErr_Format(PyExc_TypeError, "a program of %d inputs was called with %zd", steps.n_inputs + steps.n_numbers, n);
-        return nullptr;
+        return false;
     }
     for (Py_ssize_t i = 0; i < steps.n_inputs; i++)
         if (!tensor_is_tensor(args[i])) {
             PyErr_Format(PyExc_TypeError, "input %zd of a program is no tensor: %R", i, Py_TYPE(args[i]));
-            return nullptr;
+            return false;
         }
-    return run_to_tuple(steps, args);
+    return true;
+}
+
+PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {
+    Steps &steps = *((Program *)self)->steps;
+    if (names != nullptr && PyTuple_GET_SIZE(names) > 0) {
+        PyErr_SetString(PyExc_TypeError, "a program takes no keyword arguments");
+        return nullptr;
+    }
+    return fits(steps, args, PyVectorcall_NARGS(nargsf)) ? run_to_tuple(steps, args) : nullptr;
+}
+
+// consume(list): a call with the arguments in a list, which is empty from then on. Tensors that nobody else holds die
+// after their last use.
+PyObject *consume(PyObject *self, PyObject *list) {
+    Steps &steps = *((Program *)self)->steps;
+    if (!PyList_CheckExact(list)) {
+        PyErr_Format(PyExc_TypeError, "consume(list): a list expected, not %R", Py_TYPE(list));
+        return nullptr;
+    }
+    Py_ssize_t n = PyList_GET_SIZE(list);
+    if (!fits(steps, ((PyListObject *)list)->ob_item, n)) return nullptr;
+    std::vector<PyObject *> owned((size_t)n);
+    for (Py_ssize_t i = 0; i < n; i++) owned[i] = Py_NewRef(PyList_GET_ITEM(list, i));
+    PyObject *result =
+        PyList_SetSlice(list, 0, n, nullptr) < 0 ? nullptr : run_to_tuple(steps, owned.data(), owned.data());
+    for (PyObject *one : owned) Py_XDECREF(one);
+    return result;
 }
 
 PyObject *lower(PyObject *spec) {
@@ -157,6 +180,7 @@ PyObject *become(PyObject *object, PyObject *other) {
 }
 
 PyMethodDef program_own_methods[] = {
+    {"consume", consume, METH_O, "consume(list): a call whose arguments die after their last use; the list is emptied."},
     {"become", become, METH_O, "become(other): exchange what the two programs do, from the next call on."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -24,7 +24,7 @@ using Kernel = void (*)(void **buffers, int32_t threads, const int64_t *numbers)
 
 class Run {
   public:
-    Run(Steps &steps, PyObject *const *inputs) : steps_(steps), inputs_(inputs) {
+    Run(Steps &steps, PyObject *const *inputs, PyObject **owned) : steps_(steps), inputs_(inputs), owned_(owned) {
         slots_ = steps.n_slots <= SMALL ? small_ : (many_.reset(new Slot[steps.n_slots]), many_.get());
         handles_ = steps.n_slots <= SMALL ? small_handles_
                                           : (many_handles_.reset(new Handle[steps.n_slots]), many_handles_.get());
@@ -49,6 +49,7 @@ class Run {
     static constexpr int SMALL = 64;
     Steps &steps_;
     PyObject *const *inputs_;
+    PyObject **owned_;  // the same, where the run is to let go of inputs; else null
     AmbientOff ambient_;
     Warnings warnings_;
     Slot small_[SMALL], *slots_;
@@ -123,6 +124,9 @@ class Run {
         if (slot.owns_object) Py_DECREF(slot.object);
         slot = {};
         handles_[index] = nullptr;
+        if (owned_ == nullptr || index >= steps_.n_inputs || owned_[index] == nullptr) return;
+        hold_gil();
+        Py_CLEAR(owned_[index]);
     }
 
     int run_step(const Step &step) {
@@ -578,9 +582,9 @@ void steps_free(Steps *steps) {
         delete steps;
 }
 
-int steps_run(Steps &steps, PyObject *const *inputs, PyObject **outputs) {
+int steps_run(Steps &steps, PyObject *const *inputs, PyObject **outputs, PyObject **owned) {
     steps.runs++;
-    int failed = Run(steps, inputs).run(outputs);
+    int failed = Run(steps, inputs, owned).run(outputs);
     if (--steps.runs == 0 && steps.left) delete &steps;
     return failed;
 }

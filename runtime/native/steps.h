@@ -50,5 +50,5 @@ bool steps_read(PyObject *lowered, Steps &out);
 // Frees them, at once or when the last run under way is over.
 void steps_free(Steps *steps);
 
-// 0, or -1 with a Python error set.
-int steps_run(Steps &steps, PyObject *const *inputs, PyObject **outputs);
+// 0, or -1 with a Python error set. `owned`: the inputs once more, where the run is to let go of each after its last use.
+int steps_run(Steps &steps, PyObject *const *inputs, PyObject **outputs, PyObject **owned = nullptr);
