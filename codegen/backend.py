@@ -36,7 +36,7 @@ from . import (
     lower_reduce,
     lower_scan,
     lower_special,
-    products,
+    replaced,
     schedule,
 )
 from .background import BACKGROUND
@@ -210,7 +210,9 @@ class _Planned:
     fuse: bool = True  # there is a way to have kernels
     later: bool = False  # schedules are to be looked for when kernels are built
     asked: list[Question] = field(default_factory=list)  # what has not been measured yet
-    products: Library | None = None  # the kernel of large products, where it has a part
+    replaced: replaced.Loaded | None = (
+        None  # the kernels in place of ATen's calls, where there are any
+    )
 
     def tune(self, stored: bool) -> None:
         """Take the schedules that are known to be the best. NotBuilt where there are others to measure, and `stored`
@@ -267,13 +269,13 @@ def _library(planned: _Planned, stored: bool = False) -> Library | None:
     """The kernels, built or found. Without a compiler and without a bundle that has them the plan becomes one
     without kernels."""
     planned.render()
-    calls = planned.made.products
+    calls = planned.made.replaced
     if not planned.source and not calls:
         return None
     covers = tuple(line for kernel in planned.made.kernels for line in kernel.nest.covers)
     names = list(dict.fromkeys(planned.symbols.values()))
     try:
-        planned.products = products.load(stored=stored) if calls else None
+        planned.replaced = replaced.load(calls.values(), stored=stored) if calls else None
         if not planned.source:
             return None
         return build.load(planned.source, names, planned.graph.name, covers, stored)
@@ -309,10 +311,10 @@ def _finished(planned: _Planned, keep: Library | None) -> Compiled:
 
     made, graph, symbols = planned.made, planned.graph, planned.symbols
     addresses = {} if keep is None else {n: keep.addresses[of] for n, of in symbols.items()}
-    if planned.products is not None:
-        addresses |= planned.products.addresses
+    if planned.replaced is not None:
+        addresses |= planned.replaced.addresses
     records = tuple(_record(kernel, keep.cached) for kernel in made.kernels) if keep else ()
-    spec = schedule.spec(made, addresses, (keep, planned.products), planned.numbers)
+    spec = schedule.spec(made, addresses, (keep, planned.replaced), planned.numbers)
     program: Program = load(spec)
     planned.clock.lap("load")
     library = sum(isinstance(step, Node) for step in made.steps)

@@ -32,6 +32,12 @@ def is_plain_view(node: Node) -> bool:
     return isinstance(base.meta, Meta) and base.meta.dtype == node.meta.dtype
 
 
+def memory_of(node: Node) -> tuple[Node, Any]:
+    """The node whose tensor is handed over to read this one, and how many elements behind its first this one's is."""
+    base = base_of(node) if is_plain_view(node) else node
+    return base, node.meta.offset - base.meta.offset
+
+
 def has_effect(node: Node) -> bool:
     """Must this node run though nobody reads its result?"""
     if node.op != "call":

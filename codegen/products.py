@@ -2,8 +2,7 @@
 
 ATen gives float32 products to MKL, which uses AVX-512 on Intel's processors only (`device.narrow_mkl`). On others with
 AVX-512 the products of some size are launches of one kernel, product.h: blocked, packed on the way, nothing kept, with
-the bias as the start of its sums. It is in a library of its own, which all programs share. `schedule` asks which calls
-`takes`, `launch` says what the kernel is given, `load` builds it once a machine.
+the bias as the start of its sums. `replaced` asks which calls it `takes`; `launch` says what the kernel is given.
 
 Measured on such a machine with two threads, MKL / ours in us (errors against float64 are equal):
   64 x 512 x 512: 204 / 92    512 x 768 x 768: 3151 / 1503    256 x 1024 x 256: 713 / 342    2048 x 64 x 64: 102 / 43
@@ -12,9 +11,6 @@ Measured on such a machine with two threads, MKL / ours in us (errors against fl
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
-from importlib import resources
 from typing import Any
 
 import torch
@@ -22,13 +18,11 @@ import torch
 from ..ir.graph import Meta, Node
 from ..ir.layout import contiguous_strides
 from ..runtime import device
-from ..runtime.kernel_store import Library
-from . import build
 from .extents import estimate, estimated, positive
-from .flow import base_of, is_plain_view
+from .flow import memory_of
 
 aten = torch.ops.aten
-SYMBOL = "product_f32"
+SYMBOL, FILE = "product_f32", "product.h"
 PANEL = 32  # columns that the kernel computes together
 FILLED = 0.6  # of its panels; with less of them in use MKL is as fast
 ROWS = 4  # fewer are a matter of reading the weight
@@ -84,17 +78,11 @@ def _pays(node: Node) -> bool:
     return work >= WORK and filled >= FILLED and estimate(node.meta.shape[-2]) >= ROWS
 
 
-def memory(node: Node) -> tuple[Node, Any]:
-    """The node whose tensor is handed over to read this one, and how many elements behind its first this one's is."""
-    base = base_of(node) if is_plain_view(node) else node
-    return base, node.meta.offset - base.meta.offset
-
-
 def launch(node: Node) -> tuple[list[Node], tuple[Any, ...]]:
     """What the kernel reads (its result comes behind), and its numbers: offsets of left factor, right factor, and what is
     added (with 0 before it if nothing is), batches and sizes m, n, k, strides."""
     left, right, added = operands(node)
-    reads = [memory(one) for one in (left, right, left if added is None else added)]
+    reads = [memory_of(one) for one in (left, right, left if added is None else added)]
     (_x, x_at), (_w, w_at), (_b, b_at) = reads
     x, w = left.meta, right.meta
     batch, *_rest = node.meta.shape if len(node.meta.shape) == 3 else (1,)
@@ -112,13 +100,3 @@ def _outer(meta: Meta, place: int) -> Any:
     if len(meta.shape) < place or meta.shape[-place] == 1:
         return 0
     return meta.stride[-place]
-
-
-@functools.cache
-def _text() -> str:
-    return resources.files(__package__).joinpath("product.h").read_text(encoding="utf-8")
-
-
-def load(covers: Sequence[str] = (), stored: bool = False) -> Library:
-    """The kernel's library; raises as `build.load` does."""
-    return build.load(_text(), [SYMBOL], "product", covers, stored)

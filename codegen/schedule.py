@@ -28,13 +28,15 @@ from ..runtime.program import (
     Step,
     View,
 )
-from . import memory, nest, products, rowwise_nest
+from . import memory, nest, rowwise_nest
 from .extents import product, surely
 from .flow import Flow, analyse, base_of, is_plain_view
 from .fuse import Fusion, Unit
 from .join import joins
 from .lowering import RULES
 from .nest import Kernel
+from .replaced import Kernel as Replacement
+from .replaced import replaced
 from .spread import spread
 from .trouble import otherwise
 
@@ -52,7 +54,9 @@ class Plan:
     fusion: Fusion
     steps: list[Kernel | Node] = field(default_factory=list)
     scratch: frozenset[Node] = frozenset()  # what lies in the workspace
-    products: frozenset[Node] = frozenset()  # calls of ATen that our product kernel does
+    replaced: Mapping[Node, Replacement] = field(
+        default_factory=dict
+    )  # calls of ATen and kernels in their place
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -111,8 +115,7 @@ def _planned(graph: Graph, device: str, fuse: bool, near: bool) -> Plan:
             else:
                 made.steps.append(rowwise_nest.build(fusion, unit, name, stored))
     if fuse and device == "cpu":
-        calls = (step for step in made.steps if isinstance(step, Node))
-        made.products = frozenset(filter(products.takes, calls))
+        made.replaced = replaced(step for step in made.steps if isinstance(step, Node))
     return made
 
 
@@ -247,8 +250,8 @@ class _Writer:
         for position, step in enumerate(self.plan.steps):
             if isinstance(step, Kernel):
                 self.kernel(step, position)
-            elif step in self.plan.products:
-                self.product(step)
+            elif step in self.plan.replaced:
+                self.replacement(step)
             else:
                 self.call(step)
             self.arena.free_after(position)
@@ -290,12 +293,13 @@ class _Writer:
             slots = tuple(self.slot(node) for node in given)
             self.steps.append(Otherwise(call, slots, symbols))
 
-    def product(self, node: Node) -> None:
-        reads, numbers = products.launch(node)
+    def replacement(self, node: Node) -> None:
+        kernel = self.plan.replaced[node]
+        reads, numbers = kernel.launch(node)
         slots = [self.slot(one) for one in reads]
         number, meta = self._result(node), node.meta
         self.steps.append(Alloc(number, meta.shape, meta.stride, meta.dtype, meta.device))
-        name = products.SYMBOL
+        name = kernel.SYMBOL
         self.steps.append(
             Launch(name, self.addresses[name], (*slots, number), self.keep, (), numbers)
         )

@@ -20,7 +20,7 @@ import torch
 
 from ..ir.graph import Graph, Meta, Node
 from ..runtime.errors import BuildError
-from . import build, clock, cpp, lower_product, products, schedule, tune
+from . import build, clock, cpp, lower_product, replaced, schedule, tune
 from .clock import Timing
 from .extents import is_symbolic
 from .nest import Kernel, describe
@@ -156,8 +156,8 @@ def _program(
     kernels = [step.nest for step in made.steps if isinstance(step, Kernel)]
     if kernels:
         addresses = build.once(cpp.render(kernels, build.vector_bytes()), [kernels[0].name])
-    if made.products:  # what the library's call is on this machine
-        keep = products.load()
+    if made.replaced:  # what the library's call is on this machine
+        keep = replaced.load(made.replaced.values())
         addresses |= keep.addresses
     program = load(schedule.spec(made, addresses, keep))
     return lambda: program(*tensors)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from graftjit.codegen import build, cpp, products, schedule
+from graftjit.codegen import build, cpp, replaced, schedule
 from graftjit.codegen.backend import compile_graph  # noqa: F401  (fills the rules)
 from graftjit.codegen.shadow import differs
 from graftjit.ir.graph import Graph, Node
@@ -45,8 +45,8 @@ class Made:
             self.source = cpp.render(nests, build.vector_bytes(), numbers, symbols)
             keep = build.load(self.source, list(dict.fromkeys(symbols.values())))
             addresses = {name: keep.addresses[of] for name, of in symbols.items()}
-        if self.plan.products:
-            large = products.load()
+        if self.plan.replaced:
+            large = replaced.load(self.plan.replaced.values())
             addresses |= large.addresses
             keep = (keep, large)
         self.spec = schedule.spec(self.plan, addresses, keep, numbers)

@@ -34,7 +34,7 @@ from op_db_judge import judge, worst
 from symbolic import arguments, trace_open
 
 from graftjit import jit
-from graftjit.codegen import build, cpp, products, schedule
+from graftjit.codegen import build, cpp, replaced, schedule
 from graftjit.codegen.backend import compile_graph  # noqa: F401  (fills the rules)
 from graftjit.codegen.lowering import RULES
 from graftjit.codegen.nest import Kernel
@@ -176,8 +176,8 @@ class Batch:
 
     def _difference(self, one: _Planned, addresses: Any, keep: Any, numbers: Any) -> str:
         try:
-            if one.plan.products:
-                large = products.load()
+            if one.plan.replaced:
+                large = replaced.load(one.plan.replaced.values())
                 addresses = {**addresses, **large.addresses}
                 keep = (keep, large)
             run = load(schedule.spec(one.plan, addresses, keep, numbers))

@@ -1,0 +1,65 @@
+"""Calls of ATen that a kernel of ours does in their place, each a launch.
+
+Such a kernel is written once, in C++ (`product.h`, `convolution.h`), and is a library of its own, which all programs
+share; it is built once a machine. A module of `KERNELS` says of a call whether its kernel `takes` it, and what it is
+given to `launch` it. `schedule` plans with `replaced`, the backend loads with `load`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from typing import Any, Protocol
+
+from ..ir.dataclass import dataclass
+from ..ir.graph import Node
+from ..runtime.kernel_store import Library
+from . import build, convolutions, products
+
+
+class Kernel(Protocol):
+    """What a module says of its kernel: its name, its text, which calls it takes, what it reads and its numbers."""
+
+    SYMBOL: str
+    FILE: str
+
+    def takes(self, node: Node) -> bool: ...
+    def launch(self, node: Node) -> tuple[list[Node], tuple[Any, ...]]: ...
+
+
+KERNELS: tuple[Kernel, ...] = (products, convolutions)
+
+
+def replaced(nodes: Iterable[Node]) -> dict[Node, Kernel]:
+    """The calls among these that a kernel takes, with it."""
+    found = {}
+    for node in nodes:
+        for kernel in KERNELS:
+            if kernel.takes(node):
+                found[node] = kernel
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Libraries of kernels, and where these are."""
+
+    libraries: tuple[Library, ...]
+    addresses: dict[str, int]
+
+
+def load(kernels: Iterable[Kernel], covers: Sequence[str] = (), stored: bool = False) -> Loaded:
+    """The libraries of these kernels; raises as `build.load` does."""
+    libraries = tuple(
+        build.load(_text(one.FILE), [one.SYMBOL], one.SYMBOL.partition("_")[0], covers, stored)
+        for one in KERNELS
+        if one in kernels
+    )
+    addresses = {name: at for one in libraries for name, at in one.addresses.items()}
+    return Loaded(libraries, addresses)
+
+
+@functools.cache
+def _text(file: str) -> str:
+    return resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
