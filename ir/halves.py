@@ -216,7 +216,7 @@ class _Division:
 
     def _way(self, node: Node) -> tuple[str, Any] | None:
         """How a value is saved that is there anyway; None if the forward has to give it."""
-        if node.op == "constant":
+        if node.op == "constant" and (node in self.kept or node.args == ("own",)):
             return "constant", node.target
         if node not in self.kept:
             return None

@@ -4,8 +4,9 @@
     python -m tests.fuzz.gradients --seed 17 --show
 
 Each program runs in plain Python and jitted, in float64 and in float32. Values and gradients in float64 must be eager's up to
-rounding, those in float32 no further from float64 than eager's are, by and large; what autograd refuses must be refused. Every choice
-follows from the seed and from metadata.
+rounding, those in float32 no further from float64 than eager's are, by and large; what autograd refuses must be refused. From seed
+WILD on the arguments have a history and are written to as well, and only some of the results have a gradient. Every choice follows
+from the seed and from metadata.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ WRITES = (
     "{x}.add_(1)", "{x}.mul_(0.5)", "{x}.sin_()", "{x}[..., :1].zero_()", "{x}[..., -1].copy_({x}[..., 0].detach())",
     "{x}[..., 0] *= 2",
 )  # fmt: skip
+WILD = 10_000
 
 
 def quiet(x: T) -> T:
@@ -58,7 +60,7 @@ def _fits(x: T, y: T) -> bool:
     return all(a == b or 1 in (a, b) for a, b in pairs) and max(x.dim(), y.dim()) <= 4
 
 
-def _statement(choose: random.Random, pool: dict[str, T]) -> tuple[str, bool]:
+def _statement(choose: random.Random, pool: dict[str, T], fixed: str) -> tuple[str, bool]:
     """One more statement, and whether it writes; empty if the choice fits nothing."""
     name = choose.choice(list(pool)[-6:])
     x, kind = pool[name], choose.choice("uuubbbbrrvvwm")
@@ -73,7 +75,7 @@ def _statement(choose: random.Random, pool: dict[str, T]) -> tuple[str, bool]:
         return choose.choice(VIEWS).format(x=name), False
     if kind == "m" and x.dim() == 2:
         return f"{name} @ {name}.transpose(0, 1) * 0.2", False
-    if kind == "w" and name not in "abc" and x.dim() and x.shape[-1]:
+    if kind == "w" and name not in fixed and x.dim() and x.shape[-1]:
         spread = any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape, strict=True))
         return ("" if spread else choose.choice(WRITES).format(x=name)), True
     return "", False
@@ -82,10 +84,12 @@ def _statement(choose: random.Random, pool: dict[str, T]) -> tuple[str, bool]:
 def source(seed: int) -> str:
     """The text of the program of a seed: a function of three tensors."""
     choose = random.Random(seed)
-    pool: dict[str, T] = dict(zip("abc", arguments(seed, torch.float64), strict=True))
+    pool: dict[str, T] = dict(
+        zip("abc", _handed(seed, arguments(seed, torch.float64)), strict=True)
+    )
     lines = []
     for _ in range(choose.randrange(3, 16)):
-        text, writes = _statement(choose, pool)
+        text, writes = _statement(choose, pool, "" if seed >= WILD else "abc")
         if not text:
             continue
         scope = {**pool, "torch": torch, "F": F, "quiet": quiet}
@@ -128,15 +132,26 @@ def arguments(seed: int, dtype: torch.dtype) -> list[T]:
     ]
 
 
+def _handed(seed: int, given: list[T]) -> list[T]:
+    """What the program is called with."""
+    return [x * 1 for x in given] if seed >= WILD else given
+
+
 def outcome(
     function: Callable[..., Any], seed: int, dtype: torch.dtype
 ) -> tuple[list[T], list[Any] | str]:
     """(values, gradients of what requires them or the type of what is raised)."""
     given = arguments(seed, dtype)
-    found = function(*given)
+    handed = _handed(seed, given)
+    found = function(*handed)
     outputs = [found] if isinstance(found, T) else list(found)
+    if seed >= WILD:
+        outputs += handed
     leaves = [x for x in given if x.requires_grad]
     roots = [one for one in outputs if one.requires_grad]
+    if seed >= WILD:
+        choose = random.Random(seed + 2)
+        roots = [one for one in roots if choose.random() < 0.6] or roots[:1]
     generator = torch.Generator().manual_seed(seed)
     weights = [
         torch.randn(r.shape, generator=generator, dtype=torch.float64).to(dtype) for r in roots

@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 
-from .gradients import arguments, difference, program, source
+from .gradients import WILD, arguments, difference, program, source
 
 BATCH = range(80)
 CHUNK = 20
@@ -20,6 +20,11 @@ def test_gradients_are_eagers(start: int) -> None:
         assert not found, (
             f"python -m tests.fuzz.gradients --seed {seed} --show\n{found}\n{source(seed)}"
         )
+
+
+@pytest.mark.parametrize("start", range(WILD, WILD + 40, CHUNK))
+def test_gradients_of_arguments_that_are_written_to(start: int) -> None:
+    test_gradients_are_eagers(start)
 
 
 @pytest.mark.parametrize("seed", [154, 562, 1041])

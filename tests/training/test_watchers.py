@@ -194,3 +194,73 @@ def test_threads() -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def _hooked(x):
+    y = x * 2
+    y.register_hook(lambda g: g * 3)
+    return y.sin()
+
+
+def _checkpointed(x):
+    from torch.utils.checkpoint import checkpoint
+
+    return checkpoint(lambda x: x.sin().exp(), x, use_reentrant=False) * 2
+
+
+WATCHED = {
+    "a function of the user": (lambda x: Cube.apply(x * 2).sin(), "GB134"),
+    "a hook in the graph": (_hooked, "GB114"),
+    "a checkpoint": (_checkpointed, "GB"),
+    "retain_grad": (lambda x: ((y := x * 2).retain_grad(), y.sin())[1], "GB114"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_what_watches_autograd_in_a_graph_is_told(name: str) -> None:
+    function, code = WATCHED[name]
+    jitted = graftjit.jit(function)
+    for _ in range(2):
+        a, b = t(4), t(4)
+        jitted(a).sum().backward()
+        function(b).sum().backward()
+        torch.testing.assert_close(a.grad, b.grad)
+    assert any(one.code.startswith(code) for one in jitted.report().breaks), jitted.report()
+
+
+def test_a_backward_under_autocast() -> None:
+    """It runs without: nearer to float64 than eager's, of the dtype of the tensor."""
+    jitted = graftjit.jit(f)
+    for run in (f, jitted):
+        x, w = t(16, 32, dtype=torch.float32), t(32, 8, dtype=torch.float32)
+        with torch.autocast("cpu", torch.bfloat16):
+            run(x, w).sum().backward()
+        y, v = x.detach().double().requires_grad_(), w.detach().double().requires_grad_()
+        f(y, v).sum().backward()
+        assert x.grad.dtype is torch.float32
+        torch.testing.assert_close(x.grad.double(), y.grad, rtol=0.05, atol=0.1)
+        torch.testing.assert_close(w.grad.double(), v.grad, rtol=0.05, atol=0.1)
+    outside, y = t(16, 32, dtype=torch.float32), t(16, 32, dtype=torch.float32)
+    w = t(32, 8, dtype=torch.float32).detach()
+    out = jitted(outside, w).sum()
+    with torch.autocast("cpu", torch.bfloat16):
+        out.backward()
+    f(y, w).sum().backward()
+    torch.testing.assert_close(outside.grad, y.grad)
+
+
+def test_a_write_to_what_autograd_does_not_keep() -> None:
+    """Before the backward: eager does not mind, and its gradient is of what was there."""
+    found = []
+    for jit in (False, True):
+        table = torch.ones(4, dtype=torch.float64)
+
+        def look(x, table=table):
+            return (x * torch.add(table, 1)).sin()
+
+        x = t(4)
+        out = (graftjit.jit(look) if jit else look)(x)
+        table.mul_(5)
+        out.sum().backward()
+        found.append(x.grad)
+    torch.testing.assert_close(*found)
