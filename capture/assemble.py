@@ -365,6 +365,7 @@ ROOT_LOADS: dict[str, Callable[[Assembler, Any], None]] = {
 ATTRIBUTE_LOADS: dict[str, str] = {
     "attr": "",
     "slot": "",
+    "grad": "grad",
     "member": "",
     "dict": "__dict__",
     "contents": "cell_contents",

@@ -6,6 +6,7 @@ What is pure is folded for constants; the rest goes to the room of the receiver'
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +38,10 @@ from .values import (
     Context,
     Dict,
     DictView,
+    Function,
     Instance,
     Iterator,
+    Method,
     Obj,
     Sequence,
     Set,
@@ -94,6 +97,9 @@ def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     )
 
 
+_BIND = vars(types.FunctionType)["__get__"]
+
+
 def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     """A C method taken from its class: `list.append(x, 1)`, `object.__setattr__(self, ...)`."""
     if not args:
@@ -111,6 +117,8 @@ def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         return attributes.generic_attr(m, receiver, attribute_name(rest[0]), cls, hook=False)
     if real is object.__init__:
         return Const(None)
+    if real is _BIND and isinstance(receiver, (Obj, Function)) and len(rest) == 2:
+        return Method(receiver, rest[0])
     if real.__objclass__ is np.ufunc:
         return arrays.call_ufunc_method(m, receiver, real.__name__, rest, kwargs)
     if issubclass(real.__objclass__, BaseException) and isinstance(receiver, Instance):

@@ -21,6 +21,7 @@ from . import (
     contexts,
     instances,
     modes,
+    optimizers,
     refusals,
     scripted,
     tables,
@@ -79,6 +80,9 @@ def _made(m: Machine, fn: Function, args: Args, kwargs: Kwargs) -> Value:
 
 def _enter(m: Machine, frame: Frame) -> Value:
     """Walk the frame of a function; of a generator function, make the generator."""
+    made = optimizers.in_place_of(m, frame)
+    if made is not None:
+        return made
     transform = transforms.TRANSFORMS.get(id(frame.code))
     if transform is not None:
         return transforms.run(m, frame, transform)

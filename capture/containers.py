@@ -225,7 +225,7 @@ def dict_get(m: Machine, value: Dict, frozen: Any) -> Value | None:
         return found[1]
     if value.origin is None or (value.opened and found is None):
         return None
-    key = _real_key(value, frozen)
+    key = _real_key(m, value, frozen)
     if key is UNREAD:
         open_dict(m, value)
         found = value.items.get(frozen)
@@ -249,11 +249,14 @@ def dict_get(m: Machine, value: Dict, frozen: Any) -> Value | None:
     return item
 
 
-def _real_key(value: Dict, frozen: Any) -> Any:
+def _real_key(m: Machine, value: Dict, frozen: Any) -> Any:
     if frozen[0] == "const":
         return frozen[1]
     if frozen[0] == "object":
-        return next((key for key in dict.keys(value.origin) if id(key) == frozen[1]), UNREAD)
+        wanted, asked = frozen[1], m.known.get(frozen[1])
+        if isinstance(asked, Tensor):  # known by its ghost
+            wanted = id(asked.origin)
+        return next((key for key in dict.keys(value.origin) if id(key) == wanted), UNREAD)
     return UNREAD
 
 
@@ -261,7 +264,7 @@ def dict_set(m: Machine, value: Dict, key: Value, item: Value) -> None:
     frozen = freeze(read_key(m, key))
     if value.origin is not None and not value.whole and frozen not in value.placed:
         if dict_get(m, value, frozen) is not None:  # what goes must be known: its end may be seen
-            m.unhook(look_up(value.origin, _real_key(value, frozen))[0])
+            m.unhook(look_up(value.origin, _real_key(m, value, frozen))[0])
         value.placed[frozen] = None
     m.changed(value)
     old = value.items.get(frozen)

@@ -36,6 +36,7 @@ from . import groups as _groups  # noqa: F401
 from . import handlers as _handlers  # noqa: F401
 from . import imports as _imports  # noqa: F401
 from . import itertools_models as _itertools_models  # noqa: F401
+from . import optimizers as _optimizers  # noqa: F401
 from . import patterns as _patterns  # noqa: F401
 from . import polyfills as _polyfills  # noqa: F401
 from . import questions as _questions  # noqa: F401

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..runtime.sources import Source
-from . import containers, functions, methods
+from . import containers, functions, gradients, methods
 from .attributes import (
     MISSING,
     MODULE_DELATTR,
@@ -74,6 +74,9 @@ def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
         return
     if isinstance(value, Cell) and name == "cell_contents":
         m.store_cell(value, item)
+        return
+    if isinstance(value, Tensor) and name == "grad":
+        gradients.write(m, value, item)
         return
     if not isinstance(value, (Obj, Instance)):
         raise Break("GB115", f"attribute {name!r} of this value is set")

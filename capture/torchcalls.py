@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional
 
+from ..ir.errors import CannotTrace
 from ..ir.registered import in_python
 from ..ir.trace import DataDependent, TraceError, Unsupported
 from ..runtime.sources import Source
@@ -208,6 +209,18 @@ def record(
     return from_result(m, result)
 
 
+def differentiate(m: Machine, fn: Any, fn_args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a call gives that goes backward over the ghosts: ghosts or None."""
+    m.activity += 1
+    start, written = m.tracer.n_nodes, m.tracer.mutates
+    try:
+        found = _run(m, fn, fn_args, {})
+    except CannotTrace as error:
+        raise Break("GB108" if isinstance(error, TraceError) else _AUTOGRAD, str(error)) from error
+    _failing(m, "backward", start, written)
+    return found  # type: ignore[no-any-return]
+
+
 def _made_of_tensors(result: Any) -> bool:
     parts = result.values() if is_kind(result, dict) else result
     if is_kind(result, (tuple, list, dict)) and not is_kind(result, torch.Size):
@@ -357,6 +370,10 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
         return type_of(m, value)
     if name == "data":
         return call_torch(m, torch.Tensor.detach, [value], {}) if _no_grad(value) else _refuse(name)
+    if name == "grad":
+        from . import gradients
+
+        return gradients.read(m, value)
     known = getattr(torch.Tensor, name, None)
     if known is None:
         return _own_attr(m, value, name)
@@ -429,6 +446,10 @@ def call_tensor_method(
     method = getattr(torch.Tensor, name)
     if type(method) is types.FunctionType and method.__module__ not in _TORCH_MODULES:
         raise Break("GB102", f"Tensor.{name}()")
+    if name == "backward":
+        from . import gradients
+
+        return gradients.backward(m, value, args, kwargs)
     if name in _REFUSED:
         raise Break(_REFUSED[name], f"Tensor.{name}()")
     if name == "is_inference" and (value.source is not None or torch.is_inference_mode_enabled()):

@@ -26,6 +26,7 @@ from ..runtime.events import Fallback
 from ..runtime.kernel_store import Library
 from ..runtime.program import ProgramSpec
 from ..runtime.session import LOGGER, SESSION
+from ..runtime.spent import SpentProgram
 from . import (
     build,
     cpp,
@@ -99,6 +100,8 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
         compiled = _joint_or_replayed(graph, level, background, tune)
     else:
         compiled = _fused_or_replayed(graph, level, background, tune)
+        if (graph.spent or (graph.spends and graph.mutates)) and compiled.mode != "replay":
+            compiled.program = SpentProgram(compiled.program, graph.spent)
     compiled.timings["total"] = time.perf_counter() - start
     if compiled.mode != "background":  # that is told when it is done
         _tell(compiled, level)

@@ -110,6 +110,7 @@ class Graph:
     joint          with needs_grad: the backward (an `ir.joint.Joint`), or why there is none (a `Declined`); None where
                    nobody asked
     spends         a backward is among the calls
+    spent          (position, name of the node) of the outputs whose history such a backward has used up
     symbols        where each symbol of the graph comes from: ("size", input position, dim),
                    ("stride", input position, dim) or ("number", argument position)
     numbers        symbols of the Python numbers that follow the tensors among the program's arguments
@@ -135,6 +136,7 @@ class Graph:
     consumes: bool = False
     joint: Any = None
     spends: bool = False
+    spent: tuple[tuple[int, str], ...] = ()
     symbols: dict[Symbol, tuple[Any, ...]] = field(default_factory=dict)
     numbers: list[Symbol] = field(default_factory=list)
     facts: Any = None

@@ -110,6 +110,54 @@ def _why_not(tracer: Tracer, results: Sequence[int], wanted: Sequence[int]) -> s
     return ""
 
 
+def leaves_of(outputs: Sequence[torch.Tensor], until: Sequence[torch.Tensor] = ()) -> list[Any]:
+    """The leaves that a backward of these reaches, as their nodes name them. It goes no further than to `until`."""
+    pending = [ghost.grad_fn or ghost for ghost in outputs if ghost.requires_grad]
+    seen: set[Any] = {ghost.grad_fn for ghost in until}
+    pending = [node for node in pending if node not in seen]
+    seen.update(pending)
+    found: dict[int, Any] = {}
+    while pending:
+        node = pending.pop()
+        leaf = node if isinstance(node, torch.Tensor) else getattr(node, "variable", None)
+        if leaf is not None:
+            found.setdefault(id(leaf), leaf)
+            continue
+        for before, _ in node.next_functions:
+            if before is not None and before not in seen:
+                seen.add(before)
+                pending.append(before)
+    return list(found.values())
+
+
+def spent(tracer: Tracer, outputs: Sequence[Ghost]) -> tuple[tuple[int, str], ...] | None:
+    """(position, name of the node) of the outputs with a history, where a backward in the trace has used up all of
+    it; None where one of them can go backward yet."""
+    found = []
+    for at, ghost in enumerate(outputs):
+        if not ghost.requires_grad or ghost._node.op == "input":
+            continue
+        try:
+            if ghost.grad_fn is None:
+                return None
+            tracer.beside(_again, ghost, leaves_of([ghost]))
+        except RuntimeError as error:
+            if "a second time" not in str(error):
+                return None
+        except CannotTrace:
+            return None
+        else:
+            return None
+        found.append((at, type(ghost.grad_fn).__name__))
+    return tuple(found)
+
+
+def _again(_owner: Any, ghost: Ghost, leaves: Sequence[Any]) -> None:
+    torch.autograd.grad(
+        ghost, leaves, torch.empty_like(ghost), retain_graph=True, allow_unused=True
+    )
+
+
 def _tangent(meta: Meta) -> Meta:
     """A gradient is taken to lie as its tensor does, where that has no holes."""
     stride = meta.stride if is_dense(meta.shape, meta.stride) else contiguous_strides(meta.shape)

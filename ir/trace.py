@@ -21,7 +21,7 @@ from .facts import Facts
 from .failing import may_raise
 from .ghost import Ghost, Store, make_ghost, meta_of
 from .graph import Call, Graph, Meta, Node, Ref
-from .joint import Joint, differentiate
+from .joint import Joint, differentiate, spent
 from .location import Location
 from .record import ATOMS, Recorder
 from .symbols import ACTIVE, Expr, symbols_of
@@ -519,9 +519,12 @@ class Tracer:
         shared = {id(g._store) for tensor, g in self._known.values() if tensor.requires_grad}
         entered = {id(g) for _, g in self._known.values()}
         ties = any(id(g._store) in shared and id(g) not in entered for g in outputs)
-        joint = None
+        joint = used = None
+        if backward and self._needs_grad and self.spends and not ties and not self.followed():
+            with self.facts.active():
+                used = spent(self, outputs)
         # Gradients that were asked for inside are values like any other.
-        needs_grad = self._needs_grad and (
+        needs_grad = (self._needs_grad and used is None) and (
             not self.spends or any(g.requires_grad for g in outputs) or bool(self.followed())
         )
         if backward and (needs_grad or ties):
@@ -547,6 +550,7 @@ class Tracer:
             grad_where=self._grad_where if needs_grad else None,
             joint=joint,
             spends=self.spends,
+            spent=used or (),
         )
         if self.facts.symbols:
             self._settle(graph)

@@ -1,4 +1,4 @@
-"""What a guard reads of a leaf of autograd's graph: whether anybody has hung a hook on it.
+"""What a guard reads of a leaf of autograd's graph: its gradient, and whether anybody has hung a hook on it.
 
 In: a plain tensor. The C code of its class answers; no code of the user's runs. Read by the mirror and by capture; the
 native guard program reads the same fields.
@@ -13,6 +13,11 @@ import torch
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _FIELDS = vars(torch._C.TensorBase)
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+def gradient(tensor: Any) -> Any:
+    """`.grad` of a leaf, a tensor or None."""
+    return _field(tensor, "grad")
 
 
 def hooked(tensor: Any) -> bool:

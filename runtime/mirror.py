@@ -151,6 +151,7 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "class_attr": lambda base, key: in_classes(type(base), key),
     "mro_attr": lambda base, key: in_classes(base, key) if is_a(base, type) else MISSING,
     "slot": _slot,
+    "grad": lambda base, _key: leaves.gradient(base) if type(base) in leaves.PLAIN else MISSING,
     "item": item,
     "key": _nth_key,
     "member": _member,

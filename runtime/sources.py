@@ -11,6 +11,8 @@ import sys
 import types
 from typing import Any
 
+import torch
+
 from ..ir.dataclass import dataclass
 from .weak import Gone, given
 
@@ -20,7 +22,7 @@ class Source:
     """One step of a path. `kind` is a key of `KINDS`; `base` is None for roots.
 
     Hashing and equality go by kind, base and key, with keys compared by type as well as by value (1 is not
-    True): two equal sources are one guard register.
+    True), tensors by identity: two equal sources are one guard register.
     """
 
     kind: str
@@ -32,12 +34,17 @@ class Source:
             isinstance(other, Source)
             and self.kind == other.kind
             and (self.kind == "const" or type(self.key) is type(other.key))
-            and (_meant(self) is _meant(other) if self.kind == "const" else self.key == other.key)
+            and (
+                _meant(self) is _meant(other)
+                if self.kind == "const" or isinstance(self.key, torch.Tensor)
+                else self.key == other.key
+            )
             and self.base == other.base
         )
 
     def __hash__(self) -> int:
-        key = id(_meant(self)) if self.kind == "const" else self.key
+        by_identity = self.kind == "const" or isinstance(self.key, torch.Tensor)
+        key = id(_meant(self)) if by_identity else self.key
         return hash((self.kind, key, self.base))
 
     @property
@@ -51,7 +58,19 @@ class Source:
     def __str__(self) -> str:
         base = "" if self.base is None else str(self.base)
         key = _fixed(self.key) if self.kind == "const" else self.key
+        if isinstance(key, torch.Tensor):
+            key = _Named(type(key).__name__)
         return KINDS[self.kind].text.format(base=base, key=key)
+
+
+class _Named:
+    """An object in a text that shall say no more than what it is."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"a {self.name}"
 
 
 def _meant(source: Source) -> Any:
@@ -98,6 +117,7 @@ KINDS: dict[str, SourceKind] = {
     ),
     "mro_attr": SourceKind("{base}.{key}", "base is a class: first hit along its __mro__'s dicts, raw"),
     "slot": SourceKind("{base}.{key}", "value of a __slots__ member descriptor, by getattr"),
+    "grad": SourceKind("{base}.grad", "the gradient of a leaf, a tensor or None; base is a plain tensor"),
     "item": SourceKind("{base}[{key!r}]", "exact or subclassed builtin dict/list/tuple item by constant key,"
                        " read with the builtin's own method; a negative index is not used"),
     "key": SourceKind("list({base})[{key}]", "the key-th key of a dict in order"),

@@ -33,6 +33,7 @@ class Variation:
         self._sizes: dict[tuple[Source, int], dict[int, tuple[int, int]]] = {}
         self._strides: dict[tuple[Source, int], set[int]] = {}
         self._values: dict[Source, set[tuple[str, str]]] = {}
+        self._marked: set[Source] = set()
 
     def observe(self, entries: Iterable[Iterable[Row]], read: Any) -> None:
         """Compare what entries hold their tensors and numbers to with what is there now."""
@@ -51,6 +52,10 @@ class Variation:
                     known = self._values.setdefault(row.source, set())
                     if len(known) < VALUES:
                         known |= {_bits(row.expected), _bits(now)}
+
+    def mark(self, source: Source) -> None:
+        """The number there is known to vary, before it was seen to."""
+        self._marked.add(source)
 
     def forget_dead(self) -> None:
         """Let go of what was seen on paths that began with an object that is gone."""
@@ -101,7 +106,7 @@ class Variation:
             return False
         if self.dynamic is not None:
             return self.dynamic
-        return len(self._values.get(source, ())) >= VALUES
+        return source in self._marked or len(self._values.get(source, ())) >= VALUES
 
     def why(self, what: str, source: Source, dim: int) -> str:
         """Why something is symbolic, in words."""

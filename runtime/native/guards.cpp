@@ -168,6 +168,7 @@ PyObject *guard_load(Run &run, const Instruction &at) {
         case ITEM: return load_item(base, at);
         case KEY: return nth_key(base, at.number);
         case MEMBER: return load_member(run, base, at.key, at.hash);
+        case GRAD: return run.keep(tensor_gradient(base));
         default: return nullptr;
     }
 }

@@ -41,6 +41,7 @@ const OpLaw LAWS[] = {
     {"item", ITEM, Needs::key, true},
     {"key", KEY, Needs::number, true},
     {"member", MEMBER, Needs::name, true},
+    {"grad", GRAD, Needs::nothing, true},
     {"check type", IS_TYPE, Needs::object, false},
     {"check is", IS, Needs::object, false},
     {"check equals", EQUALS, Needs::object, false},
@@ -181,7 +182,8 @@ bool add_instruction(GuardProgram *self, PyObject *item) {
     at.key = Py_NewRef(key);
     at.weak = is_weak(key);
     self->code->push_back(at);
-    if (law->op == DICT || law->op == SLOT || law->op == MEMBER || law->op == REFERENT) self->n_owned++;
+    if (law->op == DICT || law->op == SLOT || law->op == MEMBER || law->op == REFERENT || law->op == GRAD)
+        self->n_owned++;
     return prepare(self->code->back(), *law, key, n);
 }
 

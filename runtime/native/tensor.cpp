@@ -503,6 +503,11 @@ static PyObject *tensor_field(PyObject *tensor, const char *text, PyObject **nam
     return found;
 }
 
+PyObject *tensor_gradient(PyObject *tensor) {
+    static PyObject *name = nullptr;
+    return tensor_field(tensor, "grad", &name);
+}
+
 bool tensor_is_unhooked(PyObject *tensor) {
     static PyObject *names[2] = {};
     const char *texts[] = {"_backward_hooks", "_post_accumulate_grad_hooks"};

@@ -30,6 +30,8 @@ bool tensor_overlap(PyObject *first, PyObject *second); // conservative: true if
 int tensor_range(PyObject *tensor, uint64_t *begin, uint64_t *end);
 // Whether `runtime.tensors.history` says this word of a tensor. Never raises, never runs user code.
 bool tensor_history_is(PyObject *tensor, PyObject *expected);
+// `.grad` of a plain tensor that is a leaf, a new reference; null for anything else. Runs no user code.
+PyObject *tensor_gradient(PyObject *tensor);
 // Whether nobody has hung a hook on a plain tensor. Never raises, never runs user code.
 bool tensor_is_unhooked(PyObject *tensor);
 

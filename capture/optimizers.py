@@ -1,0 +1,177 @@
+"""Optimizers of torch.optim inside a frame: their Python code is walked, but for what it does for other compilers.
+
+In: calls that `step` and `zero_grad` make. Out: what the functions of this file give. A step count is a tensor, so that
+its value is no constant of the graph: bias corrections are computed of it in double precision, as Python computes them.
+Learning rates may vary from the first call on.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim import optimizer as of_torch
+from torch.optim.adam import _single_tensor_adam
+
+from .breaks import Break
+from .numbers import Held
+from .polyfills import stands_for
+from .tables import BUILTINS, Args, Kwargs, models
+from .values import Dict, Obj, Sequence, Value
+
+if TYPE_CHECKING:
+    from .machine import Frame, Machine
+
+
+# -- around a step -----------------------------------------------------------------------------------------
+class Unrecorded:
+    """Stands for `record_function`, whose label a profiler would show."""
+
+    def __init__(self, name: Any, args: Any = None) -> None:
+        self.name = name
+
+    def __enter__(self) -> Unrecorded:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        pass
+
+
+@models(torch.autograd.profiler.record_function)
+def _record_function(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    return m.call(Obj(Unrecorded), args, kwargs)
+
+
+def _in_grad_mode(func: Any, args: Any, kwargs: Any) -> Any:
+    """The body of what `_use_grad_for_differentiable` makes of a step."""
+    before = torch.is_grad_enabled()
+    try:
+        torch.set_grad_enabled(args[0].defaults["differentiable"])
+        return func(*args, **kwargs)
+    finally:
+        torch.set_grad_enabled(before)
+
+
+def _code_in(function: Any, name: str) -> types.CodeType | None:
+    """The code of a function that another one makes."""
+    consts = function.__code__.co_consts
+    return next((c for c in consts if isinstance(c, types.CodeType) and c.co_name == name), None)
+
+
+_USE_GRAD = _code_in(of_torch._use_grad_for_differentiable, "_use_grad")
+
+
+def in_place_of(m: Machine, frame: Frame) -> Value | None:
+    """What the frame of a function that torch.optim has made gives, if it is not walked itself."""
+    if frame.code is not _USE_GRAD:
+        return None
+    func = m.load_cell(frame.cells["func"])
+    args, kwargs = (
+        m.load_cell(frame.cells[name]) if name in frame.cells else frame.locals[name]
+        for name in ("args", "kwargs")
+    )
+    assert isinstance(args, Sequence)
+    assert isinstance(kwargs, Dict)
+    return m.call(Obj(_in_grad_mode), [func, args, kwargs], {})
+
+
+def _left_to_python(what: str) -> Any:
+    """Stands for the real thing where no model of ours does."""
+    raise NotImplementedError(what)
+
+
+@models(_left_to_python)
+def _model_left_to_python(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    raise Break("GB115", f"an optimizer with {args[0].value}")  # type: ignore[attr-defined]
+
+
+@stands_for(of_torch._default_to_fused_or_foreach)
+def _way_of(params: Any, differentiable: Any, use_fused: Any = False) -> Any:
+    """(fused, foreach) where the program has chosen none: on a processor the parameters are updated one by one."""
+    if differentiable:
+        return False, False
+    some = False
+    for param in params:
+        if param is not None:
+            some = True
+            if use_fused or param.device.type != "cpu":
+                return _left_to_python("fused or foreach kernels")
+    return False, not some
+
+
+# -- gradients ---------------------------------------------------------------------------------------------
+@stands_for(torch.optim.Optimizer.zero_grad)
+def zero_grad(self: Any, set_to_none: bool = True) -> None:
+    for group in self.param_groups:
+        _without_gradients(group["params"], set_to_none)
+
+
+@stands_for(torch.nn.Module.zero_grad)
+def zero_grad_of_module(self: Any, set_to_none: bool = True) -> None:
+    _without_gradients(self.parameters(), set_to_none)
+
+
+def _without_gradients(params: Any, set_to_none: Any) -> None:
+    for param in params:
+        if set_to_none:
+            param.grad = None  # whatever was there
+        elif param.grad is not None:
+            if param.grad.requires_grad:
+                param.grad.requires_grad_(False)
+            param.grad.zero_()
+
+
+# -- numbers -----------------------------------------------------------------------------------------------
+def _may_vary(number: Any) -> Any:
+    """The number, of which a program may have another one at each call."""
+    return number
+
+
+@models(_may_vary)
+def _model_may_vary(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    number = args[0]
+    if isinstance(number, Held) and number.source is not None:
+        m.varied.mark(number.source)
+    return number
+
+
+@stands_for(of_torch._to_scalar)
+def _to_scalar(x: Any) -> Any:
+    """As torch's own; all numbers of a step that a program may change come by here."""
+    if isinstance(x, torch.Tensor):
+        return x.squeeze() if x.dim() else x
+    return _may_vary(x)
+
+
+# -- Adam --------------------------------------------------------------------------------------------------
+@stands_for(_single_tensor_adam)
+def adam(
+    params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, max_exp_avg_sqs: Any, state_steps: Any,
+    grad_scale: Any, found_inf: Any, *, amsgrad: Any, has_complex: Any, beta1: Any, beta2: Any, lr: Any,
+    weight_decay: Any, eps: Any, maximize: Any, capturable: Any, differentiable: Any, decoupled_weight_decay: Any,
+) -> None:  # fmt: skip
+    """Algorithm 1 of https://arxiv.org/abs/1412.6980, with decoupled weight decay (https://arxiv.org/abs/1711.05101)
+    and AMSGrad (https://arxiv.org/abs/1904.09237), each operation and its rounding as torch has them."""
+    lr = _may_vary(lr)
+    for index, param in enumerate(params):
+        gradient, first, second = grads[index], exp_avgs[index], exp_avg_sqs[index]
+        if maximize:
+            gradient = -gradient
+        count = state_steps[index]
+        count += 1
+        if weight_decay != 0:
+            if decoupled_weight_decay:
+                param.mul_(1 - lr * weight_decay)
+            else:
+                gradient = gradient.add(param, alpha=weight_decay)
+        first.lerp_(gradient, 1 - beta1)
+        second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        done = count.to(torch.float64)
+        size = (1 - beta1**done).reciprocal() * -lr
+        spread = (1 - beta2**done) ** 0.5
+        if amsgrad:
+            torch.maximum(max_exp_avg_sqs[index], second, out=max_exp_avg_sqs[index])
+            second = max_exp_avg_sqs[index]
+        below = (second.sqrt() / spread).add_(eps)
+        param.add_(size.to(param.dtype) * first / below)
