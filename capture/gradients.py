@@ -112,7 +112,7 @@ def _torch_backward(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         raise Break(_CODE, "torch.autograd.backward() with these arguments")
     roots = _sequence(given["tensors"])
     seeds = given.get("grad_tensors", NONE)
-    count = len(sequence_items(m, roots))
+    count = len(_tensors(m, roots))
     _backward(m, roots, Sequence([NONE] * count, tuple) if _is_none(seeds) else seeds, given)
     return NONE
 
@@ -140,7 +140,11 @@ def _accumulate(m: Machine, leaf: Tensor, gradient: Ghost, taken: set[int]) -> N
         torchcalls.record(m, torch.Tensor.add_, (before.ghost, gradient), {})
         return
     with m.facts.active():
-        fits = id(gradient._store) not in taken and gradient._store.fresh and _lies_as(gradient, leaf.ghost)
+        fits = (
+            id(gradient._store) not in taken
+            and gradient._store.fresh
+            and _lies_as(gradient, leaf.ghost)
+        )
     taken.add(id(gradient._store))
     if fits:
         _put(m, leaf, torchcalls.from_result(m, gradient))
@@ -169,13 +173,23 @@ def _lies_as(gradient: Ghost, leaf: Ghost) -> bool:
 # -- torch.autograd.grad -----------------------------------------------------------------------------------
 @models(torch.autograd.grad)
 def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    names = ("outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "only_inputs", "allow_unused")
+    names = (
+        "outputs",
+        "inputs",
+        "grad_outputs",
+        "retain_graph",
+        "create_graph",
+        "only_inputs",
+        "allow_unused",
+    )
     given = dict(zip(names, args, strict=False)) | kwargs
     if not given.keys() <= set(names):
         raise Break(_CODE, "torch.autograd.grad() with these arguments")
     outs, wanted = _tensors(m, _sequence(given["outputs"])), _tensors(m, _sequence(given["inputs"]))
     seeds = given.get("grad_outputs", NONE)
-    given_seeds = [None] * len(outs) if _is_none(seeds) else _tensors(m, _sequence(seeds), gaps=True)
+    given_seeds = (
+        [None] * len(outs) if _is_none(seeds) else _tensors(m, _sequence(seeds), gaps=True)
+    )
     _reached(m, outs, wanted)
     for one in wanted:
         _require_no_hooks(m, one)

@@ -17,7 +17,7 @@ from torch.optim.adam import _single_tensor_adam
 from .breaks import Break
 from .numbers import Held
 from .polyfills import stands_for
-from .tables import BUILTINS, Args, Kwargs, models
+from .tables import Args, Kwargs, models
 from .values import Dict, Obj, Sequence, Value
 
 if TYPE_CHECKING:

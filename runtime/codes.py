@@ -85,7 +85,7 @@ _TABLE: tuple[Code, ...] = (
          "a subclass of Tensor may override any operator",
          "unwrap it before the compiled part"),
     Code("GB114", "autograd is asked for inside the graph",
-         "backward, grad, hooks on tensors or requires_grad_ act on autograd's own state",
+         "hooks on tensors, requires_grad_, or a backward that others look at or that has a history from outside act on autograd's own state",
          "call it outside of the compiled function"),
     Code("GB115", "change of an object that is not modelled",
          "the write has effects beyond the value stored",

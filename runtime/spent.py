@@ -62,9 +62,7 @@ def _used_up() -> BaseException:
 class SpentProgram:
     """See the module's docstring. `spent`: (position among the results, the name of its node)."""
 
-    def __init__(
-        self, program: Callable[..., Tensors], spent: Sequence[tuple[int, str]]
-    ) -> None:
+    def __init__(self, program: Callable[..., Tensors], spent: Sequence[tuple[int, str]]) -> None:
         self._program = program
         self._spent = [(at, _node_called(name)) for at, name in spent]
 

@@ -202,7 +202,9 @@ def test_gradients_by_a_call(level: str) -> None:
     def f(x: torch.Tensor, w: torch.Tensor) -> Any:
         y = (x @ w).tanh()
         (gx,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
-        gw, none = torch.autograd.grad(y, (w, x.new_ones(2).requires_grad_()), y.detach(), allow_unused=True)
+        gw, none = torch.autograd.grad(
+            y, (w, x.new_ones(2).requires_grad_()), y.detach(), allow_unused=True
+        )
         return gx, gw * 2, none
 
     def g(x: torch.Tensor, w: torch.Tensor) -> Any:
@@ -348,7 +350,12 @@ def test_an_index_out_of_range() -> None:
     nets[1].load_state_dict(nets[0].state_dict())
     opts = [torch.optim.SGD(net.parameters(), lr=0.1) for net in nets]
     jitted = graftjit.jit(train)
-    for index in (torch.tensor([1, 2]), torch.tensor([3, 0]), torch.tensor([1, 7]), torch.tensor([2, 2])):
+    for index in (
+        torch.tensor([1, 2]),
+        torch.tensor([3, 0]),
+        torch.tensor([1, 7]),
+        torch.tensor([2, 2]),
+    ):
         for fn, net, opt in zip((jitted, train), nets, opts, strict=True):
             if int(index.max()) < 4:
                 fn(net, opt, index)
