@@ -280,9 +280,11 @@ def _takes_symbols(rule: Rule, node: Node) -> bool:
         return True
     if rule.symbolic == "shape":
         return not any(isinstance(value, Expr) for value in (*node.args, *node.kwargs.values()))
-    if rule.symbolic != "numbers" or is_symbolic((node.args[2:], node.kwargs)):
+    others = {name: value for name, value in node.kwargs.items() if name != "alpha"}
+    if rule.symbolic != "numbers" or is_symbolic((node.args[2:], others)):
         return False
-    numbers = [value for value in node.args if isinstance(value, Expr)]
+    given = (*node.args, node.kwargs.get("alpha"))
+    numbers = [value for value in given if isinstance(value, Expr)]
     operand = next(value for value in node.args if isinstance(value, Node))
     computed = result_type(operand, numbers[0])
     if any(kind_of(number) == "float" for number in numbers):
