@@ -464,3 +464,16 @@ def test_second_derivatives_are_left_to_torch() -> None:
     jitted(x).backward()
     assert torch.equal(x.grad, torch.full((2,), 12.0))
     assert "create_graph" in str(jitted.report())
+
+
+def test_a_rate_that_varies_is_an_argument_of_a_kernel() -> None:
+    def f(x: torch.Tensor, g: torch.Tensor, rate: float) -> torch.Tensor:
+        return torch.sub(x.add(g, alpha=-rate), g, alpha=rate * 2)
+
+    jitted = graftjit.jit(f, dynamic=True)
+    x, g = torch.randn(40), torch.randn(40)
+    for rate in (0.3, 0.7, 2.5):
+        torch.testing.assert_close(jitted(x, g, rate), f(x, g, rate), rtol=1e-6, atol=1e-6)
+    report = str(jitted.report())
+    assert "-> 1 kernel\n" in report, report
+    assert not jitted.report().recompiles
