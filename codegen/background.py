@@ -38,16 +38,21 @@ class Background:
         """Have this done soon. `title`: what is built, for a line on the terminal."""
         with self._lock:
             self._jobs.append((title, job))
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._work, name="graftjit: building kernels", daemon=True
-                )
-                self._thread.start()
+            self._begin()
+
+    def _begin(self) -> None:
+        """A thread, where there is work and none: in a forked child, too, whose parent was at it."""
+        if self._jobs and self._thread is None:
+            self._thread = threading.Thread(
+                target=self._work, name="graftjit: building kernels", daemon=True
+            )
+            self._thread.start()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Until nothing is left to do; False if that takes longer. Raises what a job has raised."""
         end = None if seconds is None else time.monotonic() + seconds
         with self._lock:
+            self._begin()
             while self._thread is not None:
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
@@ -59,9 +64,9 @@ class Background:
         return True
 
     def close(self) -> None:
-        """Drop what has not been begun."""
+        """Drop what has not been begun, here or in the process that this one was forked from."""
         with self._lock:
-            while len(self._jobs) > 1:
+            while len(self._jobs) > (self._thread is not None):
                 self._jobs.pop()
         self.wait(AT_EXIT)
 

@@ -157,7 +157,8 @@ def test_jobs_in_order_failures_and_forks():
     assert queue.wait(10) and done == [0, 1, 2, 3]
 
 
-def test_a_child_takes_up_what_its_parent_was_at():
+@pytest.mark.parametrize("more", [True, False])
+def test_a_child_takes_up_what_its_parent_was_at(more):
     held = threading.Event()
     queue = Background()
     queue.submit("", held.wait)
@@ -165,11 +166,27 @@ def test_a_child_takes_up_what_its_parent_was_at():
     if child == 0:
         queue.after_fork()
         held.set()
-        queue.submit("", lambda: None)
+        if more:
+            queue.submit("", lambda: None)
         os._exit(0 if queue.wait(10) and not queue._jobs else 1)
     held.set()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert queue.wait(10)
+
+
+def test_a_child_that_ends_begins_nothing():
+    held, done = threading.Event(), []
+    queue = Background()
+    queue.submit("", held.wait)
+    queue.submit("", lambda: done.append(1))
+    child = os.fork()
+    if child == 0:
+        queue.after_fork()
+        queue.close()
+        os._exit(0 if queue._thread is None and not queue._jobs else 1)
+    held.set()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert queue.wait(10) and done == [1]
 
 
 SCRIPT = """
