@@ -19,6 +19,7 @@ from ..runtime.errors import BuildError
 from ..runtime.kernel_store import Library
 from ..runtime.session import SESSION
 from ..runtime.version import VERSION
+from . import units
 
 # -ffp-contract=off: a product and a sum stay two roundings, as in eager; the math text calls fma by name.
 # Never -ffast-math: it flushes denormals for the whole process and takes nan checks away.
@@ -109,8 +110,11 @@ def _compile(text: str, target: Path) -> None:
     compiler = device.find_compiler()
     if compiler is None:
         raise BuildError("no C++ compiler was found", todo="install g++ or clang++", code="FB302")
-    command = [*compiler.command, *flags_for(text), "-o", str(target), "-"]
-    link = link_flags(compiler)
+    flags, link = [*compiler.command, *flags_for(text)], link_flags(compiler)
+    parts = units.parts(text, units.processors())
+    if len(parts) > 1 and units.compile_parts(parts, flags, link, target):
+        return
+    command = [*flags, "-o", str(target), "-"]
     done = _run([*command, *link], text, target)
     if done.returncode and link:
         done = _run(command, text, target)
