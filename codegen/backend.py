@@ -210,6 +210,7 @@ class _Planned:
     source: str = ""
     numbers: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)  # of each kernel by itself
     fuse: bool = True  # there is a way to have kernels
     later: bool = False  # schedules are to be looked for when kernels are built
     asked: list[Question] = field(default_factory=list)  # what has not been measured yet
@@ -244,7 +245,9 @@ class _Planned:
             self.clock.lap("tune")
         if self.made.kernels and not self.source:
             nests = [kernel.nest for kernel in self.made.kernels]
-            self.source = cpp.render(nests, build.vector_bytes(), self.numbers, self.symbols)
+            self.source = cpp.render(
+                nests, build.vector_bytes(), self.numbers, self.symbols, self.texts
+            )
             self.clock.lap("render")
 
     def watched(self, program: Program, kernels: Sequence[str] = ()) -> Program:
@@ -316,7 +319,7 @@ def _finished(planned: _Planned, keep: Library | None) -> Compiled:
     addresses = {} if keep is None else {n: keep.addresses[of] for n, of in symbols.items()}
     if planned.replaced is not None:
         addresses |= planned.replaced.addresses
-    records = tuple(_record(kernel, keep.cached) for kernel in made.kernels) if keep else ()
+    records = tuple(_record(k, planned.texts, keep.cached) for k in made.kernels) if keep else ()
     spec = schedule.spec(made, addresses, (keep, planned.replaced), planned.numbers)
     program: Program = load(spec)
     planned.clock.lap("load")
@@ -360,9 +363,10 @@ def _show() -> Callable[[str], None] | None:
     return LOGGER.debug if SESSION.options.debug >= 4 else None
 
 
-def _record(kernel: Kernel, cached: bool) -> KernelRecord:
-    source = cpp.kernel_text(kernel.nest, build.vector_bytes())
-    return KernelRecord(kernel.nest.name, source, kernel.nest.covers, kernel.bytes, cached)
+def _record(kernel: Kernel, texts: dict[str, str], cached: bool) -> KernelRecord:
+    nest = kernel.nest
+    source = cpp.described(nest, texts[nest.name])
+    return KernelRecord(nest.name, source, nest.covers, kernel.bytes, cached)
 
 
 class _Clock:

@@ -62,10 +62,12 @@ def render(
     vector_bytes: int,
     numbers: dict[str, tuple[Any, ...]] | None = None,
     symbols: dict[str, str] | None = None,
+    texts: dict[str, str] | None = None,
 ) -> str:
     """The whole unit; a nest's name is its symbol, and of equal kernels (those of a model's equal layers) the first one
     stands for all: `symbols` gets its name for each. Nothing of the user's program but its computation is in
-    it: the same computation elsewhere is the same text. `numbers` gets the expressions that each kernel takes."""
+    it: the same computation elsewhere is the same text. `numbers` gets the expressions that each kernel takes, `texts`
+    the text of each."""
     parts = [PREAMBLE]
     wanted: dict[int, set[str]] = {}
     for nest in nests:
@@ -81,7 +83,9 @@ def render(
         writers = [Kernel(n, lanes) for n in nests if lane_count(n, vector_bytes) == lanes]
         if any(writer.plan.tile is not None for writer in writers):
             names.add("tile")
-        kernels = _apart(writers, {} if symbols is None else symbols)
+        kernels = _apart(
+            writers, {} if symbols is None else symbols, {} if texts is None else texts
+        )
         if numbers is not None:
             numbers.update({writer.nest.name: tuple(writer.numbers) for writer in writers})
         header = f"namespace w{lanes} {{\nconstexpr int W = {lanes};\n"
@@ -89,13 +93,14 @@ def render(
     return "\n".join(parts)
 
 
-def _apart(writers: list[Kernel], symbols: dict[str, str]) -> list[str]:
+def _apart(writers: list[Kernel], symbols: dict[str, str], texts: dict[str, str]) -> list[str]:
     """The texts of these kernels, each once."""
-    texts: dict[str, tuple[str, str]] = {}  # without its name -> its name, the text
+    first: dict[str, str] = {}  # a text without its name -> the name
     for writer in writers:
         name, text = writer.nest.name, writer.text()
-        symbols[name], _ = texts.setdefault(text.replace(f" {name}(", " (", 1), (name, text))
-    return [text for _, text in texts.values()]
+        symbols[name] = first.setdefault(text.replace(f" {name}(", " (", 1), name)
+        texts[name] = text
+    return [texts[name] for name in first.values()]
 
 
 # All lanes of one accumulator combined; the result is in all lanes.
@@ -109,10 +114,9 @@ template <class V, class F> INLINE V fold(V v, F f) {
 """
 
 
-def kernel_text(nest: LoopNest, vector_bytes: int) -> str:
-    """One kernel by itself, with what it covers above it: for the report."""
-    lines = "".join(f"// {line}\n" for line in nest.covers)
-    return lines + Kernel(nest, lane_count(nest, vector_bytes)).text()
+def described(nest: LoopNest, text: str) -> str:
+    """A kernel's text by itself, with what it covers above it: for the report."""
+    return "".join(f"// {line}\n" for line in nest.covers) + text
 
 
 def _needs_libm(names: set[str]) -> bool:

@@ -147,7 +147,9 @@ def text_of(name: str) -> str:
         step.nest.name if isinstance(step, Kernel) else str(step.target) for step in plan.steps
     ]
     lines = [f"// {number}. {step}" for number, step in enumerate(steps, 1)]
-    kernels = [cpp.kernel_text(kernel.nest, VECTOR_BYTES) for kernel in plan.kernels]
+    texts: dict[str, str] = {}
+    cpp.render([kernel.nest for kernel in plan.kernels], VECTOR_BYTES, texts=texts)
+    kernels = [cpp.described(k.nest, texts[k.nest.name]) for k in plan.kernels]
     return "\n".join([*lines, "", *kernels])
 
 
