@@ -280,11 +280,18 @@ def truth(m: Machine, value: Const) -> bool:
 
 def argument(m: Machine, value: Held) -> Any:
     """A number as the tracer takes it: an expression where it varies."""
-    if is_number(value) and not m.inner:
+    if is_number(value) and not m.inner and _may_vary(m, value):
         expr = _expr(m, value)
         if varies(m, expr):
             return expr
     return value.value
+
+
+def _may_vary(m: Machine, value: Held) -> bool:
+    """No symbol is made for a number from outside that is to be bound at once."""
+    return value.expr is not None or bool(
+        value.source and m.varied.number(value.source, value.real)
+    )
 
 
 def from_torch_number(m: Machine, value: Any) -> Any:

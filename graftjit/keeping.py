@@ -26,6 +26,10 @@ _ATOMS = frozenset(
     }
 )  # fmt: skip
 _BUILTIN_CONTAINERS = (tuple, list, dict, set, frozenset, slice, types.CellType, types.MethodType)
+_ASKED = (  # those of `_parts`
+    weakref.ref, types.BuiltinFunctionType, types.CodeType, types.ModuleType, type, types.FunctionType,
+    torch._ops.OpOverload, torch._ops.OpOverloadPacket, ctypes.CDLL, torch.Tensor,
+)  # fmt: skip
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time
 _PYBIND = type(torch._C._get_tracing_state.__self__)  # of torch's functions, which are no module's
 _MOST = 200_000  # objects; what leads to more is not worth the time
@@ -34,18 +38,36 @@ _MOST = 200_000  # objects; what leads to more is not worth the time
 def keeps_program_alive(things: Iterable[Any], apart: Iterable[Any] = ()) -> bool:
     """Whether one of `things` leads to an object of the program, or to one of `apart`."""
     left, seen, forbidden = list(things), set[int](), frozenset(map(id, apart))
+    plain: dict[type, bool] = {}
     while left:
-        value = left.pop()
-        if id(value) in forbidden:
+        found = {id(value): value for value in left if type(value) not in _ATOMS}
+        if not forbidden.isdisjoint(found):
             return True
-        if type(value) in _ATOMS or id(value) in seen:
-            continue
-        seen.add(id(value))
-        parts = _parts(value)
-        if parts is None or len(seen) > _MOST:
+        new = [value for key, value in found.items() if key not in seen]
+        seen.update(found)
+        if len(seen) > _MOST:
             return True
-        left += parts
+        left, whole = [], []  # `whole`: what is asked for its parts all at once
+        for value in new:
+            kind = type(value)
+            if kind not in plain:
+                plain[kind] = _is_plain(kind)
+            if plain[kind]:
+                whole.append(value)
+                continue
+            parts = _parts(value)
+            if parts is None:
+                return True
+            left += parts
+        left += gc.get_referents(*whole)
     return False
+
+
+def _is_plain(kind: type) -> bool:
+    """Whether an object of this class keeps alive just what the collector says: most are ours, rows and paths."""
+    if kind in _BUILTIN_CONTAINERS:
+        return kind is not dict
+    return not issubclass(kind, _ASKED) and _stays(kind)
 
 
 def _parts(value: Any) -> Iterable[Any] | None:
@@ -73,8 +95,8 @@ def _parts(value: Any) -> Iterable[Any] | None:
         return ()
     if issubclass(kind, torch.Tensor):
         return () if kind is torch.Tensor and value.is_meta and value.grad_fn is None else None
-    if kind in _BUILTIN_CONTAINERS or _stays(kind):
-        return [part for part in gc.get_referents(value) if part is not kind]
+    if kind is dict or _is_plain(kind):
+        return gc.get_referents(value)
     return None
 
 

@@ -159,7 +159,10 @@ def _init_of(cls: type, fields: dict[str, Field], frozen: bool) -> Any:
                 value = f"{value} if {name} is _none else {name}"
         if f.init:
             (by_name if f.kw_only else by_place).append(_parameter(f, scope))
-        if f.init or f.default_factory is not MISSING:
+        elif f.default_factory is MISSING and f.default is not MISSING:
+            scope[f"_default_{name}"] = f.default
+            value = f"_default_{name}"
+        if f.init or f.default_factory is not MISSING or f.default is not MISSING:
             body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")

@@ -65,6 +65,7 @@ class Facts:
             Symbol, Location | None
         ] = {}  # symbols bound to one number, and by what line
         self._by: dict[Symbol, Any] = {}
+        self._open: dict[Symbol, None] = {}  # those of `_by` that became expressions, not numbers
         # By `Expr.key`: a look-up by the expression itself may compare, which is a question again.
         self._ranges: dict[Any, tuple[float, float]] = {}
         self._excluded: dict[Any, set[int]] = {}
@@ -225,8 +226,16 @@ class Facts:
 
     def _replace(self, symbol: Symbol, by: Any) -> None:
         one = {symbol: by}
-        self._by = {s: substituted(e, one) for s, e in self._by.items()}
+        for other in list(self._open):
+            self._set(other, substituted(self._by[other], one))
+        self._set(symbol, by)
+
+    def _set(self, symbol: Symbol, by: Any) -> None:
         self._by[symbol] = by
+        if isinstance(by, Expr):
+            self._open[symbol] = None
+        else:
+            self._open.pop(symbol, None)
 
 
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}

@@ -32,6 +32,7 @@ class Holder:
     def __init__(self, lost: Callable[[Any], Any]) -> None:
         self._lost = lost
         self._seen: dict[int, Any] = {}
+        self._sources: dict[int, Source] = {}  # by id: rows share the paths that they begin with
         self._keep: list[Any] = []  # until the rows are made: an id must stay that of its object
 
     def weak(self, value: Any) -> Any:
@@ -51,11 +52,17 @@ class Holder:
         """The source, over a weak constant if its root is one."""
         if source is None:
             return None
-        if source.kind == "const":
-            held = self.weak(source.key)
-            return source if held is source.key else Source("const", None, held)
-        base = self.source(source.base)
-        return source if base is source.base else Source(source.kind, base, source.key)
+        found = self._sources.get(id(source))
+        if found is None:
+            if source.kind == "const":
+                held = self.weak(source.key)
+                found = source if held is source.key else Source("const", None, held)
+            else:
+                base = self.source(source.base)
+                found = source if base is source.base else Source(source.kind, base, source.key)
+            self._keep.append(source)
+            self._sources[id(source)] = found
+        return found
 
     def row(self, row: Row) -> Row:
         expected = row.expected

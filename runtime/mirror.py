@@ -471,18 +471,20 @@ def expected_text(row: Row) -> str:
     return show(expected).removeprefix("class ") if row.kind == "type" else show(expected)
 
 
-def row_text(row: Row) -> str:
-    """A row as one readable condition."""
-    return _FORMS[row.kind].format(source=row.source, expected=expected_text(row))
+def row_text(row: Row, known: dict[int, str] | None = None) -> str:
+    """A row as one readable condition. `known`: as in `Source.text`."""
+    source = None if row.source is None else row.source.text({} if known is None else known)
+    return _FORMS[row.kind].format(source=source, expected=expected_text(row))
 
 
 def guard_lines(rows: Sequence[Row]) -> tuple[GuardLine, ...]:
     """The rows as the records that events and reports carry (texts only)."""
+    known: dict[int, str] = {}
     return tuple(
         GuardLine(
             kind=row.kind,
-            source="" if row.source is None else str(row.source),
-            expected=row_text(row),
+            source="" if row.source is None else row.source.text(known),
+            expected=row_text(row, known),
             where=row.where,
         )
         for row in rows

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..ir.dataclass import dataclass
+from ..ir.dataclass import dataclass, field
 from .weak import Gone, given
 
 
@@ -28,9 +28,10 @@ class Source:
     kind: str
     base: Source | None = None
     key: Any = None
+    _hash: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def __eq__(self, other: object) -> bool:
-        return (
+        return self is other or (
             isinstance(other, Source)
             and self.kind == other.kind
             and (self.kind == "const" or type(self.key) is type(other.key))
@@ -43,9 +44,13 @@ class Source:
         )
 
     def __hash__(self) -> int:
-        by_identity = self.kind == "const" or isinstance(self.key, torch.Tensor)
-        key = id(_meant(self)) if by_identity else self.key
-        return hash((self.kind, key, self.base))
+        found = self._hash  # paths are long, and are looked up in many tables
+        if found is None:
+            by_identity = self.kind == "const" or isinstance(self.key, torch.Tensor)
+            key = id(_meant(self)) if by_identity else self.key
+            found = hash((self.kind, key, self.base))
+            object.__setattr__(self, "_hash", found)
+        return found
 
     @property
     def leads_somewhere(self) -> bool:
@@ -56,11 +61,18 @@ class Source:
         return root.kind != "const" or given(root.key) is not Gone
 
     def __str__(self) -> str:
-        base = "" if self.base is None else str(self.base)
-        key = _fixed(self.key) if self.kind == "const" else self.key
-        if isinstance(key, torch.Tensor):
-            key = _Named(type(key).__name__)
-        return KINDS[self.kind].text.format(base=base, key=key)
+        return self.text({})
+
+    def text(self, known: dict[int, str]) -> str:
+        """As `str`. `known`: the texts of paths that were written before, by id; many begin alike."""
+        found = known.get(id(self))
+        if found is None:
+            base = "" if self.base is None else self.base.text(known)
+            key = _fixed(self.key) if self.kind == "const" else self.key
+            if isinstance(key, torch.Tensor):
+                key = _Named(type(key).__name__)
+            found = known[id(self)] = KINDS[self.kind].text.format(base=base, key=key)
+        return found
 
 
 class _Named:
