@@ -15,7 +15,20 @@ import torch
 from torch import nn
 
 from . import kernels as k
-from .models import attention, bert, gpt2, llama, mamba, mlp, moe, recurrent, t5, vision, whisper
+from .models import (
+    attention,
+    bert,
+    gpt2,
+    large,
+    llama,
+    mamba,
+    mlp,
+    moe,
+    recurrent,
+    t5,
+    vision,
+    whisper,
+)
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 PEER, EAGER = "torch.compile", "eager"
@@ -27,6 +40,7 @@ GROUPS: dict[str, str] = {
     "reductions": "normalisations and reductions",
     "movement": "transposes, broadcasts, indices",
     "models": "small models",
+    "large": "first calls of large graphs",
 }
 
 # What every workload keeps: the most that graftjit's may be of another system's. `time` is judged on the quartiles of
@@ -127,6 +141,7 @@ def _graph() -> tuple[Any, ...]:
 
 
 _CALL, _FIRST, _STEADY, _BOTH = ("call",), ("call", "first"), ("steady",), ("steady", "first")
+_LARGE = ("first",)
 _ROWS, _WIDE = (4096, 1024), (1024,)
 _EVEN = {PEER: 1.0}
 _MODEL = {PEER: 1 / 0.95}
@@ -210,6 +225,12 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("moe_routed", _STEADY, "models", model(moe.Routed, (128, 128)), "experts by indices, 128 tokens", _MODEL),
     Workload("moe_dense", _STEADY, "models", model(moe.Dense, (128, 128)), "experts in one product, 128 tokens", _MODEL),
     Workload("transformer", ("first",), "models", model(attention.stack, (4, 64, 256)), "four transformer blocks"),
+
+    Workload("straight", _LARGE, "large", on(large.straight, (64,), (64,)), "800 pointwise operators in 500 lines"),
+    Workload("layers_24", _LARGE, "large", model(large.layers, (2, 8, 64)), "24 transformer blocks"),
+    Workload("resnet_50", _LARGE, "large", model(large.resnet, (1, 3, 32, 32)), "of the shape of ResNet-50, narrow"),
+    Workload("loop_500", _LARGE, "large", lambda: (large.loop, (torch.randn(4, 16), torch.randn(16, 16) / 16)),
+             "a recurrence of 500 steps"),
 )  # fmt: skip
 
 BY_NAME: dict[str, Workload] = {row.name: row for row in WORKLOADS}
@@ -220,4 +241,5 @@ FIRST_CALL_BOUNDS: dict[str, tuple[float, float]] = {"network_1": (1.0, 0.3)}
 FIRST_CALL_RATIOS: dict[str, tuple[float, float]] = {
     "call": (1 / 60, 1 / 20),
     "models": (1 / 15, 1 / 20),
+    "large": (1 / 15, 1 / 20),
 }
