@@ -17,7 +17,7 @@ from pathlib import Path
 SMALL = 12_000  # characters of kernels, some tenths of a second: what another compiler's start and a link are worth
 TIMEOUT = 300.0  # seconds of one compiler
 
-_KERNEL = re.compile(r'^extern "C" void .*?^}\n', re.MULTILINE | re.DOTALL)
+_KERNEL = re.compile(r'^extern "C" void \w+\(void \*\*buffers.*?^}\n', re.MULTILINE | re.DOTALL)
 
 
 def processors() -> int:

@@ -53,7 +53,7 @@ KERNELS = "".join(
     f'extern "C" void k{n}(void **buffers, int threads) {{\n  *(int *)buffers[0] = {n};\n}}\n'
     for n in range(5)
 )
-HEAD = 'extern "C" {\ndouble sin(double);\n}\nnamespace w16 {\nstruct full {};\n'
+HEAD = 'extern "C" {\ndouble sin(double);\n}\nextern "C" void *dlopen(const char *, int);\nnamespace w16 {\nstruct full {};\n'
 
 
 def test_each_kernel_is_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
