@@ -8,7 +8,7 @@ cheapest cuts the one nearest to the sinks is given. Used by `ir.halves`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 
 INFINITE = float("inf")
 
@@ -70,7 +70,7 @@ class Network:
 
     def _push(self, levels: Mapping[int, int]) -> None:
         """A blocking flow: paths along growing levels, each with the room of its narrowest edge."""
-        left = {at: iter(edges) for at, edges in enumerate(self._edges)}
+        passed: dict[int, int] = {}  # vertex -> how many of its edges lead no further any more
         path: list[int] = []
         at = 0
         while True:
@@ -82,21 +82,25 @@ class Network:
                     self._room[edge] -= narrow
                     self._room[edge ^ 1] += narrow
                 at, path = 0, []
-                left = {at: iter(self._edges[at]) for at in left}
                 continue
-            onward = self._next(left[at], at, levels)
+            onward = self._next(passed, at, levels)
             if onward is not None:
                 path.append(onward)
                 at = self._to[onward]
             elif path:
                 at = self._to[path.pop() ^ 1]
+                passed[at] += 1
             else:
                 return
 
-    def _next(self, edges: Iterable[int], at: int, levels: Mapping[int, int]) -> int | None:
-        for edge in edges:
+    def _next(self, passed: dict[int, int], at: int, levels: Mapping[int, int]) -> int | None:
+        edges = self._edges[at]
+        for place in range(passed.get(at, 0), len(edges)):
+            edge = edges[place]
             if self._room[edge] > 0 and levels.get(self._to[edge]) == levels[at] + 1:
+                passed[at] = place
                 return edge
+        passed[at] = len(edges)
         return None
 
     def _reaching_sink(self) -> set[int]:
