@@ -171,5 +171,8 @@ def _backward(
     given = [make_ghost(owner, node, node.meta, Store(fresh=False)) for node in tangents]
     if not outputs:
         return ()
-    found: Any = torch.autograd.grad(outputs, leaves, given, retain_graph=True, allow_unused=True)
+    # What torch.autograd.grad does once it has checked the shapes of `given`, for which it imports sympy: a second.
+    found: Any = torch.autograd.graph._engine_run_backward(
+        tuple(outputs), tuple(given), True, False, tuple(leaves), True, accumulate_grad=False
+    )
     return tuple(None if ghost is None else ghost._node for ghost in found)

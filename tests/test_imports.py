@@ -37,6 +37,7 @@ for _ in range(3):
 net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 4), torch.nn.ReLU())
 with torch.no_grad():
     graftjit.compile(net)(x)
+graftjit.compile(net)(x).sum().backward()
 """
 
 
