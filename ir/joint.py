@@ -65,10 +65,15 @@ class Declined:
 def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     """The backward of `outputs`, which belong to the trace. The trace is as before afterwards."""
     inputs = tracer.entered_inputs()
+    views = [ghost for ghost in outputs if ghost._is_view() and ghost.requires_grad]
     try:
         roots = roots_of(tracer, outputs)
+        # Within the trace: the `grad_fn` of a view whose base was written to since is made, or refused, when it is asked for.
+        tracer.beside(_histories, views)
     except NoRoots as error:
         return Declined(str(error))
+    except RuntimeError as error:
+        return Declined(str(error).split(". ")[0])
     results = roots.results
     wanted = tuple(at for at, ghost in inputs if tracer.wants_gradient(at)) if results else ()
     reason = _why_not(tracer, results, wanted)
@@ -156,6 +161,11 @@ def _again(_owner: Any, ghost: Ghost, leaves: Sequence[Any]) -> None:
     torch.autograd.grad(
         ghost, leaves, torch.empty_like(ghost), retain_graph=True, allow_unused=True
     )
+
+
+def _histories(owner: Any, views: Sequence[Ghost]) -> None:
+    for view in views:
+        _ = view.grad_fn
 
 
 def _tangent(meta: Meta) -> Meta:

@@ -110,6 +110,8 @@ class _Finder:
             way += [node, node.args[0]] if node.op == "get" else [node]
             node = node.alias
         history = base is not None and base.requires_grad
+        if history and ghost._store.written and any(one in self.quiet for one in way):
+            raise NoRoots("a view that was made without grad mode, of memory that is written to")
         if way:
             apart = any(one in self.quiet or _parts(one) for one in way)
             floating = ghost.dtype.is_floating_point or ghost.dtype.is_complex

@@ -265,3 +265,34 @@ def test_a_part_of_a_model_that_writes_what_comes_in() -> None:
     model.zero_grad()
     model(x).sum().backward()
     torch.testing.assert_close(ours, [p.grad for p in model.parameters()])
+
+
+def test_one_of_several_views_whose_base_is_written_to() -> None:
+    """Eager refuses to go backward through it, not to make it."""
+
+    def f(x):
+        y = x * 2
+        first = y.chunk(2)[0]
+        y.mul_(3)
+        return first
+
+    jitted = graftjit.jit(f)
+    for run in (f, jitted):
+        with pytest.raises(RuntimeError, match="is a view and its base or another view"):
+            run(t(4)).sum().backward()
+    assert "FB301" in str(jitted.report())
+
+
+def test_a_view_without_grad_mode_whose_base_is_written_to() -> None:
+    def f(x):
+        y = x * 2
+        with torch.no_grad():
+            v = y.view(-1)
+        y.mul_(3)
+        return v, y
+
+    for run in (f, graftjit.jit(f)):
+        v, y = run(t(4))
+        with pytest.raises(RuntimeError, match="created in no_grad mode"):
+            _ = v.grad_fn
+        assert v.data_ptr() == y.data_ptr() and v._base is y
