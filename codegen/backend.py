@@ -33,6 +33,7 @@ from . import (
     lower,
     lower_index,
     lower_move,
+    lower_pool,
     lower_product,
     lower_reduce,
     lower_scan,
@@ -49,7 +50,16 @@ if TYPE_CHECKING:
     from .tune import Question
 
 # imported to fill the table of rules
-_TABLES = (lower, lower_product, lower_reduce, lower_scan, lower_special, lower_index, lower_move)
+_TABLES = (
+    lower,
+    lower_product,
+    lower_reduce,
+    lower_scan,
+    lower_special,
+    lower_index,
+    lower_move,
+    lower_pool,
+)
 
 Program = Callable[..., tuple[Any, ...]]
 

@@ -138,7 +138,7 @@ class Fusion:
         rule = fusable(node, node in self.flow.whole) if enabled else None
         if rule is not None and rule.kind == "pointwise" and not isinstance(node.meta, Meta):
             users = self.flow.users.get(node, [])
-            rule = rule if all(user.target == 0 for user in users) else None
+            rule = rule if rule.every or all(user.target == 0 for user in users) else None
         if rule is not None and _device(node) != self.device:
             rule = None
         if rule is not None and rule.kind == "create" and node in self.flow.written:

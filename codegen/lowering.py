@@ -221,6 +221,7 @@ class Rule:
     space  for "product": (sizes of the iteration, folded dimensions) of a node
     when   a further condition
     rows   results (by index) of a many-result operator that are one value a row
+    every  a "pointwise" rule gives each result of a many-result operator (else the first one alone)
     far    operands that are read at places which are no affine function of the result's: they have to be in memory
     near   the maps of the other operands, given the result's (none: they are broadcast to it)
     alone  is a kernel of this operator alone better than ATen's (for this node)?
@@ -238,6 +239,7 @@ class Rule:
     near: Callable[[Node, Map], list[tuple[Node, Map]]] | None = None
     alone: bool | Callable[[Node], bool] = True
     space: Callable[[Node], tuple[tuple[Any, ...], tuple[int, ...]]] | None = None
+    every: bool = False
 
     def is_better_alone(self, node: Node) -> bool:
         return self.alone if isinstance(self.alone, bool) else self.alone(node)
