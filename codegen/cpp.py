@@ -206,8 +206,9 @@ class Kernel:
         for number, buffer in enumerate(nest.buffers):
             qualifier = "" if buffer.written else "const "
             kind = f"{qualifier}{TYPES[buffer.dtype][1]} *"
+            restrict = "" if buffer.shared else "__restrict "
             self.put(
-                f"{kind}__restrict b{number} = ({kind})buffers[{number}];  // {_buffer_text(buffer)}"
+                f"{kind}{restrict}b{number} = ({kind})buffers[{number}];  // {_buffer_text(buffer)}"
             )
         if nest.may_fail:
             self.put(f"int *const trouble = (int *)buffers[{len(nest.buffers)}];")

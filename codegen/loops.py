@@ -25,7 +25,8 @@ class Buffer:
     """A kernel parameter, by position: its element type and the layout of the tensor behind it.
 
     The pointer passed is that of the tensor's first element (storage offset included). `written`: some store
-    goes to it; a buffer that is written is never loaded from in the same nest.
+    goes to it; a buffer that is written is never loaded from in the same nest. `shared`: its memory is another
+    buffer's as well, of which each element is loaded before it is stored (`inplace`).
     """
 
     name: str
@@ -33,6 +34,7 @@ class Buffer:
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     written: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

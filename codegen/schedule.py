@@ -28,7 +28,7 @@ from ..runtime.program import (
     Step,
     View,
 )
-from . import memory, nest, rowwise_nest
+from . import inplace, memory, nest, rowwise_nest
 from .extents import product, surely
 from .flow import Flow, analyse, base_of, is_plain_view
 from .fuse import Fusion, Unit
@@ -57,6 +57,7 @@ class Plan:
     replaced: Mapping[Node, Replacement] = field(
         default_factory=dict
     )  # calls of ATen and kernels in their place
+    over: Mapping[Node, Node] = field(default_factory=dict)  # result -> whose memory it takes
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -75,11 +76,21 @@ def plan(graph: Graph, device: str = "cpu", fuse: bool = True) -> Plan:
         made = _planned(graph, device, fuse, near)
         allowed = memory.peak_of_eager(made.flow) + SMALL
         for scratch in (_only_for_kernels(made), frozenset()):
-            needed = memory.peak(made.steps, made.flow, scratch)
-            found.append((needed, replace(made, scratch=scratch)))
+            one = _in_place(made, scratch, device)
+            needed = memory.peak(one.steps, one.flow, one.scratch, one.over)
+            found.append((needed, one))
             if needed <= allowed or not fuse:
                 return found[-1][1]
     return min(found, key=lambda one: one[0])[1]
+
+
+def _in_place(made: Plan, scratch: frozenset[Node], device: str) -> Plan:
+    """The plan with this workspace, and with results written over operands that are dead by then."""
+    if device != "cpu":
+        return replace(made, scratch=scratch)
+    steps, over = inplace.chosen(made.steps, made.flow, scratch)
+    freed = {node for node, given in over.items() if given not in scratch}
+    return replace(made, steps=steps, scratch=scratch - freed, over=over)
 
 
 def _only_for_kernels(made: Plan) -> frozenset[Node]:
@@ -204,6 +215,7 @@ class _Writer:
         self.steps: list[Step] = []
         self.constants: dict[int, Any] = {}
         self.on_stack: set[int] = set()  # slots in the arena
+        self.gone: set[Node] = set()  # what something else lies over
         self.arena = _Arena(self._last_uses())
 
     def _last_uses(self) -> dict[Node, int]:
@@ -270,10 +282,17 @@ class _Writer:
         )  # fmt: skip
 
     def kernel(self, kernel: Kernel, position: int) -> None:
-        before = self.slots.keys() - self.plan.scratch
+        before = self.slots.keys() - self.plan.scratch - self.gone
         for node in kernel.stores:
             if node in self.slots:
                 continue  # a part of what an earlier kernel began
+            below = self.plan.over.get(node)
+            if below is not None:
+                self.gone.add(below)
+                if node in self.plan.scratch:
+                    self.arena.hand_on(below, node)
+                self.over(node, below)
+                continue
             self.slots[node] = number = self.new()
             meta = node.meta
             if node in self.plan.scratch:
@@ -292,6 +311,16 @@ class _Writer:
             )
             slots = tuple(self.slot(node) for node in given)
             self.steps.append(Otherwise(call, slots, symbols))
+
+    def over(self, node: Node, given: Node) -> None:
+        """The slot of a result that lies where this operand did."""
+        meta, slot = node.meta, self.slots[given]
+        same = meta.shape == given.meta.shape and meta.stride == given.meta.stride
+        if same or node in self.plan.scratch:
+            self.slots[node] = slot
+            return
+        self.slots[node] = number = self.new()
+        self.steps.append(View(number, slot, meta.shape, meta.stride))
 
     def replacement(self, node: Node) -> None:
         kernel = self.plan.replaced[node]
@@ -363,6 +392,14 @@ class _Arena:
         self.live[node] = (start, start + nbytes)
         self.size = max(self.size, start + nbytes)
         return start
+
+    def hand_on(self, given: Node, node: Node) -> None:
+        """What one lies in is another one's from here on."""
+        if given in self.live:
+            self.live[node] = self.live.pop(given)
+        for block in self.blocks:
+            if block.holds is given:
+                block.holds = node
 
     def _block(self, node: Node, nbytes: Any) -> _Block:
         for block in self.blocks:

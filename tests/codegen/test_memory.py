@@ -95,7 +95,7 @@ def test_no_more_than_eager(row, bench) -> None:
     eager, ours = peak(lambda: fn(x)), peak(lambda: made.run(x))
     needed = ours.peak - ours.kept + made.spec.arena
     assert needed <= eager.peak + SLACK
-    planned = memory.peak(made.plan.steps, made.plan.flow, made.plan.scratch)
+    planned = memory.peak(made.plan.steps, made.plan.flow, made.plan.scratch, made.plan.over)
     assert abs(planned - needed) <= SLACK  # the plan knows what it costs
 
 

@@ -68,8 +68,8 @@ extern "C" void k1_bitwise_not(void **buffers, int threads) {
 // _softmax
 extern "C" void k2_softmax(void **buffers, int threads) {
   const bool_t *__restrict b0 = (const bool_t *)buffers[0];  // bool[16, 16] stride [16, 1]
-  const float *__restrict b1 = (const float *)buffers[1];  // float32[2, 16, 16] stride [256, 16, 1]
-  float *__restrict b2 = (float *)buffers[2];  // float32[2, 16, 16] stride [256, 16, 1]
+  const float *b1 = (const float *)buffers[1];  // float32[2, 16, 16] stride [256, 16, 1]
+  float *b2 = (float *)buffers[2];  // float32[2, 16, 16] stride [256, 16, 1]
   (void)threads;
   for (i64_t item = 0; item < 32; ++item) {
     const i64_t x1 = (item) % 16;

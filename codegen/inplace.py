@@ -1,0 +1,142 @@
+"""Which results a kernel writes over an operand that nobody reads any more: the activation behind a product, a softmax over scores.
+
+`chosen(...)` is called by `schedule.plan` for a plan whose workspace is known; it gives, for each such result, the tensor
+whose memory it takes, and the kernels with those buffers marked. The law: every load of an element comes before
+the store to it, in every pass. That is so where all loads of the operand and the only store of the result have one index,
+which meets each element once, and no pass behind the first that writes there loads the operand. What a caller can
+see, or somebody may hold on to, is never given away: operands are memory that kernels of ours, or operators of a short
+list that always allocate, have made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ..ir.effects import reads, root
+from ..ir.graph import Meta, Node
+from ..ir.symbols import is_symbolic
+from . import build, cpp, loops
+from .cpp_plan import lane_count
+from .extents import product
+from .flow import Flow
+from .loops import LoopNest
+from .nest import Kernel
+
+# Operators whose (first) result is memory of its own, always.
+_FRESH = frozenset((
+    "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "aten.convolution.default",
+    "aten._scaled_dot_product_flash_attention_for_cpu.default", "aten.cat.default", "aten.embedding.default",
+    "aten.max_pool2d_with_indices.default", "aten.avg_pool2d.default", "aten._adaptive_avg_pool2d.default",
+    "mkldnn._linear_pointwise.default", "mkldnn._convolution_pointwise.default",
+))  # fmt: skip
+
+Steps = Sequence[Kernel | Node]
+
+
+def chosen(steps: Steps, flow: Flow, scratch: frozenset[Node]) -> tuple[list[Kernel | Node], dict[Node, Node]]:  # fmt: skip
+    """(the steps, result -> the operand whose memory it takes)."""
+    last = _last_readers(steps, flow)
+    outputs = {root(node) for node in flow.graph.outputs}
+    stored = [node for step in steps if isinstance(step, Kernel) for node in step.stores]
+    once = {node for node in stored if stored.count(node) == 1}
+    over: dict[Node, Node] = {}
+    found: list[Kernel | Node] = []
+    for position, step in enumerate(steps):
+        if not isinstance(step, Kernel) or step.nest.may_fail:
+            found.append(step)
+            continue
+        free = [
+            node for node in step.reads
+            if last.get(node) == position and node not in outputs and node not in flow.written
+            and (node in once or str(_maker(node)) in _FRESH)
+        ]  # fmt: skip
+        pairs = []
+        for node in step.stores if free else ():
+            if node not in once or node in flow.written:
+                continue
+            for given in free:
+                visible = node in outputs and not _same(node.meta, given.meta)
+                if not visible and _lies_well(node, given, scratch) and _may(step, node, given):
+                    over[node] = given
+                    pairs.append((step.reads.index(given), _buffer_of(step, node)))
+                    free.remove(given)
+                    break
+        found.append(_marked(step, pairs) if pairs else step)
+    return found, over
+
+
+def _last_readers(steps: Steps, flow: Flow) -> Mapping[Node, int]:
+    last: dict[Node, int] = {}
+    for position, step in enumerate(steps):
+        used: Iterable[Node] = step.reads if isinstance(step, Kernel) else reads(step)
+        last.update((root(node), position) for node in used)
+    return last
+
+
+def _maker(node: Node) -> object:
+    """The operator whose first result this is."""
+    if node.op == "get":
+        return node.args[0].target if node.target == 0 else None
+    return node.target if node.alias is None and isinstance(node.meta, Meta) else None
+
+
+def _same(one: Meta, other: Meta) -> bool:
+    return one.shape == other.shape and one.stride == other.stride
+
+
+def _lies_well(node: Node, given: Node, scratch: frozenset[Node]) -> bool:
+    """What is allocated is not given memory of the workspace, which ends with the program."""
+    return (
+        given not in scratch or node in scratch
+    ) and root(given) is given and node.meta.dtype == given.meta.dtype  # fmt: skip
+
+
+def _buffer_of(kernel: Kernel, node: Node) -> int:
+    return len(kernel.reads) + kernel.stores.index(node)
+
+
+def _may(kernel: Kernel, node: Node, given: Node) -> bool:
+    """Does the kernel keep the law of this file, if `node` lies where `given` does?"""
+    nest = kernel.nest
+    source, target = kernel.reads.index(given), _buffer_of(kernel, node)
+    sizes = nest.outer + nest.inner
+    stores = [store for store in nest.stores if store.buffer == target]
+    loads = [value for value in nest.values if value.op in loops.LOADS and value.attr[0] == source]
+    index = stores[0].index
+    counted = sizes if nest.moves_inner(index) else nest.outer
+    covers = product(counted) == product(node.meta.shape) == product(given.meta.shape)
+    still = any(
+        not is_symbolic(stride) and stride == 0
+        for stride, size in zip(index.strides, counted, strict=False)
+        if size != 1
+    )
+    if len(stores) > 1 or not covers or still:
+        return False
+    if any(value.args or value.attr[1] != index for value in loads):
+        return False
+    return _in_turn(nest, source, target)
+
+
+def _in_turn(nest: LoopNest, source: int, target: int) -> bool:
+    """Is the operand no longer loaded behind the first pass that writes over it?"""
+    written = cpp.Kernel(nest, lane_count(nest, build.vector_bytes()))
+    if written.plan.tile is not None or written.plan.split:
+        return False
+    begun = False
+    for one in written.passes:
+        values = (nest.values[number] for number in one.body)
+        if begun and any(v.op in loops.LOADS and v.attr[0] == source for v in values):
+            return False
+        kept = [written.homes[number] for number in one.keeps if number in written.homes]
+        begun = begun or any(store.buffer == target for store in (*one.stores, *kept))
+    return True
+
+
+def _marked(kernel: Kernel, pairs: list[tuple[int, int]]) -> Kernel:
+    marked = {number for pair in pairs for number in pair}
+    buffers = tuple(
+        replace(buffer, shared=True) if number in marked else buffer
+        for number, buffer in enumerate(kernel.nest.buffers)
+    )
+    return replace(kernel, nest=replace(kernel.nest, buffers=buffers))
