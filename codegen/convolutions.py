@@ -37,6 +37,8 @@ def takes(node: Node) -> bool:
     """Is this call of ATen one for the kernel?"""
     if node.target is not aten.convolution.default or device.cpu().isa != "avx512":
         return False
+    if len(node.args) != 9:
+        return False  # called by keywords
     if torch.get_float32_matmul_precision() != "highest":
         return False  # then ATen may round the factors to fewer bits
     return _plain(node) and _fits(node)

@@ -11,6 +11,7 @@ import torch
 from .graph import Node
 from .losses_pointwise import LOSSES
 from .rewrite import Rewriter, Table
+from .symbols import is_symbolic
 
 aten = torch.ops.aten
 
@@ -63,6 +64,35 @@ def _repeat(at: Rewriter, node: Node) -> Node | None:
     return at.call(aten.view.default, copy, node.meta.shape)
 
 
+def _nearest(at: Rewriter, node: Node) -> Node | None:
+    """Whole numbers of equal neighbours: an expanded view, copied. The elements are those that eager's index names,
+    min(floor(i * scale), size - 1) in float32."""
+    x, sizes, *scales = node.args
+    rank = len(sizes)
+    if is_symbolic((x.meta.shape, sizes)) or node.kwargs:
+        return None
+    scales += [None] * (rank - len(scales))
+    if x.meta.shape[:2] != node.meta.shape[:2] or 0 in x.meta.shape:
+        return None
+    view, wide = list(x.meta.shape[:2]), list(x.meta.shape[:2])
+    for size, out, scale in zip(x.meta.shape[2:], sizes, scales, strict=True):
+        times = out // size
+        step = 1.0 / scale if scale is not None and scale > 0 else size / out
+        places = torch.arange(out, dtype=torch.float32, device="cpu")
+        named = (places * torch.tensor(step, dtype=torch.float32)).floor().clamp(max=size - 1)
+        if times * size != out or named.tolist() != [i // times for i in range(out)]:
+            return None
+        view += [size, 1]
+        wide += [size, times]
+    try:
+        spread = at.call(aten.view.default, x, tuple(view))
+    except RuntimeError:
+        return None  # the memory does not allow that view
+    spread = at.call(aten.expand.default, spread, tuple(wide))
+    copy = at.call(aten.clone.default, spread, memory_format=torch.contiguous_format)
+    return at.call(aten.view.default, copy, node.meta.shape)
+
+
 def _slice_of(at: Rewriter, node: Node) -> Node | None:
     """One of the parts that a split gives: the slice that it is."""
     call, number = node.args[0], node.target
@@ -87,6 +117,9 @@ DECOMPOSITIONS: Table = LOSSES | {
     aten.stack.default: (_stack,),  # cat of unsqueezed tensors
     aten.glu.default: (_glu,),  # a * sigmoid(b)
     aten.repeat.default: (_repeat,),  # an expanded view, copied
+    aten.upsample_nearest1d.default: (_nearest,),  # the same, twice or three times as large
+    aten.upsample_nearest2d.default: (_nearest,),
+    aten.upsample_nearest3d.default: (_nearest,),
 }
 
 # Operator of many results -> rules for one of them; the operator goes when nobody asks for it any more.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -80,6 +82,24 @@ def test_nearest_upsampling(size):
     check(lambda x: F.interpolate(x, **size) * 2, numbers(1, 2, 5, 4, 3), library=None)
     square = numbers(2, 3, 20, 11).contiguous(memory_format=torch.channels_last)
     check(lambda x: F.interpolate(x, **size) * 2, square, library=None)
+
+
+@pytest.mark.parametrize(
+    "size", [{"scale_factor": 2.0}, {"scale_factor": 3}, {"size": (14, 33)}, {"size": (7, 55)}]
+)
+def test_larger_by_whole_numbers_is_a_kernel(size: dict[str, Any]) -> None:
+    for x in (numbers(2, 3, 7, 11), numbers(2, 3, 11, 7).transpose(2, 3)):
+        check(lambda x: F.interpolate(x, **size), x)
+        check(lambda x: F.interpolate(x * 2, **size) + 1, x)
+    check(lambda x: F.interpolate(x, **size), numbers(2, 3, 7, 11).bfloat16())
+
+
+def test_sizes_whose_places_round_stay_eager_s() -> None:
+    for side in range(1, 60):  # 1 / 3.0 and 1 / 7.0 are not exact: some places lie one lower
+        x = torch.arange(float(side)).reshape(1, 1, side)
+        for times in (3, 7):
+            check(lambda x, n=times: F.interpolate(x, scale_factor=float(n)), x, library=None)
+            check(lambda x, n=times: F.interpolate(x, size=n * x.shape[2]), x, library=None)
 
 
 def test_what_moves_is_computed_where_it_is_read():
