@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from .errors import leaves
+from .steps import Step
 
 Curve = Sequence[tuple[int, float]]
 SIZES = tuple(1 << n for n in range(13, 28, 2))
@@ -82,6 +83,8 @@ def moved(function: Any, inputs: tuple[Any, ...], result: Any, sparse: Sequence[
     """Bytes that a call has to read and to write at least."""
     read = [value for place, value in enumerate(inputs) if place not in sparse]
     tables = [inputs[place] for place in sparse]
+    if isinstance(function, Step):  # forward and backward read the weights
+        function = function.module
     if isinstance(function, torch.nn.Module):
         for module in function.modules():
             own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from .steps import Step
 from .workloads import Workload
 
 # Relative and absolute tolerance beside eager, by dtype: differences of another order of summation, no more.
@@ -69,7 +70,7 @@ def reference(workload: Workload, seed: int) -> Any:
     """What the workload gives in float64."""
     torch.manual_seed(seed)
     function, inputs = workload.make()
-    if isinstance(function, torch.nn.Module):
+    if isinstance(function, (torch.nn.Module, Step)):
         function = function.double()
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)

@@ -112,14 +112,14 @@ def _told(folder: str, *words: str) -> dict[str, float]:
 def _worker(system: str, workload: str, seed: int) -> None:
     import torch
 
-    from .systems import SYSTEMS
+    from .systems import under
     from .workloads import BY_NAME
 
     torch.set_grad_enabled(False)
     torch.manual_seed(seed)
     function, inputs = BY_NAME[workload].make()
     start = time.perf_counter()
-    SYSTEMS[system](function)(*inputs)  # imports the system, wraps, captures, compiles and runs
+    under(system, function)(*inputs)  # imports the system, wraps, captures, compiles and runs
     print(json.dumps({"seconds": time.perf_counter() - start}))
 
 

@@ -20,7 +20,7 @@ import torch
 from .bandwidth import moved
 from .errors import Error, errors, reference, same
 from .memory import Peak, peak
-from .systems import SYSTEMS, describe
+from .systems import describe, under
 from .workloads import Workload
 
 OURS = "graftjit"
@@ -129,7 +129,7 @@ def _prepare(workload: Workload, system: str, seed: int) -> _Ready:
     torch.manual_seed(seed)
     function, inputs = workload.make()
     start = time.perf_counter()
-    wrapped = SYSTEMS[system](function)
+    wrapped = under(system, function)
     for _ in range(3):  # the first compiles; all of them warm up
         result = wrapped(*inputs)
     return _Ready(lambda: wrapped(*inputs), result, time.perf_counter() - start, wrapped)

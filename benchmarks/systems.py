@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from .steps import Step
+
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -43,13 +45,19 @@ SYSTEMS: dict[str, Wrap] = {
 }
 
 
+def under(system: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, module or step as the system runs it."""
+    wrap = SYSTEMS[system]
+    return function.under(wrap) if isinstance(function, Step) else wrap(function)
+
+
 def describe(system: str, wrapped: Any) -> dict[str, Any]:
     """What graftjit's report tells of what it made; nothing of the others."""
     if not system.startswith("graftjit"):
         return {}
     import graftjit
 
-    told = graftjit.report(wrapped)
+    told = graftjit.report(wrapped.wrapped if isinstance(wrapped, Step) else wrapped)
     frames = told.frames
     return {
         "graphs": told.graph_count,

@@ -26,9 +26,11 @@ from .models import (
     moe,
     recurrent,
     t5,
+    trained,
     vision,
     whisper,
 )
+from .steps import Loss, training
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 PEER, EAGER = "torch.compile", "eager"
@@ -41,6 +43,7 @@ GROUPS: dict[str, str] = {
     "movement": "transposes, broadcasts, indices",
     "models": "small models",
     "large": "first calls of large graphs",
+    "training": "steps of training",
 }
 
 # What every workload keeps: the most that graftjit's may be of another system's. `time` is judged on the quartiles of
@@ -51,12 +54,15 @@ LIMITS: dict[str, dict[str, float]] = {
     "error": {EAGER: 2.0},
 }
 # The same for the geometric mean of the ratios of time in a group.
-GROUP_LIMITS: dict[str, dict[str, float]] = {"models": {PEER: 1 / 1.15}}
+GROUP_LIMITS: dict[str, dict[str, float]] = {
+    "models": {PEER: 1 / 1.15},
+    "training": {PEER: 1 / 1.1},
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`bounds`: other system -> the most that graftjit's time may be of its time, beyond `LIMITS`.
+    """`make` gives a function, a module, or a `steps.Step`. `bounds`: other system -> the most that graftjit's time may be of its time, beyond `LIMITS`.
     `sparse`: which inputs are read in few places (tables), so that their bytes do not count as moved."""
 
     name: str
@@ -98,6 +104,42 @@ def reading(
 def _bert() -> Made:
     kept = (torch.arange(64)[None] < torch.tensor([64, 50, 37, 11])[:, None]).long()
     return bert.Bert().eval(), (torch.randint(0, 2000, (4, 64)), torch.randint(0, 2, (4, 64)), kept)
+
+
+def _digits(build: Callable[[], nn.Module], count: int = 32) -> Callable[[], Made]:
+    """Training on images of digits."""
+    return lambda: (
+        training(Loss(build(), nn.functional.cross_entropy, 1)), trained.digits(count),
+    )  # fmt: skip
+
+
+def _squares(build: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Callable[[], Made]:
+    """Training of a module, on normal random tensors, towards nothing."""
+    return lambda: (
+        training(Loss(build(), trained.squares)), tuple(torch.randn(shape) for shape in shapes),
+    )  # fmt: skip
+
+
+def _conv_net() -> Made:
+    module = Loss(trained.large_convolutions(), nn.functional.cross_entropy, 1)
+    return training(module), (torch.randn(8, 3, 16, 16), torch.randint(0, 10, (8,)))
+
+
+def _trained_bert() -> Made:
+    module, inputs = _bert()
+    assert isinstance(module, nn.Module)
+    return training(Loss(module, trained.squares)), inputs
+
+
+def _trained_llama() -> Made:
+    words = torch.randint(0, 2000, (2, 65))
+    module = Loss(llama.Llama(), trained.next_word, 1)
+    return training(module), (words[:, :-1].contiguous(), words[:, 1:].contiguous())
+
+
+def _characters() -> Made:
+    module = Loss(trained.Characters(), trained.next_word, 1)
+    return training(module), trained.characters(8, 32)
 
 
 def _bf16_chain() -> tuple[Any, ...]:
@@ -231,6 +273,14 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("resnet_50", _LARGE, "large", model(large.resnet, (1, 3, 32, 32)), "of the shape of ResNet-50, narrow"),
     Workload("loop_500", _LARGE, "large", lambda: (large.loop, (torch.randn(4, 16), torch.randn(16, 16) / 16)),
              "a recurrence of 500 steps"),
+    Workload("train_block", _BOTH, "training", _squares(attention.Block, (4, 64, 256)), "transformer block [4, 64, 256]", _MODEL),
+    Workload("train_conv", _BOTH, "training", _conv_net, "convolutions, batch norm [8, 3, 16, 16]", _MODEL),
+    Workload("train_narrow", _BOTH, "training", _squares(mlp.deep_narrow, (2, 4)), "64 x (Linear(4) + LayerNorm + ReLU), 2 rows", _MODEL),
+    Workload("train_bert", _BOTH, "training", _trained_bert, "BERT-like, 3 layers of 256, [4, 64]", _MODEL),
+    Workload("train_llama", _BOTH, "training", _trained_llama, "Llama-like, 3 layers of 256, [2, 64]", _MODEL),
+    Workload("train_digits", _BOTH, "training", _digits(trained.perceptron), "perceptron on digits, batch 32", _MODEL),
+    Workload("train_images", _BOTH, "training", _digits(trained.convolutions), "convolutions on digits, batch 32", _MODEL),
+    Workload("train_text", _BOTH, "training", _characters, "transformer over characters, [8, 32]", _MODEL),
 )  # fmt: skip
 
 BY_NAME: dict[str, Workload] = {row.name: row for row in WORKLOADS}
@@ -242,4 +292,5 @@ FIRST_CALL_RATIOS: dict[str, tuple[float, float]] = {
     "call": (1 / 60, 1 / 20),
     "models": (1 / 15, 1 / 20),
     "large": (1 / 15, 1 / 20),
+    "training": (1 / 15, 1 / 20),
 }

@@ -68,7 +68,7 @@ def test_workloads_are_the_same_for_a_seed(bench):
     assert {what for row in workloads.WORKLOADS for what in row.what} == {"call", "first", "steady"}
     assert {row.group for row in workloads.WORKLOADS} == set(workloads.GROUPS)
     for row in workloads.WORKLOADS:
-        if row.group not in ("call", "models"):
+        if row.group not in ("call", "models", "training"):
             continue  # large, and made the same way
         results = []
         for _ in range(2):
@@ -84,7 +84,7 @@ def test_workloads_are_the_same_for_a_seed(bench):
 def test_every_workload_has_a_float64_reference(bench):
     workloads, errors = bench("workloads"), bench("errors")
     for row in workloads.WORKLOADS:
-        if row.group in ("call", "models"):
+        if row.group in ("call", "models", "training"):
             with torch.no_grad():
                 exact = list(errors.leaves(errors.reference(row, 0)))
             assert all(x.dtype == torch.float64 for x in exact), row.name
