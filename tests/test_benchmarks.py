@@ -204,14 +204,13 @@ def test_geometric_means_of_a_group(bench):
 
 def test_a_system_that_fails_or_differs_is_a_row(bench, monkeypatch):
     workloads, steady = bench("workloads"), bench("steady_state")
+    systems = bench("systems").SYSTEMS
 
     def fails(function):
         raise RuntimeError("cannot do that")
 
-    monkeypatch.setitem(steady.SYSTEMS, "graftjit", fails)
-    monkeypatch.setitem(
-        steady.SYSTEMS, "torch.compile", lambda function: lambda *xs: function(*xs) + 1
-    )
+    monkeypatch.setitem(systems, "graftjit", fails)
+    monkeypatch.setitem(systems, "torch.compile", lambda function: lambda *xs: function(*xs) + 1)
     found = steady.measure(workloads.BY_NAME["sin_add"], ["eager", "graftjit", "torch.compile"],
                            seed=0, rounds=2, sample_seconds=0.0005)  # fmt: skip
     rows = found.systems
@@ -337,7 +336,7 @@ def test_a_peer_with_other_values_is_timed_and_told(bench, monkeypatch):
         "graftjit": lambda f: lambda *a: f(*a) + 1,
         "torch.compile": lambda f: lambda *a: f(*a) + 1,
     }
-    monkeypatch.setattr(steady, "SYSTEMS", shifted)
+    monkeypatch.setattr(bench("systems"), "SYSTEMS", shifted)
     ready, problems = steady._prepare_all(workloads.BY_NAME["sin_add"], list(shifted), 0)
     assert set(ready) == {"eager", "torch.compile"} and set(problems) == {"graftjit"}
     assert "other values" in ready["torch.compile"].other and not ready["eager"].other

@@ -21,22 +21,23 @@ import graftjit
 STEPS, TOLERANCE = 200, 1e-3
 
 
+def _plain(model, loss):
+    return lambda *batch: loss(model(*batch[:-1]), batch[-1])
+
+
 def _compiled(model, loss):
-    compiled = graftjit.compile(model)
-    return lambda *batch: loss(compiled(*batch[:-1]), batch[-1])
+    return _plain(graftjit.compile(model), loss)
 
 
 def _jitted(model, loss):
-    return graftjit.jit(lambda *batch: loss(model(*batch[:-1]), batch[-1]))
+    return graftjit.jit(_plain(model, loss))
 
 
 def _face(model, loss):
     """By `value_and_grad` inside of a jitted function; the gradients are put where the optimizer looks."""
     weights = list(model.parameters())
     both = graftjit.jit(
-        lambda *batch: graftjit.value_and_grad(
-            lambda *given: loss(model(*given[:-1]), given[-1]), None, weights
-        )(*batch)
+        lambda *batch: graftjit.value_and_grad(_plain(model, loss), None, weights)(*batch)
     )
 
     def run(*batch):
@@ -48,11 +49,26 @@ def _face(model, loss):
     return run
 
 
+def _step(run, stepper):
+    """A step of training: forward, backward, update."""
+
+    def step(*batch):
+        stepper.zero_grad()
+        value = run(*batch)
+        if value.requires_grad:
+            value.backward()
+        stepper.step()
+        return value
+
+    return step
+
+
 FORMS = {
-    "plain": lambda model, loss: lambda *batch: loss(model(*batch[:-1]), batch[-1]),
-    "compile": _compiled,
-    "jit": _jitted,
-    "value_and_grad": _face,
+    "plain": lambda model, loss, stepper: _step(_plain(model, loss), stepper),
+    "compile": lambda model, loss, stepper: _step(_compiled(model, loss), stepper),
+    "jit": lambda model, loss, stepper: _step(_jitted(model, loss), stepper),
+    "value_and_grad": lambda model, loss, stepper: _step(_face(model, loss), stepper),
+    "whole step": lambda model, loss, stepper: graftjit.jit(_step(_plain(model, loss), stepper)),
 }
 
 
@@ -80,16 +96,10 @@ def curve(kind, form, trained, nudge=0.0):
         for parameter in model.parameters():
             parameter *= 1 + nudge
     loss = trained.next_word if kind == "text" else torch.nn.functional.cross_entropy
-    run = FORMS[form](model, loss)
-    stepper = optimizer(list(model.parameters()))
+    step = FORMS[form](model, loss, optimizer(list(model.parameters())))
     batches, found = _batches(kind, trained), []
     for number in range(STEPS):
-        stepper.zero_grad()
-        value = run(*batches[number % len(batches)])
-        if value.requires_grad:
-            value.backward()
-        stepper.step()
-        found.append(value.item())
+        found.append(step(*batches[number % len(batches)]).item())
     return found, copy.deepcopy(model.state_dict())
 
 
@@ -97,7 +107,7 @@ def told(kind, trained):
     """form -> (losses, the largest difference of weights and buffers from eager's at the end)."""
     expected, weights = curve(kind, "plain", trained)
     found = {"plain": (expected, 0.0), "nudged": (curve(kind, "plain", trained, 2e-7)[0], 0.0)}
-    for form in ("compile", "jit", "value_and_grad"):
+    for form in FORMS.keys() - {"plain"}:
         losses, own = curve(kind, form, trained)
         found[form] = losses, max(float((own[k] - weights[k]).abs().max()) for k in weights)
     return found
