@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # -- around a step -----------------------------------------------------------------------------------------
 class Unrecorded:
-    """Stands for `record_function`, whose label a profiler would show."""
+    """Stands for the label that an optimizer gives its step for profilers."""
 
     def __init__(self, name: Any, args: Any = None) -> None:
         self.name = name
@@ -40,6 +40,8 @@ class Unrecorded:
 
 @models(torch.autograd.profiler.record_function)
 def _record_function(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if m.frames[-1].code.co_filename != of_torch.__file__ or torch.autograd._profiler_enabled():
+        raise Break("GB103", "a label for profilers")
     return m.call(Obj(Unrecorded), args, kwargs)
 
 

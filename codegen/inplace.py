@@ -36,7 +36,7 @@ Steps = Sequence[Kernel | Node]
 
 def chosen(steps: Steps, flow: Flow, scratch: frozenset[Node]) -> tuple[list[Kernel | Node], dict[Node, Node]]:  # fmt: skip
     """(the steps, result -> the operand whose memory it takes)."""
-    last = _last_readers(steps, flow)
+    last, made = _last_readers(steps, flow), _makers(steps)
     outputs = {root(node) for node in flow.graph.outputs}
     stored = [node for step in steps if isinstance(step, Kernel) for node in step.stores]
     once = {node for node in stored if stored.count(node) == 1}
@@ -51,6 +51,8 @@ def chosen(steps: Steps, flow: Flow, scratch: frozenset[Node]) -> tuple[list[Ker
             if last.get(node) == position and node not in outputs and node not in flow.written
             and (node in once or str(_maker(node)) in _FRESH)
         ]  # fmt: skip
+        # The latest first: equal layers then have equal kernels, of which the first reads a tensor of the caller.
+        free.sort(key=lambda node: -made[node if node in made else node.args[0]])
         pairs = []
         for node in step.stores if free else ():
             if node not in once or node in flow.written:
@@ -72,6 +74,16 @@ def _last_readers(steps: Steps, flow: Flow) -> Mapping[Node, int]:
         used: Iterable[Node] = step.reads if isinstance(step, Kernel) else reads(step)
         last.update((root(node), position) for node in used)
     return last
+
+
+def _makers(steps: Steps) -> Mapping[Node, int]:
+    """The position of the step that makes a value, by node; a part of what an operator gives is its operator's."""
+    found: dict[Node, int] = {}
+    for position, step in enumerate(steps):
+        made = step.stores if isinstance(step, Kernel) else (step,)
+        for node in made:
+            found.setdefault(node, position)
+    return found
 
 
 def _maker(node: Node) -> object:
