@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import ops as _ops  # noqa: F401  (fills the op table)
+from .as_plain import AS_PLAIN
 from .cast_cache import by_hand
 from .errors import CannotTrace, DataDependent, TraceError, Unsupported
 from .facts import Facts
@@ -293,7 +294,7 @@ class Tracer:
         torch._C._push_on_torch_dispatch_stack(self._mode)
         before, ACTIVE.facts = ACTIVE.facts, self.facts
         try:
-            return fn(*args, **kwargs)
+            return AS_PLAIN.get(fn, fn)(*args, **kwargs)
         finally:
             ACTIVE.facts = before
             torch._C._pop_torch_dispatch_stack(None)
