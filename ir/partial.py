@@ -15,8 +15,9 @@ import torch
 from .effects import reads, root, writes
 from .graph import Graph, Meta, Node
 from .halves import moved
-from .layout import contiguous_strides
+from .layout import contiguous_strides, is_dense
 from .passes import drop_dead
+from .symbols import is_symbolic
 
 aten = torch.ops.aten
 SUMS = {aten.add.Tensor, aten.add_.Tensor}
@@ -100,17 +101,29 @@ class _Part:
         )
 
     def _zeros(self, meta: Meta) -> Node:
+        """Zeros that lie as what is absent would: what is made of them lies by that."""
         named = {"dtype": meta.dtype, "device": meta.device}
-        made = Node(
-            "call",
-            aten.zeros.default,
-            (meta.shape,),
-            named,
-            _dense(meta),
-            f"none_{len(self.nodes)}",
-        )
+        order = _order(meta)
+        shape = tuple(meta.shape[dim] for dim in order)
+        lying = _dense(Meta(shape, shape, meta.dtype, meta.device))
+        name = f"none_{len(self.nodes)}"
+        made = Node("call", aten.zeros.default, (shape,), named, lying, name)
         self.nodes.append(made)
-        return made
+        if list(order) == sorted(order):
+            return made
+        back = [order.index(dim) for dim in range(len(order))]
+        turned = Meta(meta.shape, tuple(lying.stride[at] for at in back), meta.dtype, meta.device)
+        view = Node("call", aten.permute.default, (made, back), {}, turned, f"{name}_t", alias=made)
+        self.nodes.append(view)
+        return view
+
+
+def _order(meta: Meta) -> list[int]:
+    """The dimensions in the order of memory, where they are known and have no holes."""
+    dims = list(range(len(meta.shape)))
+    if any(map(is_symbolic, (*meta.shape, *meta.stride))) or not is_dense(meta.shape, meta.stride):
+        return dims
+    return sorted(dims, key=lambda dim: (-meta.stride[dim], dim))
 
 
 def _dense(meta: Meta) -> Meta:
