@@ -17,6 +17,7 @@ from graftjit.ir.graph import Graph, Node
 from graftjit.ir.passes import optimize
 from graftjit.ir.trace import Tracer
 from graftjit.runtime.executor import load
+from graftjit.runtime.program import Launch
 
 
 def trace(fn: Callable[..., Any], *inputs: torch.Tensor, name: str = "test") -> Graph:
@@ -85,3 +86,22 @@ def check(
     if library is not None:
         assert len(made.library) == library, made.library
     return made
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed + sum(shape))
+    return torch.randn(shape, generator=generator)
+
+
+def launched(made: Made, symbol: str) -> int:
+    """How many steps of a program launch this kernel."""
+    steps = made.spec.steps
+    return sum(isinstance(s, Launch) and s.kernel == symbol for s in steps)
+
+
+def check_launches(case: Any, symbol: str, count: int) -> None:
+    """A case (name, function, shapes): so many launches of this kernel, and results as eager's."""
+    _name, fn, shapes = case
+    inputs = [normal(*shape, seed=place) for place, shape in enumerate(shapes)]
+    assert launched(make(fn, *inputs), symbol) == count
+    check(fn, *inputs, library=None)

@@ -9,29 +9,19 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from harness import check, make
+from harness import check_launches, launched, make
+from harness import normal as r
 from symbolic import check_open
 from torch import nn
 
 import graftjit
 from graftjit.codegen import convolutions
 from graftjit.runtime import device
-from graftjit.runtime.program import Launch
 
 T = torch.Tensor
 pytestmark = pytest.mark.skipif(
     device.cpu().isa != "avx512", reason="the kernel is written for AVX-512"
 )
-
-
-def r(*shape: int, seed: int = 0) -> T:
-    generator = torch.Generator().manual_seed(seed + sum(shape))
-    return torch.randn(shape, generator=generator)
-
-
-def launched(made: Any) -> int:
-    steps = made.spec.steps
-    return sum(isinstance(s, Launch) and s.kernel == convolutions.SYMBOL for s in steps)
 
 
 def conv(**options: Any) -> Callable[..., T]:
@@ -76,10 +66,7 @@ TAKEN: tuple[tuple[str, Callable[..., Any], list[tuple[int, ...]]], ...] = (
 
 @pytest.mark.parametrize("case", TAKEN, ids=lambda case: case[0])
 def test_taken(case: Any) -> None:
-    _name, fn, shapes = case
-    inputs = [r(*shape, seed=place) for place, shape in enumerate(shapes)]
-    assert launched(make(fn, *inputs)) == 1
-    check(fn, *inputs, library=None)
+    check_launches(case, convolutions.SYMBOL, 1)
 
 
 LEFT: tuple[tuple[str, Callable[..., Any], list[tuple[int, ...]]], ...] = (
@@ -98,10 +85,7 @@ LEFT: tuple[tuple[str, Callable[..., Any], list[tuple[int, ...]]], ...] = (
 
 @pytest.mark.parametrize("case", LEFT, ids=lambda case: case[0])
 def test_left_to_aten(case: Any) -> None:
-    _name, fn, shapes = case
-    inputs = [r(*shape, seed=place) for place, shape in enumerate(shapes)]
-    assert launched(make(fn, *inputs)) == 0
-    check(fn, *inputs, library=None)
+    check_launches(case, convolutions.SYMBOL, 0)
 
 
 @pytest.mark.parametrize("channels", [3, 16, 64, 128, 300])
@@ -150,7 +134,7 @@ def test_batches_that_vary() -> None:
         lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)),
         lambda rows: (r(rows, 8, 14, 14), w, b), ((0,), (), ()), (5, 2, 9), library=None,
     )  # fmt: skip
-    assert launched(made) == 1
+    assert launched(made, convolutions.SYMBOL) == 1
 
 
 @contextlib.contextmanager
@@ -227,4 +211,4 @@ def test_a_change_between_calls_is_seen(name: str, level: str) -> None:
 
 def test_a_lower_precision_asked_for_is_atens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
-    assert launched(make(conv(), r(1, 4, 9, 9), r(4, 4, 3, 3))) == 0
+    assert launched(make(conv(), r(1, 4, 9, 9), r(4, 4, 3, 3)), convolutions.SYMBOL) == 0

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from harness import check, make
+from harness import check_launches, launched, make
+from harness import normal as r
 from symbolic import check_open
 
 import graftjit
 from graftjit.codegen import products
 from graftjit.runtime import device
-from graftjit.runtime.program import Launch
 
 T = torch.Tensor
 
@@ -23,15 +23,6 @@ T = torch.Tensor
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine whose library is the slower one."""
     monkeypatch.setattr(device, "narrow_mkl", lambda: True)
-
-
-def r(*shape: int, seed: int = 0) -> T:
-    generator = torch.Generator().manual_seed(seed + sum(shape))
-    return torch.randn(shape, generator=generator)
-
-
-def launched(made: Any) -> int:
-    return sum(isinstance(s, Launch) and s.kernel == products.SYMBOL for s in made.spec.steps)
 
 
 # name, function, shapes: one launch each
@@ -61,10 +52,7 @@ TAKEN: tuple[tuple[str, Callable[..., Any], list[tuple[int, ...]]], ...] = (
 
 @pytest.mark.parametrize("case", TAKEN, ids=lambda case: case[0])
 def test_taken(case: Any) -> None:
-    _name, fn, shapes = case
-    inputs = [r(*shape, seed=place) for place, shape in enumerate(shapes)]
-    assert launched(make(fn, *inputs)) == 1
-    check(fn, *inputs, library=None)
+    check_launches(case, products.SYMBOL, 1)
 
 
 LEFT: tuple[tuple[str, Callable[..., Any], list[tuple[int, ...]]], ...] = (
@@ -80,10 +68,7 @@ LEFT: tuple[tuple[str, Callable[..., Any], list[tuple[int, ...]]], ...] = (
 
 @pytest.mark.parametrize("case", LEFT, ids=lambda case: case[0])
 def test_left_to_aten(case: Any) -> None:
-    _name, fn, shapes = case
-    inputs = [r(*shape, seed=place) for place, shape in enumerate(shapes)]
-    assert launched(make(fn, *inputs)) == 0
-    check(fn, *inputs, library=None)
+    check_launches(case, products.SYMBOL, 0)
 
 
 @pytest.mark.parametrize("depth", [64, 256, 512, 1024, 3072])
@@ -111,7 +96,7 @@ def test_sizes_that_vary() -> None:
     made = check_open(
         fn, lambda rows: (r(rows, 64), w, b), ((0,), (), ()), (48, 5, 130, 2), library=None
     )
-    assert launched(made) == 1
+    assert launched(made, products.SYMBOL) == 1
 
 
 def test_a_weight_written_between_calls_is_read() -> None:
@@ -145,4 +130,4 @@ def test_threads_agree() -> None:
 
 def test_a_lower_precision_asked_for_is_atens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
-    assert launched(make(torch.mm, r(48, 64), r(64, 64))) == 0
+    assert launched(make(torch.mm, r(48, 64), r(64, 64)), products.SYMBOL) == 0
