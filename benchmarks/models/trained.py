@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from .attention import Block
+
 FIGURES = """
 .###. ..#.. .###. ####. ...#. ##### .###. ##### .###. .###.
 #...# .##.. #...# ....# ..##. #.... #.... ....# #...# #...#
@@ -78,22 +80,6 @@ def large_convolutions() -> nn.Module:
     )  # fmt: skip
 
 
-class _Block(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        parts = self.qkv(self.norm1(x)).unflatten(-1, (3, self.heads, -1))
-        q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(attended.transpose(1, 2).flatten(2))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
-
-
 class Characters(nn.Module):
     """numbers of characters [batch, length] -> logits of the next ones."""
 
@@ -101,7 +87,7 @@ class Characters(nn.Module):
         super().__init__()
         words = len(set(TEXT))
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-        self.blocks = nn.Sequential(*[_Block(width, heads) for _ in range(layers)])
+        self.blocks = nn.Sequential(*[Block(width, heads, causal=True) for _ in range(layers)])
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
