@@ -6,6 +6,8 @@ A rule that does not reproduce the operator's metadata exactly is dropped by the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from .graph import Node
@@ -55,11 +57,18 @@ def _repeat(at: Rewriter, node: Node) -> Node | None:
     split: list[int] = []
     for size in shape:
         split += [1, size]
+    return _expanded_copy(at, node, split, pairs)
+
+
+def _expanded_copy(
+    at: Rewriter, node: Node, split: Sequence[int], wide: Sequence[int]
+) -> Node | None:
+    """The operand seen as `split`, expanded to `wide`, and copied into the node's shape."""
     try:
-        spread = at.call(aten.view.default, x, tuple(split))
+        spread = at.call(aten.view.default, node.args[0], tuple(split))
     except RuntimeError:
         return None  # the memory does not allow that view
-    spread = at.call(aten.expand.default, spread, tuple(pairs))
+    spread = at.call(aten.expand.default, spread, tuple(wide))
     copy = at.call(aten.clone.default, spread, memory_format=torch.contiguous_format)
     return at.call(aten.view.default, copy, node.meta.shape)
 
@@ -84,13 +93,7 @@ def _nearest(at: Rewriter, node: Node) -> Node | None:
             return None
         view += [size, 1]
         wide += [size, times]
-    try:
-        spread = at.call(aten.view.default, x, tuple(view))
-    except RuntimeError:
-        return None  # the memory does not allow that view
-    spread = at.call(aten.expand.default, spread, tuple(wide))
-    copy = at.call(aten.clone.default, spread, memory_format=torch.contiguous_format)
-    return at.call(aten.view.default, copy, node.meta.shape)
+    return _expanded_copy(at, node, view, wide)
 
 
 def _slice_of(at: Rewriter, node: Node) -> Node | None:
