@@ -58,7 +58,7 @@ def chosen(steps: Steps, flow: Flow, scratch: frozenset[Node]) -> tuple[list[Ker
             if node not in once or node in flow.written:
                 continue
             for given in free:
-                visible = node in outputs and not _same(node.meta, given.meta)
+                visible = node in outputs and not same_layout(node.meta, given.meta)
                 if not visible and _lies_well(node, given, scratch) and _may(step, node, given):
                     over[node] = given
                     pairs.append((step.reads.index(given), _buffer_of(step, node)))
@@ -93,7 +93,8 @@ def _maker(node: Node) -> object:
     return node.target if node.alias is None and isinstance(node.meta, Meta) else None
 
 
-def _same(one: Meta, other: Meta) -> bool:
+def same_layout(one: Meta, other: Meta) -> bool:
+    """What lies over the other is the same tensor, and no view of it."""
     return one.shape == other.shape and one.stride == other.stride
 
 

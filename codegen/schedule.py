@@ -315,8 +315,7 @@ class _Writer:
     def over(self, node: Node, given: Node) -> None:
         """The slot of a result that lies where this operand did."""
         meta, slot = node.meta, self.slots[given]
-        same = meta.shape == given.meta.shape and meta.stride == given.meta.stride
-        if same or node in self.plan.scratch:
+        if inplace.same_layout(meta, given.meta) or node in self.plan.scratch:
             self.slots[node] = slot
             return
         self.slots[node] = number = self.new()

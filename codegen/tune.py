@@ -9,7 +9,6 @@ Imported at O2 only. `codegen.clock` runs kernels; called by `codegen.backend`.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from ..runtime.errors import BuildError
 from ..runtime.events import Fallback, Tuned
 from ..runtime.session import SESSION
 from ..runtime.version import VERSION
-from . import build, clock, cpp
+from . import build, clock, cpp, units
 from .clock import Timing
 from .cpp_plan import lane_count
 from .extents import estimate
@@ -172,7 +171,7 @@ def _built(asked: Sequence[Question]) -> list[list[int]]:
         found = build.once(source, list(dict.fromkeys(symbols.values())))
         return [found[symbols[nest.name]] for nest in nests]
 
-    with ThreadPoolExecutor(min(len(asked), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(len(asked), units.processors())) as pool:
         return list(pool.map(one, asked))
 
 
