@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..runtime import differentiate as real
-from ..runtime import leaves
 from ..runtime.tensors import history
 from . import containers, torchcalls
 from .breaks import Break
 from .calls import inline
+from .gradients import require_no_hooks
 from .tables import Args, Kwargs, models
 from .values import Const, Obj, Sequence, Tensor, Value
 
@@ -64,9 +64,7 @@ def _check_outside(m: Machine, wanted: list[Value]) -> None:
     if m.tracer.differentiable_constants():
         raise Break("GB114", "gradients of weights beside one that is no input of the graph")
     for value in given:
-        if leaves.hooked(value.origin):
-            raise Break("GB114", "a gradient of a tensor with hooks")
-        m.guard("unhooked", value.source, None)
+        require_no_hooks(m, value, "a gradient of a tensor with hooks")
     for value in m.inputs:
         if value.origin.requires_grad:
             if history(value.origin) != "leaf":

@@ -14,7 +14,7 @@ import torch
 
 from ..ir.ghost import Ghost
 from ..ir.joint import leaves_of
-from ..ir.layout import contiguous_strides, is_dense
+from ..ir.layout import gradient_strides, is_dense
 from ..runtime import leaves as real_leaves
 from ..runtime.sources import Source
 from . import torchcalls
@@ -160,9 +160,8 @@ def laid_out_as(gradient: Any, leaf: Any) -> Any:
 
 
 def _lies_as(gradient: Ghost, leaf: Ghost) -> bool:
-    shape, stride = tuple(leaf.shape), tuple(leaf.stride())
-    if not is_dense(shape, stride):
-        stride = contiguous_strides(shape)
+    shape = tuple(leaf.shape)
+    stride = gradient_strides(shape, tuple(leaf.stride()))
     return all(
         mine == theirs
         for mine, theirs, size in zip(gradient.stride(), stride, shape, strict=True)
@@ -192,7 +191,7 @@ def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     )
     _reached(m, outs, wanted)
     for one in wanted:
-        _require_no_hooks(m, one)
+        require_no_hooks(m, one)
     found = _differentiate(m, outs, wanted, given_seeds, given)
     if None in found and not _flag(m, given, "allow_unused"):
         raise Break("GB108", "torch.autograd.grad() of a tensor that takes no part")
@@ -227,7 +226,7 @@ def _leaves(m: Machine, roots: list[Any]) -> list[Tensor]:
         if leaf.source is None:
             raise Break(_CODE, "a backward to a leaf that the frame has made")
         _require_leaf(leaf)
-        _require_no_hooks(m, leaf)
+        require_no_hooks(m, leaf)
         if any(share(other, leaf) for other in found):
             raise Break(_CODE, "a backward to leaves that share memory")
         found.append(leaf)
@@ -248,11 +247,14 @@ def _reached(m: Machine, roots: list[Any], until: list[Any] | None = None) -> li
     return found  # type: ignore[return-value]
 
 
-def _require_no_hooks(m: Machine, leaf: Tensor) -> None:
+def require_no_hooks(
+    m: Machine, leaf: Tensor, what: str = "a backward to a tensor with hooks"
+) -> None:
+    """Nobody waits for the gradient of a tensor from outside; `what` the break says otherwise."""
     if leaf.source is None:
         return
     if real_leaves.hooked(leaf.origin):
-        raise Break(_CODE, "a backward to a tensor with hooks")
+        raise Break(_CODE, what)
     m.guard("unhooked", leaf.source, None)
 
 

@@ -18,7 +18,7 @@ from .effects import reads, root
 from .errors import CannotTrace
 from .ghost import Ghost, Store, beginning, make_ghost
 from .graph import Meta, Node
-from .layout import contiguous_strides, is_dense
+from .layout import gradient_strides
 from .roots import Found, NoRoots, roots_of
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _histories(owner: Any, views: Sequence[Ghost]) -> None:
 
 def _tangent(meta: Meta) -> Meta:
     """A gradient is taken to lie as its tensor does, where that has no holes."""
-    stride = meta.stride if is_dense(meta.shape, meta.stride) else contiguous_strides(meta.shape)
+    stride = gradient_strides(meta.shape, meta.stride)
     return Meta(meta.shape, stride, meta.dtype, meta.device)
 
 

@@ -102,6 +102,11 @@ def is_dense(shape: Sizes, stride: Sizes) -> bool:
     return True
 
 
+def gradient_strides(shape: Sizes, stride: Sizes) -> Sizes:
+    """Of a tensor's gradient: it lies as the tensor does where that has no holes, in order otherwise."""
+    return stride if is_dense(shape, stride) else contiguous_strides(shape)
+
+
 def has_overlap(shape: Sizes, stride: Sizes) -> bool:
     """Two elements certainly share one place (an expanded dimension): torch refuses to write there."""
     return 0 not in shape and any(st == 0 and si > 1 for st, si in zip(stride, shape, strict=True))
