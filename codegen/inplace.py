@@ -28,8 +28,16 @@ _FRESH = frozenset((
     "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "aten.convolution.default",
     "aten._scaled_dot_product_flash_attention_for_cpu.default", "aten.cat.default", "aten.embedding.default",
     "aten.max_pool2d_with_indices.default", "aten.avg_pool2d.default", "aten._adaptive_avg_pool2d.default",
-    "mkldnn._linear_pointwise.default", "mkldnn._convolution_pointwise.default",
+    "aten.native_batch_norm.default", "mkldnn._linear_pointwise.default", "mkldnn._convolution_pointwise.default",
+    "aten.max_pool2d_with_indices_backward.default", "aten.avg_pool2d_backward.default",
+    "aten._adaptive_avg_pool2d_backward.default", "aten.native_batch_norm_backward.default",
+    "aten.native_layer_norm_backward.default", "aten.native_group_norm_backward.default",
 ))  # fmt: skip
+# Operators of which that holds for these results; they give None for those that were not asked for.
+_ALL_FRESH = {
+    "aten.convolution_backward.default": (0, 1, 2),
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default": (0, 1, 2),
+}
 
 Steps = Sequence[Kernel | Node]
 
@@ -49,7 +57,7 @@ def chosen(steps: Steps, flow: Flow, scratch: frozenset[Node]) -> tuple[list[Ker
         free = [
             node for node in step.reads
             if last.get(node) == position and node not in outputs and node not in flow.written
-            and (node in once or str(_maker(node)) in _FRESH)
+            and (node in once or _is_own(node))
         ]  # fmt: skip
         # The latest first: equal layers then have equal kernels, of which the first reads a tensor of the caller.
         free.sort(key=lambda node: -made[node if node in made else node.args[0]])
@@ -86,11 +94,13 @@ def _makers(steps: Steps) -> Mapping[Node, int]:
     return found
 
 
-def _maker(node: Node) -> object:
-    """The operator whose first result this is."""
+def _is_own(node: Node) -> bool:
+    """Is this a result of an operator that always allocates it?"""
     if node.op == "get":
-        return node.args[0].target if node.target == 0 else None
-    return node.target if node.alias is None and isinstance(node.meta, Meta) else None
+        name = str(node.args[0].target)
+        return node.target in _ALL_FRESH.get(name, (0,) if name in _FRESH else ())
+    plain = node.op == "call" and node.alias is None and isinstance(node.meta, Meta)
+    return plain and str(node.target) in _FRESH
 
 
 def same_layout(one: Meta, other: Meta) -> bool:

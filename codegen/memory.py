@@ -9,8 +9,12 @@ inside count for neither.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+from ..ir.dataclass import dataclass
 from ..ir.effects import reads, root
 from ..ir.graph import Meta, Node
 from .extents import estimated
@@ -22,14 +26,18 @@ Use = tuple[tuple[Node, ...], tuple[Node, ...]]  # what a step makes, and what i
 
 def peak(steps: Sequence[Kernel | Node], flow: Flow, scratch: frozenset[Node], over: Mapping[Node, Node]) -> int:  # fmt: skip
     """Bytes of a plan's steps; `scratch`: what lies in the workspace; `over`: what takes another one's memory."""
-    uses = [
+    uses = _uses(steps, flow)
+    apart = _highest(uses, flow, lambda node: node not in scratch, over)
+    return apart + (_highest(uses, flow, scratch.__contains__, over) if scratch else 0)
+
+
+def _uses(steps: Sequence[Kernel | Node], flow: Flow) -> list[Use]:
+    return [
         (step.stores, tuple(map(root, step.reads)))
         if isinstance(step, Kernel)
         else _of_call(step, flow)
         for step in steps
     ]
-    apart = _highest(uses, flow, lambda node: node not in scratch, over)
-    return apart + (_highest(uses, flow, scratch.__contains__, over) if scratch else 0)
 
 
 def peak_of_eager(flow: Flow) -> int:
@@ -53,23 +61,45 @@ def size_of(node: Node) -> int:
     return estimated(node.meta.shape) * node.meta.dtype.itemsize
 
 
-def _highest(
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A value takes so many bytes from the step that makes it to the last one that needs them, both of them counted."""
+
+    node: Node
+    nbytes: int
+    made: int
+    last: int
+
+
+def lives(steps: Sequence[Kernel | Node], flow: Flow, over: Mapping[Node, Node]) -> list[Life]:
+    """Of all that a plan's steps make; for tools/peak_memory.py, too."""
+    return _lives(_uses(steps, flow), flow, lambda node: True, over)
+
+
+def _lives(
     uses: Sequence[Use], flow: Flow, counted: Callable[[Node], bool], over: Mapping[Node, Node]
-) -> int:
+) -> list[Life]:
     last: dict[Node, int] = {}
     for position, (made, read) in enumerate(uses):
         last.update(dict.fromkeys((*made, *read), position))
     last.update((root(node), len(uses)) for node in flow.graph.outputs)
-    sizes: dict[Node, int] = {}
-    live = highest = 0
-    for position, (made, read) in enumerate(uses):
+    found: dict[Node, Life] = {}
+    for position, (made, _) in enumerate(uses):
         for node in made:
-            if node in over and over[node] in sizes:
-                sizes[node] = sizes.pop(over[node])
-            elif node not in sizes and counted(node):
-                live += sizes.setdefault(node, size_of(node))
-        highest = max(highest, live)
-        for node in {*made, *read}:
-            if last[node] == position and node in sizes:
-                live -= sizes.pop(node)
-    return highest
+            if node in found or not counted(node):
+                continue
+            nbytes, below = size_of(node), over.get(node)
+            if below in found:
+                given = found[below]
+                nbytes = given.nbytes
+                found[below] = replace(given, last=position - 1)
+            found[node] = Life(node, nbytes, position, last[node])
+    return list(found.values())
+
+
+def _highest(uses: Sequence[Use], *rest: Any) -> int:
+    change = [0] * (len(uses) + 2)
+    for life in _lives(uses, *rest):
+        change[life.made] += life.nbytes
+        change[life.last + 1] -= life.nbytes
+    return max(itertools.accumulate(change), default=0)

@@ -142,6 +142,16 @@ def test_memory_counts_what_programs_keep(bench):
     assert found.kept == before[0] and found.peak >= found.kept + x.numel() * 4
 
 
+def test_what_holds_the_memory_is_shown():
+    """The tool runs a workload and tells of its programs."""
+    told = subprocess.run(
+        [sys.executable, "tools/peak_memory.py", "gaussian_loss"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert "gaussian_loss under graftjit" in told and "eager at its best" in told
+    assert "handed out" in told
+
+
 def test_the_line_of_copies(bench):
     bandwidth = bench("bandwidth")
     points = [(1024, 1e-6), (4096, 2e-6)]

@@ -29,6 +29,27 @@ def _viewed(x: T) -> T:
     return torch.softmax((x @ W).view(4, 12, 160), -1).view(48, 160) @ BACK
 
 
+IMAGES = torch.linspace(-1.0, 1.0, 2 * 4 * 8 * 8).reshape(2, 4, 8, 8)
+FILTER = torch.linspace(-0.1, 0.1, 4 * 4 * 9).reshape(4, 4, 3, 3)
+
+
+def _pooled_backward(x: T) -> T:
+    places = F.max_pool2d(IMAGES, 2, return_indices=True)[1]
+    given = x[:32].view(2, 4, 16, 40)[:, :, :4, :4].clone()
+    back = torch.ops.aten.max_pool2d_with_indices_backward(
+        given, IMAGES, [2, 2], [2, 2], [0, 0], [1, 1], False, places
+    )
+    return torch.where(IMAGES > 0, back, 0.0).sin().flatten(1) @ torch.ones(256, 8)
+
+
+def _convolved_backward(x: T) -> T:
+    given = x[:32].view(2, 4, 16, 40)[:, :, :8, :8].clone()
+    back, weight, _ = torch.ops.aten.convolution_backward(
+        given, IMAGES, FILTER, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False]
+    )
+    return torch.relu(back).flatten(1) @ torch.ones(256, 8) + weight.sin().sum()
+
+
 OVER: tuple[tuple[str, Callable[[T], Any], int], ...] = (
     ("activation", _gelu, 1),
     ("norm of an activation", _twice, 1),
@@ -40,6 +61,8 @@ OVER: tuple[tuple[str, Callable[[T], Any], int], ...] = (
     ("one after the other", lambda x: torch.tanh(torch.relu(x @ W) @ BACK) @ W, 2),
     ("cumulative sum", lambda x: (x @ W).sin().cumsum(-1) @ BACK, 1),
     ("two dead operands", lambda x: ((x @ W).sin() + (x @ BACK)) @ W, 1),
+    ("gradient of a pooling", _pooled_backward, 1),
+    ("gradient of a convolution", _convolved_backward, 1),
     # a pass behind the one that stores needs the operand again
     ("softmax and its operand", lambda x: (lambda s: torch.softmax(s, -1) + s)(x @ W) @ BACK, -1),
 )

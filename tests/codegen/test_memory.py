@@ -97,6 +97,17 @@ def test_no_more_than_eager(row, bench) -> None:
     assert needed <= eager.peak + SLACK
     planned = memory.peak(made.plan.steps, made.plan.flow, made.plan.scratch, made.plan.over)
     assert abs(planned - needed) <= SLACK  # the plan knows what it costs
+    lives = memory.lives(made.plan.steps, made.plan.flow, made.plan.over)
+    parts = [
+        [life for life in lives if (life.node in made.plan.scratch) is one] for one in (True, False)
+    ]
+    assert sum(max(_at_once(part), default=0) for part in parts) == planned
+
+
+def _at_once(lives: list[memory.Life]) -> list[int]:
+    """Bytes at each step where something is made."""
+    steps = {life.made for life in lives}
+    return [sum(life.nbytes for life in lives if life.made <= at <= life.last) for at in steps]
 
 
 def test_fusion_that_reaches_far_is_given_up_for_memory_alone() -> None:
