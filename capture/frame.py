@@ -29,6 +29,7 @@ from ..runtime.tensors import history
 from ..runtime.variation import Variation
 from . import aliasing, arrays, lookers, numbers, quiet, rebuild
 from . import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
+from . import clipping as _clipping  # noqa: F401
 from . import custom as _custom  # noqa: F401
 from . import differentiating as _differentiating  # noqa: F401
 from . import exceptions as _exceptions  # noqa: F401

@@ -25,6 +25,7 @@ from . import (
     set_algebra,
     tensor_index,
     torchcalls,
+    type_models,
 )
 from .breaks import Break
 from .containers import NotConstant, as_constant, fold, raises
@@ -446,7 +447,10 @@ def get_item(m: Machine, value: Value, index: Value) -> Value:
 def _class_item(m: Machine, value: Obj, index: Value) -> Value:
     if enums.is_enum(value.value):
         return enums.named(m, value, index)
-    raise Break("GB112", f"{value.value.__name__}[...]")
+    alias = type_models.generic_alias(m, value, index)
+    if alias is None:
+        raise Break("GB112", f"{value.value.__name__}[...]")
+    return alias
 
 
 def set_item(m: Machine, value: Value, index: Value, item: Value) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..runtime.sources import Source
 from . import (
     attributes,
     containers,
@@ -217,3 +218,19 @@ def _load_cell(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if cell.content is None:
         raise raises("UnboundLocalError: a local variable is not bound")
     return m.load_cell(cell)
+
+
+def generic_alias(m: Machine, cls: Obj, index: Value) -> Value | None:
+    """`list[Tensor]` of a builtin class and other classes; None for what else decides itself what its items are."""
+    kind: Any = cls.value
+    if not isinstance(vars(kind).get("__class_getitem__"), types.ClassMethodDescriptorType):
+        return None
+    given = index.items if isinstance(index, Sequence) and index.cls is tuple else [index]
+    parts = [one for one in given if isinstance(one, Obj) and isinstance(one.value, type)]
+    if type(kind) is not type or len(parts) != len(given):
+        return None
+    for one in parts:
+        if one.pin is not None:
+            one.pin()
+    made = types.GenericAlias(kind, tuple([one.value for one in parts]))
+    return m.wrap(made, Source("const", None, made))
