@@ -17,7 +17,7 @@ TRITON_3.11 := triton==3.9.0
 TRITON_3.12 := triton==3.6.0
 TRITON_3.13 :=
 
-NATIVE := $(wildcard runtime/native/*) setup.py
+NATIVE := $(wildcard runtime/native/*) $(wildcard codegen/ready/*) $(wildcard codegen/*.h) codegen/flags.py setup.py
 PACKAGE := pyproject.toml
 PYTEST_FLAGS ?= -q -n $(WORKERS) --dist worksteal
 
@@ -62,7 +62,7 @@ bench: .venv/.dev .venv/.native
 
 clean:
 	rm -rf build dist *.egg-info .typecheck .kernels .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -f runtime/_native*.so
+	rm -f runtime/_native*.so codegen/_ready*.so
 	rm -f .venv*/.native
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 

@@ -1,4 +1,4 @@
-"""The native extension. It needs no torch: only CPython's headers and a C++20 compiler."""
+"""The native extension, and the kernels that are compiled beforehand. They need no torch: only CPython's headers and a C++20 compiler."""
 
 import compileall
 import runpy
@@ -10,6 +10,8 @@ from setuptools.command.build_ext import build_ext
 NATIVE = Path("runtime/native")
 MARK = runpy.run_path("runtime/native_sources.py")["mark"]()
 ROOMS = ("graftjit", "capture", "codegen", "ir", "runtime")
+KERNELS = runpy.run_path("codegen/flags.py")
+READY = ("product", "convolution")  # see codegen/ready.py
 FLAGS = ["-std=c++20", "-O2", "-fvisibility=hidden", "-Wno-missing-field-initializers"]
 
 
@@ -24,6 +26,26 @@ class Built(build_ext):
                 compileall.compile_dir(room, maxlevels=0, quiet=1)
 
 
+def marked(name: str) -> tuple[str, str]:
+    text = Path(f"codegen/{name}.h").read_text(encoding="utf-8")
+    return f"{name.upper()}_MARK", f"{KERNELS['mark'](text)}u"
+
+
+# A plain library, though it is found and named like an extension. Where it cannot be made, kernels are built when they are needed.
+ready = Extension(
+    "graftjit.codegen._ready",
+    sources=[f"codegen/ready/{name}.cpp" for name in READY],
+    depends=["codegen/flags.py", *(f"codegen/{name}.h" for name in READY)],
+    define_macros=[marked(name) for name in READY],
+    # Not told to the linker: OpenMP is torch's, a second one in a process is in its way.
+    extra_compile_args=[
+        *(f for f in KERNELS["READY_FLAGS"] if f not in ("-shared", "-x", "c++")),
+        "-g0",
+    ],
+    language="c++",
+    optional=True,
+)
+
 setup(
     cmdclass={"build_ext": Built},
     ext_modules=[
@@ -35,6 +57,7 @@ setup(
             extra_compile_args=FLAGS,
             libraries=["dl"],
             language="c++",
-        )
+        ),
+        *([ready] if KERNELS["ready_here"]() else []),
     ],
 )

@@ -20,15 +20,7 @@ from ..runtime.kernel_store import Library
 from ..runtime.session import SESSION
 from ..runtime.version import VERSION
 from . import units
-
-# -ffp-contract=off: a product and a sum stay two roundings, as in eager; the math text calls fma by name.
-# Never -ffast-math: it flushes denormals for the whole process and takes nan checks away.
-FLAGS = (
-    "-O3", "-std=c++20", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
-    "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-asynchronous-unwind-tables",
-    "-fno-semantic-interposition", "-fvisibility=default", "-shared", "-fPIC",
-    "-w", "-Wno-psabi", "-x", "c++",
-)  # fmt: skip
+from .flags import FLAGS
 
 
 def vector_bytes() -> int:

@@ -1,7 +1,7 @@
 """Calls of ATen that a kernel of ours does in their place, each a launch.
 
-Such a kernel is written once, in C++ (`product.h`, `convolution.h`), and is a library of its own, which all programs
-share; it is built once a machine. A module of `KERNELS` says of a call whether its kernel `takes` it, and what it is
+Such a kernel is written once, in C++ (`product.h`, `convolution.h`), and all programs share it. It comes compiled with the
+package (`ready`), or is a library of its own, built once a machine. A module of `KERNELS` says of a call whether its kernel `takes` it, and what it is
 given to `launch` it. `schedule` plans with `replaced`, the backend loads with `load`.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from ..ir.dataclass import dataclass
 from ..ir.graph import Node
 from ..runtime.kernel_store import Library
-from . import build, convolutions, products
+from . import build, convolutions, products, ready
 
 
 class Kernel(Protocol):
@@ -52,7 +52,8 @@ class Loaded:
 def load(kernels: Iterable[Kernel], covers: Sequence[str] = (), stored: bool = False) -> Loaded:
     """The libraries of these kernels; raises as `build.load` does."""
     libraries = tuple(
-        build.load(_text(one.FILE), [one.SYMBOL], one.SYMBOL.partition("_")[0], covers, stored)
+        ready.find(one.SYMBOL, _text(one.FILE))
+        or build.load(_text(one.FILE), [one.SYMBOL], one.SYMBOL.partition("_")[0], covers, stored)
         for one in KERNELS
         if one in kernels
     )

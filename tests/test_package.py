@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import graftjit
+from graftjit.codegen import flags
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = {
@@ -59,6 +60,8 @@ def test_the_wheel_holds_every_room_and_the_extension(archives: tuple[Path, Path
             assert f"{package}/{path.name}" in names
     assert "graftjit/py.typed" in names
     assert [n for n in names if n.startswith("graftjit/runtime/_native") and n.endswith(".so")]
+    if flags.ready_here():
+        assert [n for n in names if n.startswith("graftjit/codegen/_ready") and n.endswith(".so")]
     assert any(n.endswith("licenses/LICENSE") for n in names)
     assert not [n for n in names if n.startswith(("tests", "benchmarks", "ir/", "capture/"))]
 
@@ -68,10 +71,11 @@ def test_the_source_archive_holds_what_the_extension_is_made_of(
 ) -> None:
     with tarfile.open(archives[0]) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    native = [path for path in (ROOT / "runtime" / "native").iterdir() if path.is_file()]
-    assert native
-    for path in native:
-        assert f"runtime/native/{path.name}" in names
+    for folder in ("runtime/native", "codegen/ready"):
+        native = [path for path in (ROOT / folder).iterdir() if path.is_file()]
+        assert native
+        for path in native:
+            assert f"{folder}/{path.name}" in names
     assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "setup.py"} <= names
 
 

@@ -1,0 +1,3 @@
+// Compiled when graftjit is installed: see codegen/ready.py.
+#include "../convolution.h"
+extern "C" const unsigned convolution_f32_made_from = CONVOLUTION_MARK;
