@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..ir.before import wanted_before
 from ..ir.graph import Call, Graph, Meta, Node, Ref
 from ..ir.halves import Halves, divide
 from ..ir.partial import without
@@ -127,6 +128,7 @@ def _plan(graph: Graph, halves: Halves) -> Plan:
         numbers=tuple(graph.symbols[symbol] for symbol in halves.backward.numbers),
         random=graph.random,
         written=tuple(graph.written),
+        before=wanted_before(graph),
     )
 
 

@@ -9,7 +9,6 @@ is itself to be differentiated the torch-level calls are run again (`replay`) un
 from __future__ import annotations
 
 import operator
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -19,16 +18,14 @@ from torch.autograd.function import BackwardCFunction
 from ..ir.dataclass import dataclass
 from .errors import GraftError
 
-_ref = weakref.ref
-
 Tensors = tuple[torch.Tensor, ...]
 # a backward program, and of each wanted input the place of its gradient among the results
 Backward = tuple[Callable[..., Tensors], Sequence[int | None]]
 # a program that is given its arguments in a list, and lets go of each after its last use
 Consumer = Callable[[list[Any]], Tensors]
-# Of one call: the numbers that the backward takes, those of the call, parameters with their versions, and what is not saved, held
-# weakly, with its versions.
-Call = tuple[tuple[Any, ...], tuple[Any, ...], list[tuple[Any, int]], list[tuple[Any, int]]]
+# Of one call: the numbers that the backward takes, those of the call, and what a backward that is itself differentiated needs of the
+# inputs beside those that are saved.
+Call = tuple[tuple[Any, ...], tuple[Any, ...], "Held"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ class Plan:
     parameters  inputs that live as long as a module
     numbers     where the numbers that the backward program takes come from, as in `Graph.symbols`
     random      the graph draws random numbers
-    written     inputs that it writes
+    written     inputs that it writes; `before`: those whose value from before that has a part in the results
     """
 
     name: str
@@ -68,6 +65,7 @@ class Plan:
     numbers: tuple[tuple[Any, ...], ...]
     random: bool
     written: tuple[int, ...]
+    before: tuple[int, ...]
 
     def pieces_of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         """The pieces with a gradient, where the calls have run under autograd."""
@@ -139,10 +137,7 @@ class JointProgram:
         self._backwards: dict[tuple[int, ...], tuple[Consumer, list[tuple[int, int]]]] = {}
         self._plain = tuple(at for at in range(plan.n_pieces) if at not in plan.results)
         saved = {at for kind, at in plan.saved if kind == "input"}
-        self._parameters = tuple(at for at in plan.parameters if at not in saved)
-        self._loose = tuple(
-            at for at in range(plan.n_tensors) if at not in saved and at not in plan.parameters
-        )
+        self._held = Holder(plan, saved)
         self._constants = [tensor for kind, tensor in plan.saved if kind == "constant"]
         self._kept = _chosen(self._places())
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
@@ -186,6 +181,7 @@ class JointProgram:
             node.random = torch.get_rng_state()
         if self._twin is not None:
             node.begun = self._twin.begin(inputs)
+        held = self._held(inputs)
         made = self._forward(*inputs)
         if plan.dirty:
             made = self._dirty(node, made, inputs)
@@ -194,8 +190,7 @@ class JointProgram:
         node.call = (
             () if self._only_tensors else tuple([_number(where, inputs) for where in plan.numbers]),
             () if self._only_tensors else inputs[plan.n_tensors :],
-            [(tensor := inputs[at], tensor._version) for at in self._parameters],
-            [(_ref(tensor := inputs[at]), tensor._version) for at in self._loose],
+            held,
         )
         pieces = made[: plan.n_pieces]
         if self._plain:
@@ -226,12 +221,15 @@ class JointProgram:
         del arguments[len(plan.saved) :]
         # The node's own hold on them ends here, if autograd is not told to retain the graph.
         node.maybe_clear_saved_tensors()
+        numbers, further, held = node.call
+        if held and plan.saved and not _keeps_graph():
+            node.call = numbers, further, []
         for one, order in zip(given, orders, strict=True):
             if one is not None:
                 arguments.append(
                     one if order is None and one.is_contiguous() else _laid_out(one, order)
                 )
-        arguments += node.call[0]
+        arguments += numbers
         made = run(arguments)
         asked = node.needs_input_grad
         returned: list[Any] = [None] * len(asked)
@@ -255,12 +253,7 @@ class JointProgram:
     def again(self, node: Any, gradients: Sequence[Any]) -> Sequence[Any]:
         """Gradients of all inputs, with a history: the calls are run again under autograd, and that is differentiated."""
         plan = self.plan
-        inputs = self._inputs_again(node)
-        for at, tensor in enumerate(inputs[: plan.n_tensors]):
-            if at in plan.written:
-                inputs[at] = tensor.detach().clone()
-            elif tensor.requires_grad:
-                inputs[at] = tensor.view_as(tensor)
+        points, inputs = self._inputs_again(node)
         pieces = plan.pieces_of(self._replayed(node, inputs), inputs)
         pairs = [
             (piece, gradients[at])
@@ -272,7 +265,7 @@ class JointProgram:
         if pairs and asked:
             found = torch.autograd.grad(
                 [one for one, _ in pairs],
-                [inputs[at] for at in asked],
+                [points[at] for at in asked],
                 [gradient for _, gradient in pairs],
                 create_graph=True,
                 allow_unused=True,
@@ -292,31 +285,71 @@ class JointProgram:
         finally:
             torch.set_rng_state(before)
 
-    def _inputs_again(self, node: Any) -> list[Any]:
-        """The inputs of the call, from what the node saved and what is still alive."""
+    def _inputs_again(self, node: Any) -> tuple[list[Any], list[Any]]:
+        """The inputs of the call as they were before it, from what the node keeps: what is differentiated by, and what the calls
+        are given, which they may write to."""
         plan = self.plan
-        inputs: list[Any] = [None] * plan.n_tensors
+        _, further, held = node.call
+        before: list[Any] = [None] * plan.n_tensors
         for (kind, at), tensor in zip(plan.saved, node.saved_tensors, strict=False):
             if kind == "input":  # autograd has looked at its version
-                inputs[at] = tensor
-        _, further, parameters, loose = node.call
-        held = [(at, *one) for at, one in zip(self._parameters, parameters, strict=True)]
-        held += [(at, find(), v) for at, (find, v) in zip(self._loose, loose, strict=True)]
-        for at, tensor, version in held:
-            if tensor is None:
-                raise _gone(plan.name, at, "no longer exists")
-            if tensor._version != version and at not in plan.written:
-                raise _gone(plan.name, at, "was written to since")
-            inputs[at] = tensor
-        for at in plan.dirty.values():
-            raise _gone(plan.name, at, "was written to by the part itself")
+                before[at] = tensor
+        for at, tensor, seen, version in held:
+            if seen._version != version and at not in plan.written:
+                raise _gone(plan.name, at)
+            before[at] = tensor
         self._tell("a backward with create_graph=True")
-        return [*inputs, *further]
+        points = [one.view_as(one) if one.requires_grad else one for one in before]
+        given = [one.clone() if at in plan.written else one for at, one in enumerate(points)]
+        return points, [*given, *further]
 
 
-def _gone(name: str, at: int, what: str) -> GraftError:
+# input, the tensor with its history, one with its memory and count of writes, and that count
+Held = list[tuple[int, torch.Tensor, torch.Tensor, int]]
+
+_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
+_SAME = torch.ops.aten._unsafe_view.default  # the same memory; autograd does not know of a view
+
+
+class Holder:
+    """What a node keeps of inputs that its backward does not read, should that be differentiated: their memory and their
+    place in autograd's graph, but not the tensors, whose history may come to lead to the node itself."""
+
+    def __init__(self, plan: Plan, saved: set[int]) -> None:
+        self._before = plan.before
+        rest = [at for at in range(plan.n_tensors) if at not in saved and at not in plan.before]
+        self._parameters = [at for at in rest if at in plan.parameters]
+        self._loose = [at for at in rest if at not in plan.parameters]
+
+    def __call__(self, inputs: Sequence[Any]) -> Held:
+        """Called without gradients, before anything is written."""
+        held = [(at, one := inputs[at], one, one._version) for at in self._parameters]
+        for at in self._loose:
+            tensor = inputs[at]
+            if tensor.is_leaf and tensor.requires_grad:
+                held.append((at, tensor, tensor, tensor._version))
+                continue
+            bare = tensor.detach()
+            known = _again(_SAME, tensor, tensor.shape) if tensor.requires_grad else bare
+            held.append((at, known, bare, bare._version))
+        for at in self._before:
+            copy = _again(torch.clone, inputs[at])
+            held.append((at, copy, copy, copy._version))
+        return held
+
+
+def _again(make: Callable[..., Any], tensor: Any, *args: Any) -> Any:
+    """A tensor with the memory or value of this one, and a history that leads where its own does."""
+    torch._C._set_grad_enabled(True)
+    try:
+        return make(tensor, *args)
+    finally:
+        torch._C._set_grad_enabled(False)
+
+
+def _gone(name: str, at: int) -> GraftError:
     return GraftError(
-        f"a backward through the compiled part {name} is to be differentiated, and input {at} of it {what}",
+        f"a backward through the compiled part {name} is to be differentiated, and input {at} of it was written to since",
         todo="keep the inputs of the compiled part as they are until then, or leave this part to plain Python",
     )
 
