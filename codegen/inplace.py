@@ -10,6 +10,7 @@ list that always allocate, have made.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -40,14 +41,19 @@ _ALL_FRESH = {
 }
 
 Steps = Sequence[Kernel | Node]
+Answers = dict[
+    tuple[str, Node, Node], bool
+]  # of (kernel, result, operand): may the one lie over the other?
 
 
-def chosen(steps: Steps, flow: Flow, scratch: frozenset[Node]) -> tuple[list[Kernel | Node], dict[Node, Node]]:  # fmt: skip
-    """(the steps, result -> the operand whose memory it takes)."""
+def chosen(
+    steps: Steps, flow: Flow, scratch: frozenset[Node], answers: Answers
+) -> tuple[list[Kernel | Node], dict[Node, Node]]:
+    """(the steps, result -> the operand whose memory it takes). `answers` are those of other orders of the same steps."""
     last, made = _last_readers(steps, flow), _makers(steps)
     outputs = {root(node) for node in flow.graph.outputs}
-    stored = [node for step in steps if isinstance(step, Kernel) for node in step.stores]
-    once = {node for node in stored if stored.count(node) == 1}
+    stored = Counter(node for step in steps if isinstance(step, Kernel) for node in step.stores)
+    once = {node for node, times in stored.items() if times == 1}
     over: dict[Node, Node] = {}
     found: list[Kernel | Node] = []
     for position, step in enumerate(steps):
@@ -67,7 +73,11 @@ def chosen(steps: Steps, flow: Flow, scratch: frozenset[Node]) -> tuple[list[Ker
                 continue
             for given in free:
                 visible = node in outputs and not same_layout(node.meta, given.meta)
-                if not visible and _lies_well(node, given, scratch) and _may(step, node, given):
+                if (
+                    not visible
+                    and _lies_well(node, given, scratch)
+                    and _known(step, node, given, answers)
+                ):
                     over[node] = given
                     pairs.append((step.reads.index(given), _buffer_of(step, node)))
                     free.remove(given)
@@ -117,6 +127,13 @@ def _lies_well(node: Node, given: Node, scratch: frozenset[Node]) -> bool:
 
 def _buffer_of(kernel: Kernel, node: Node) -> int:
     return len(kernel.reads) + kernel.stores.index(node)
+
+
+def _known(kernel: Kernel, node: Node, given: Node, answers: Answers) -> bool:
+    asked = kernel.nest.name, node, given
+    if asked not in answers:
+        answers[asked] = _may(kernel, node, given)
+    return answers[asked]
 
 
 def _may(kernel: Kernel, node: Node, given: Node) -> bool:

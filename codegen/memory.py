@@ -3,8 +3,8 @@
 A value lives from the step that makes it to the last one that reads it or a view of it; results live on. What is written over an
 operand (`inplace`) adds nothing. Eager is taken
 at its best: an operator's result is freed after its last reader, as if no local variable held it longer. What lies
-between kernels is in one workspace, which stays until the program ends. Inputs, constants and what operators allocate
-inside count for neither.
+between kernels is in one workspace, which stays until the program ends. Of inputs those count that die with their last reader
+(what a backward alone holds); constants and what operators allocate inside count for neither.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ Use = tuple[tuple[Node, ...], tuple[Node, ...]]  # what a step makes, and what i
 
 def peak(steps: Sequence[Kernel | Node], flow: Flow, scratch: frozenset[Node], over: Mapping[Node, Node]) -> int:  # fmt: skip
     """Bytes of a plan's steps; `scratch`: what lies in the workspace; `over`: what takes another one's memory."""
-    uses = _uses(steps, flow)
-    apart = _highest(uses, flow, lambda node: node not in scratch, over)
-    return apart + (_highest(uses, flow, scratch.__contains__, over) if scratch else 0)
+    used = uses(steps, flow)
+    apart = _highest(used, flow, lambda node: node not in scratch, over)
+    return apart + (_highest(used, flow, scratch.__contains__, over) if scratch else 0)
 
 
-def _uses(steps: Sequence[Kernel | Node], flow: Flow) -> list[Use]:
+def uses(steps: Sequence[Kernel | Node], flow: Flow) -> list[Use]:
+    """What each step makes and reads."""
     return [
         (step.stores, tuple(map(root, step.reads)))
         if isinstance(step, Kernel)
@@ -57,6 +58,11 @@ def _of_call(node: Node, flow: Flow) -> Use:
     return tuple(one for one in made if one.alias is None), tuple(map(root, reads(node)))
 
 
+def owned(flow: Flow) -> list[Node]:
+    """The inputs that die with their last reader."""
+    return [flow.graph.inputs[at] for at in sorted(flow.graph.own)]
+
+
 def size_of(node: Node) -> int:
     return estimated(node.meta.shape) * node.meta.dtype.itemsize
 
@@ -73,18 +79,22 @@ class Life:
 
 def lives(steps: Sequence[Kernel | Node], flow: Flow, over: Mapping[Node, Node]) -> list[Life]:
     """Of all that a plan's steps make; for tools/peak_memory.py, too."""
-    return _lives(_uses(steps, flow), flow, lambda node: True, over)
+    return _lives(uses(steps, flow), flow, lambda node: True, over)
 
 
 def _lives(
-    uses: Sequence[Use], flow: Flow, counted: Callable[[Node], bool], over: Mapping[Node, Node]
+    used: Sequence[Use], flow: Flow, counted: Callable[[Node], bool], over: Mapping[Node, Node]
 ) -> list[Life]:
     last: dict[Node, int] = {}
-    for position, (made, read) in enumerate(uses):
+    for position, (made, read) in enumerate(used):
         last.update(dict.fromkeys((*made, *read), position))
-    last.update((root(node), len(uses)) for node in flow.graph.outputs)
-    found: dict[Node, Life] = {}
-    for position, (made, _) in enumerate(uses):
+    last.update((root(node), len(used)) for node in flow.graph.outputs)
+    found = {
+        node: Life(node, size_of(node), 0, last.get(node, 0))
+        for node in owned(flow)
+        if counted(node)
+    }
+    for position, (made, _) in enumerate(used):
         for node in made:
             if node in found or not counted(node):
                 continue
@@ -97,9 +107,9 @@ def _lives(
     return list(found.values())
 
 
-def _highest(uses: Sequence[Use], *rest: Any) -> int:
-    change = [0] * (len(uses) + 2)
-    for life in _lives(uses, *rest):
+def _highest(used: Sequence[Use], *rest: Any) -> int:
+    change = [0] * (len(used) + 2)
+    for life in _lives(used, *rest):
         change[life.made] += life.nbytes
         change[life.last + 1] -= life.nbytes
     return max(itertools.accumulate(change), default=0)

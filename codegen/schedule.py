@@ -7,7 +7,6 @@ caller sees is allocated with eager's strides. Called by `codegen.backend`.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -28,7 +27,7 @@ from ..runtime.program import (
     Step,
     View,
 )
-from . import inplace, memory, nest, rowwise_nest
+from . import inplace, memory, nest, rowwise_nest, sequence
 from .extents import product, surely
 from .flow import Flow, analyse, base_of, is_plain_view
 from .fuse import Fusion, Unit
@@ -42,6 +41,7 @@ from .trouble import otherwise
 
 ALIGNMENT = 64
 SMALL = 1 << 16  # bytes that nobody counts
+GAIN = 1 / 32  # of the memory, for which steps are put off
 Numbers = Mapping[str, tuple[Any, ...]]
 
 
@@ -58,6 +58,7 @@ class Plan:
         default_factory=dict
     )  # calls of ATen and kernels in their place
     over: Mapping[Node, Node] = field(default_factory=dict)  # result -> whose memory it takes
+    follows: list[set[int]] = field(default_factory=list)  # the steps that each comes after
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -74,21 +75,37 @@ def plan(graph: Graph, device: str = "cpu", fuse: bool = True) -> Plan:
     found: list[tuple[int, Plan]] = []
     for near in (False, True):
         made = _planned(graph, device, fuse, near)
-        allowed = memory.peak_of_eager(made.flow) + SMALL
+        eager = memory.peak_of_eager(made.flow)
+        ways = [made]
+        if fuse and eager > SMALL and len(made.steps) > 2:
+            ways.append(replace(made, steps=sequence.put_off(made.steps, made.follows, made.flow)))
         for scratch in (_only_for_kernels(made), frozenset()):
-            one = _in_place(made, scratch, device)
-            needed = memory.peak(one.steps, one.flow, one.scratch, one.over)
-            found.append((needed, one))
-            if needed <= allowed or not fuse:
+            found.append(_least(ways, scratch, device))
+            if found[-1][0] <= eager + SMALL or not fuse:
                 return found[-1][1]
     return min(found, key=lambda one: one[0])[1]
 
 
-def _in_place(made: Plan, scratch: frozenset[Node], device: str) -> Plan:
+def _least(ways: list[Plan], scratch: frozenset[Node], device: str) -> tuple[int, Plan]:
+    """The order that needs least memory, and how much; the first one where another gains little."""
+    least: tuple[int, Plan] | None = None
+    answers: inplace.Answers = {}
+    for made in ways:
+        if least is not None and made.steps == ways[0].steps:
+            continue
+        one = _in_place(made, scratch, device, answers)
+        needed = memory.peak(one.steps, one.flow, one.scratch, one.over)
+        if least is None or needed < least[0] * (1 - GAIN):
+            least = needed, one
+    assert least is not None
+    return least
+
+
+def _in_place(made: Plan, scratch: frozenset[Node], device: str, answers: inplace.Answers) -> Plan:
     """The plan with this workspace, and with results written over operands that are dead by then."""
     if device != "cpu":
         return replace(made, scratch=scratch)
-    steps, over = inplace.chosen(made.steps, made.flow, scratch)
+    steps, over = inplace.chosen(made.steps, made.flow, scratch, answers)
     freed = {node for node, given in over.items() if given not in scratch}
     return replace(made, steps=steps, scratch=scratch - freed, over=over)
 
@@ -111,23 +128,34 @@ def _planned(graph: Graph, device: str, fuse: bool, near: bool) -> Plan:
     units = fusion.run()
     wanted = _wanted(flow, fusion)
     made = Plan(graph, flow, fusion)
-    for unit in _in_order(flow, units):
-        if not unit.is_kernel:
-            node = unit.nodes[0]
-            if node not in flow.joins and (not fusion._inlined(node) or node in wanted):
-                made.steps.append(node)
-            continue
-        stored = [node for node in unit.nodes if node in wanted]
-        if stored:
-            number = len(made.kernels)
-            name = _name(number, unit, flow)
-            if unit.rows is None:
-                made.steps.append(nest.build(fusion, unit, name, stored, wanted))
-            else:
-                made.steps.append(rowwise_nest.build(fusion, unit, name, stored))
+    stand: dict[Unit, set[int]] = {}  # the steps that a unit is, or comes after if it is none
+    kernels = 0
+    for unit in sequence.in_order(flow, units):
+        before = set().union(*(stand[other] for other in unit.before))
+        step = _step(unit, kernels, made, wanted)
+        stand[unit] = before if step is None else {len(made.steps)}
+        if step is not None:
+            kernels += isinstance(step, Kernel)
+            made.steps.append(step)
+            made.follows.append(before)
     if fuse and device == "cpu":
         made.replaced = replaced(step for step in made.steps if isinstance(step, Node))
     return made
+
+
+def _step(unit: Unit, number: int, made: Plan, wanted: set[Node]) -> Kernel | Node | None:
+    flow, fusion = made.flow, made.fusion
+    if not unit.is_kernel:
+        node = unit.nodes[0]
+        runs = node not in flow.joins and (not fusion._inlined(node) or node in wanted)
+        return node if runs else None
+    stored = [node for node in unit.nodes if node in wanted]
+    if not stored:
+        return None
+    name = _name(number, unit, flow)
+    if unit.rows is None:
+        return nest.build(fusion, unit, name, stored, wanted)
+    return rowwise_nest.build(fusion, unit, name, stored)
 
 
 def _name(number: int, unit: Unit, flow: Flow) -> str:
@@ -180,26 +208,6 @@ def _unread(node: Node, flow: Flow, fusion: Fusion) -> bool:
     """Does nobody compute with a node's elements? Then it would not run for its own sake."""
     users = flow.users.get(node, ())
     return not any(is_plain_view(user) or not fusion._inlined(user) for user in users)
-
-
-def _in_order(flow: Flow, units: list[Unit]) -> list[Unit]:
-    """An order in which each unit comes after those right before it, close to the order of the program."""
-    position = {node: index for index, node in enumerate(flow.nodes)}
-    last = {unit: max(position[node] for node in unit.nodes) for unit in units}
-    missing = {unit: len(unit.before) for unit in units}
-    ready = [(last[unit], unit.number, unit) for unit in units if not unit.before]
-    heapq.heapify(ready)
-    found: list[Unit] = []
-    while ready:
-        unit = heapq.heappop(ready)[2]
-        found.append(unit)
-        for later in unit.after:
-            missing[later] -= 1
-            if not missing[later]:
-                heapq.heappush(ready, (last[later], later.number, later))
-    if len(found) != len(units):
-        raise AssertionError("the units of a graph follow each other in a circle")
-    return found
 
 
 class _Writer:

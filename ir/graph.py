@@ -107,6 +107,7 @@ class Graph:
     joined         the positions of the outputs that autograd gets from a node of ours: if one is a view, nobody is to
                    know of what
     consumes       whoever runs the program leaves the inputs to it: each may die after its last use
+    own            with consumes: positions of the inputs that then die, since nothing else holds them
     joint          with needs_grad: the backward (an `ir.joint.Joint`), or why there is none (a `Declined`); None where
                    nobody asked
     spends         a backward is among the calls
@@ -134,6 +135,7 @@ class Graph:
     grad_where: Location | None = None
     joined: frozenset[int] = frozenset()
     consumes: bool = False
+    own: frozenset[int] = frozenset()
     joint: Any = None
     spends: bool = False
     spent: tuple[tuple[int, str], ...] = ()

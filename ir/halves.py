@@ -249,6 +249,7 @@ class _Division:
             outputs=[now[node] for node in self.gradients],
             mutates=False,
             consumes=True,
+            own=frozenset(at for at, node in enumerate(chosen) if self._way(node) is None),
             random=any(map(is_random, nodes)),
             sources=[None] * len(inputs),
             overlaps=[],

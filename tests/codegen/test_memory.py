@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from harness import check
+from harness import check, trace
 
-from graftjit.codegen import memory, schedule
+import graftjit
+from graftjit.codegen import memory, schedule, sequence
+from graftjit.ir.passes import optimize
 
 T = torch.Tensor
 X = torch.linspace(-1.0, 1.0, 256 * 512).reshape(256, 512)
 W = torch.linspace(0.001, 0.01, 512 * 512).reshape(512, 512)
 WIDE = torch.linspace(-0.01, 0.01, 512 * 1536).reshape(512, 1536)
 BACK = WIDE.t()
+TURNED, HALF = W.t(), W * 0.5
 BATCH = torch.linspace(-1.0, 1.0, 4 * 32 * 512).reshape(4, 32, 512)
 SLACK = 1 << 16
 
@@ -69,6 +72,13 @@ def _dense(x: T) -> T:
     return torch.cat(parts, 1)
 
 
+def _late(x: T) -> T:
+    """What the second product reads is made before the first one's large result, in the order of the program."""
+    q, k, v = x @ W, x @ TURNED, x @ HALF
+    many = torch.cat([q, q, q, q]) @ k.t()
+    return torch.softmax(many, -1) @ torch.cumsum(v, 0)
+
+
 ROWS: tuple[tuple[str, Callable[[T], Any], T], ...] = (
     ("pointwise", lambda x: (x.sin() + x.cos() * 2).tanh(), X),
     ("mlp", _mlp, X),
@@ -83,6 +93,7 @@ ROWS: tuple[tuple[str, Callable[[T], Any], T], ...] = (
     ("stack", lambda x: torch.stack([x * 2, x + 1, x - 1], 1).cumsum(0), X),
     ("cats of cats", _dense, X),
     ("column statistics", lambda x: (x - x.mean(0)) / x.var(0).sqrt(), X),
+    ("products that come late", _late, X),
     ("several results", lambda x: ((x @ W).relu(), (x * 2) @ W, x.sum(0)), X),
 )
 
@@ -134,3 +145,56 @@ def test_a_plan_is_made_again_only_where_it_needs_too_much(monkeypatch) -> None:
     assert len(calls) == 3  # far, then near
     schedule.plan(graph, fuse=False)
     assert len(calls) == 4
+
+
+def test_what_is_read_late_is_made_late(monkeypatch) -> None:
+    found = check(_late, X, library=None).plan
+    monkeypatch.setattr(sequence, "put_off", lambda steps, follows, flow: steps)
+    before = check(_late, X, library=None).plan
+    needed, without = (memory.peak(p.steps, p.flow, p.scratch, p.over) for p in (found, before))
+    v = X.numel() * X.element_size()
+    assert needed <= without - v
+    assert {str(step.target) for step in found.steps if not hasattr(step, "nest")} == {
+        str(step.target) for step in before.steps if not hasattr(step, "nest")
+    }
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
+def test_any_order_keeps_each_step_behind_those_it_follows(row) -> None:
+    _name, fn, x = row
+    plan = schedule._planned(optimize(trace(fn, x)), "cpu", True, False)
+    later = sequence.put_off(plan.steps, plan.follows, plan.flow)
+    place = {id(step): at for at, step in enumerate(later)}
+    assert len(place) == len(plan.steps)
+    for step, before in zip(plan.steps, plan.follows, strict=True):
+        assert all(place[id(plan.steps[at])] < place[id(step)] for at in before)
+    made: set[Any] = set()
+    for step, (stored, read) in zip(later, memory.uses(later, plan.flow), strict=True):
+        inside = {node for node in read if node.op in ("call", "get")}
+        assert inside <= made | set(stored), step
+        made.update(stored)
+
+
+def test_inputs_that_die_count_until_their_last_reader() -> None:
+    """As in a backward, which alone holds what was saved for it."""
+    graph = optimize(trace(lambda x: (x @ W) @ W, X))
+    nbytes = X.numel() * X.element_size()
+    assert memory.peak_of_eager(schedule.plan(graph).flow) == 2 * nbytes
+    graph.consumes, graph.own = True, frozenset({0})
+    plan = schedule.plan(graph)
+    assert memory.peak_of_eager(plan.flow) == 2 * nbytes  # x is gone when the second product runs
+    assert memory.lives(plan.steps, plan.flow, plan.over)[0].last == 0
+    again = optimize(trace(lambda x: (x @ W) @ W + x, X))
+    again.consumes, again.own = True, frozenset({0})
+    assert memory.peak_of_eager(schedule.plan(again).flow) == 3 * nbytes
+
+
+def test_the_backward_knows_what_it_alone_holds(monkeypatch) -> None:
+    seen: list[Any] = []
+    original = schedule.plan
+    monkeypatch.setattr(schedule, "plan", lambda g, *a, **k: seen.append(g) or original(g, *a, **k))
+    w = (WIDE * 1).requires_grad_()
+    graftjit.jit(lambda x, w: torch.tanh(x @ w).sin().sum())(X, w).backward()
+    (backward,) = [graph for graph in seen if graph.consumes]
+    held = {backward.inputs[at].meta.shape for at in backward.own}
+    assert held == {(256, 1536)}  # the product, not x
