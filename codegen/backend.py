@@ -333,7 +333,7 @@ def _finished(planned: _Planned, keep: Library | None) -> Compiled:
     spec = schedule.spec(made, addresses, (keep, planned.replaced), planned.numbers)
     program: Program = load(spec)
     planned.clock.lap("load")
-    library = sum(isinstance(step, Node) for step in made.steps)
+    library = sum(isinstance(step, Node) or step.host is not None for step in made.steps)
     distinct = len(set(symbols.values())) if keep else 0
     laps = planned.clock.laps
     return Compiled(graph, program, "fused", spec, records, library, distinct, timings=laps)

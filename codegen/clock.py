@@ -50,7 +50,7 @@ class Timing:
 def measurable(nest: LoopNest) -> bool:
     """Can it be run by itself? Its sizes are known, and there is room. (Where a kernel reads at computed places, these
     are in range whatever they are computed from: see `codegen.trouble`.)"""
-    if is_symbolic([(b.shape, b.stride) for b in nest.buffers]):
+    if nest.tiled is not None or is_symbolic([(b.shape, b.stride) for b in nest.buffers]):
         return False
     if is_symbolic((nest.outer, nest.inner)) or any(value.op == "number" for value in nest.values):
         return False

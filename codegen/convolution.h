@@ -6,7 +6,9 @@
 // before it gave, so that no sum is a chain of more than 256: errors stay near those of a library that blocks the sum.
 // What lies outside of x is no summand, be the weight infinite or nan there: places with a nan are looked at again.
 // A transposed convolution is one such product for each place modulo the stride (Dumoulin and Visin, 2016, section 4).
-// codegen/convolutions.py says which convolutions come here and what `numbers` are.
+// What follows a convolution element by element is done to each tile of 32 places and up to twelve channels as soon as it is
+// finished: the graph's own kernel, an `Epilogue`, is called for it, and the result is never in memory by itself.
+// codegen/convolutions.py says which convolutions come here and what `numbers` are, codegen/epilogue.py what an epilogue is.
 #ifdef __clang__
 #pragma clang fp contract(fast)
 #else
@@ -29,9 +31,15 @@ struct Side {
   Z places, taps, step, tap, from, weight_step, weight_from, y_step, y_from;
 };
 
+// Rows [first, last) of all batches' and columns [from, to) of a result, of which a row of the tile holds 32.
+typedef void (*Epilogue)(void **buffers, const Z *numbers, const float *tile, Z first, Z last, Z from, Z to);
+
 struct Convolution {
   const float *x, *w, *bias;
   float *y;
+  Epilogue epilogue;
+  void **buffers;  // of the epilogue, and its numbers
+  const Z *numbers;
   Z batch, in, out;  // channels
   Z size[2], kernel[2], result[2], stride[2], pad[2], dilation[2];
   Z x_batch, x_channel, x_row, w_out, w_in, w_step[2];
@@ -170,6 +178,7 @@ static float inside(const Convolution &c, const Side *s, const float *x, const f
 template <int N>
 static __attribute__((noinline)) void panel(const Convolution &c, const Side *s, Z image, Z from, Z to, Z place) {
   float packed[DEPTH * COLUMNS] __attribute__((aligned(64))), room[ROWS * COLUMNS] __attribute__((aligned(64)));
+  float done[12 * COLUMNS] __attribute__((aligned(64)));
   int at[DEPTH];
   const float zero = 0;
   Z taps = s[0].taps * s[1].taps, most = taps ? WANTED / taps : 0, in = taps ? c.in : 0;
@@ -178,11 +187,11 @@ static __attribute__((noinline)) void panel(const Convolution &c, const Side *s,
   Places p[N];
   for (int v = 0; v < N; ++v) p[v] = places(c, s, place + v * LANES);
   Z all = s[0].places * s[1].places, plane = c.result[0] * c.result[1];
-  bool direct = place + N * LANES <= all && !c.transposed;
+  Z first = image * c.out, end = place + N * LANES < all ? place + N * LANES : all;
+  bool direct = place + N * LANES <= all && !c.transposed && !c.epilogue, odd = false, whole = true;
   const float *x = c.x + image * c.x_batch, *w = c.w, *bias = c.bias ? c.bias : &zero;
   float *y = c.y + image * c.out * plane;
   Z bias_row = c.bias ? 1 : 0, before = 0;
-  bool whole = true, odd = false;
   do {
     Z n = in - before < deep ? in - before : deep, depth = n * taps, tap = 0;
     for (Z i = 0; i < s[0].taps; ++i)
@@ -195,12 +204,13 @@ static __attribute__((noinline)) void panel(const Convolution &c, const Side *s,
       }
     bool last = before + deep >= in;
     for (Z m = from; m < to;) {
-      float *mine = room + (m - from) * COLUMNS, *target = direct && last ? y + m * plane + place : mine;
+      float *mine = room + (m - from) * COLUMNS, *target = !last ? mine : direct ? y + m * plane + place : c.epilogue ? done : mine;
       Z target_row = direct && last ? plane : COLUMNS, left = to - m;
       const float *start = before ? mine : nullptr;
 #define TAKE(R) \
   if (left >= R) { \
     odd |= tile<R, N>(w + m * c.w_out, c.w_out, at, packed, depth, target, target_row, start, COLUMNS, bias + m * bias_row, bias_row); \
+    if (last && c.epilogue) c.epilogue(c.buffers, c.numbers, done, first + m, first + m + R, place, end); \
     m += R; \
     continue; \
   }
@@ -208,21 +218,25 @@ static __attribute__((noinline)) void panel(const Convolution &c, const Side *s,
     }
     before += deep;
   } while (before < in);
-  for (Z m = from; m < to && !direct; ++m)
+  if (!whole && odd && !is_finite(c, w + from * c.w_out, to - from)) {
+    for (Z m = from; m < to; ++m)
+      for (int v = 0; v < N; ++v)
+        for (int i = 0; i < LANES && p[v].there >> i; ++i) {
+          float *target = direct ? y + m * plane + p[v].y[i] : room + (m - from) * COLUMNS + v * LANES + i;
+          *target = inside(c, s, x, w + m * c.w_out, p[v].high[i], p[v].wide[i]) + bias[m * bias_row];
+        }
+    if (c.epilogue) c.epilogue(c.buffers, c.numbers, room, first + from, first + to, place, end);
+  }
+  for (Z m = from; m < to && !direct && !c.epilogue; ++m)
     for (int v = 0; v < N; ++v) {
       const float *mine = room + (m - from) * COLUMNS + v * LANES;
       for (int i = 0; i < LANES && p[v].there >> i; ++i) y[m * plane + p[v].y[i]] = mine[i];
     }
-  if (whole || !odd || is_finite(c, w + from * c.w_out, to - from)) return;
-  for (Z m = from; m < to; ++m)
-    for (int v = 0; v < N; ++v)
-      for (int i = 0; i < LANES && p[v].there >> i; ++i)
-        y[m * plane + p[v].y[i]] = inside(c, s, x, w + m * c.w_out, p[v].high[i], p[v].wide[i]) + bias[m * bias_row];
 }
 
 extern "C" void convolution_f32(void **buffers, int threads, const Z *n) {
   Convolution c = {(const float *)buffers[0] + n[0], (const float *)buffers[1] + n[1], nullptr, (float *)buffers[3],
-                   n[4], n[5], n[6], {n[7], n[8]}, {n[9], n[10]}, {n[11], n[12]}, {n[13], n[14]}, {n[15], n[16]},
+                   (Epilogue)n[27], buffers + 4, n + 28, n[4], n[5], n[6], {n[7], n[8]}, {n[9], n[10]}, {n[11], n[12]}, {n[13], n[14]}, {n[15], n[16]},
                    {n[17], n[18]}, n[19], n[20], n[21], n[22], n[23], {n[24], n[25]}, n[26]};
   if (n[2]) c.bias = (const float *)buffers[2] + n[3];
   Z phases[2] = {c.transposed ? c.stride[0] : 1, c.transposed ? c.stride[1] : 1};

@@ -119,3 +119,8 @@ def launch(node: Node) -> tuple[list[Node], tuple[Any, ...]]:
 def _row(meta: Meta) -> Any:
     """From one row of an image to the next; of a single one nobody asks."""
     return meta.stride[-2] if len(meta.shape) == 4 else meta.shape[-1]
+
+
+def columns(node: Node) -> Any:
+    """Places of an image, each channel's in a row; those of a transposed one are not computed side by side."""
+    return 0 if node.args[6] else math.prod(node.meta.shape[2:])

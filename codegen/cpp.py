@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..ir.symbols import Expr
-from . import cpp_keep, cpp_lanes, cpp_load, cpp_nans, cpp_scan, cpp_tile, expr, loops
+from . import cpp_epilogue, cpp_keep, cpp_lanes, cpp_load, cpp_nans, cpp_scan, cpp_tile, expr, loops
 from .cpp_dialect import (
     DIALECT,
     TYPES,
@@ -212,11 +212,15 @@ class Kernel:
             )
         if nest.may_fail:
             self.put(f"int *const trouble = (int *)buffers[{len(nest.buffers)}];")
-        if self._parallel() is False:
-            self.put("(void)threads;")
-        self._rows()
-        more = ", const i64_t *numbers" if self.numbers else ""
-        head = [f'extern "C" void {nest.name}(void **buffers, int threads{more}) {{']
+        if nest.tiled is not None:
+            cpp_epilogue.write(self)
+            more = cpp_epilogue.ARGUMENTS
+        else:
+            if self._parallel() is False:
+                self.put("(void)threads;")
+            self._rows()
+            more = ", int threads" + ", const i64_t *numbers" * bool(self.numbers)
+        head = [f'extern "C" void {nest.name}(void **buffers{more}) {{']
         for place, (value, name) in enumerate(self.numbers.items()):
             kind, source = (
                 ("double", "(const double *)") if value.kind == "float" else ("i64_t", "")
@@ -297,14 +301,14 @@ class Kernel:
         else:
             self._one_row(*ends, length)
 
-    def _coordinates(self, row: str) -> None:
+    def _coordinates(self, row: str, kind: str = "const i64_t") -> None:
         axes = [axis for axis in self.plan.rows if self.sizes[axis] != 1]
         below: Any = 1
         for position, axis in reversed(list(enumerate(axes))):
             text = f"({row})" if below == 1 else f"({row}) / {self.n(below)}"
             if position:
                 text = f"{text} % {self.n(self.sizes[axis])}"
-            self.put(f"const i64_t x{axis} = {text};")
+            self.put(f"{kind} x{axis} = {text};")
             below = below * self.sizes[axis]
 
     def _pointers(self) -> None:
@@ -314,9 +318,11 @@ class Kernel:
             buffer = self.nest.buffers[number]
             name = f"p{len(self.pointers)}"
             self.pointers[key] = name
-            moved = self._offset(index, self.plan.rows)
+            start = f"b{number}{self._offset(index, self.plan.rows)}"
+            if number == self.nest.tiled:
+                start = cpp_epilogue.ROW
             qualifier = "" if buffer.written else "const "
-            self.put(f"{qualifier}{TYPES[buffer.dtype][1]} *{name} = b{number}{moved};")
+            self.put(f"{qualifier}{TYPES[buffer.dtype][1]} *{name} = {start};")
 
     def _offset(self, index: Index, axes: list[int], with_offset: bool = True) -> str:
         terms = [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..ir.symbols import greatest
-from . import cpp_keep, cpp_scan, loops
+from . import cpp_epilogue, cpp_keep, cpp_scan, loops
 from .cpp_dialect import identity, register
 from .cpp_plan import CHUNK, SPLIT_PARTS, SUM_BLOCK, Pass
 from .extents import is_symbolic
@@ -245,6 +245,9 @@ class PassWriter:
         count = ", full{}" if lanes else ""
         together = step * self.unroll
         unknown = is_symbolic(length)
+        if self.nest.tiled is not None:
+            cpp_epilogue.columns(self.kernel)
+            return
         self.put(f"i64_t at = {first};")
         if self.unroll > 1 and (unknown or length >= together):
             self.put(f"for (; at + {together} <= {last}; at += {together}) {{")

@@ -96,6 +96,8 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
         axes = outer + inner
         if not axes:
             return Plan([], [], None)
+        if nest.tiled is not None:
+            return Plan(axes[:-1], [], axes[-1])
         tile = cpp_tile.axis_for(nest, axes, lanes)
         if tile is not None:
             return Plan([axis for axis in axes[:-1] if axis != tile], [tile], axes[-1], tile=tile)

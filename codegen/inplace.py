@@ -57,7 +57,7 @@ def chosen(
     over: dict[Node, Node] = {}
     found: list[Kernel | Node] = []
     for position, step in enumerate(steps):
-        if not isinstance(step, Kernel) or step.nest.may_fail:
+        if not isinstance(step, Kernel) or step.nest.may_fail or step.host is not None:
             found.append(step)
             continue
         free = [
@@ -89,8 +89,8 @@ def chosen(
 def _last_readers(steps: Steps, flow: Flow) -> Mapping[Node, int]:
     last: dict[Node, int] = {}
     for position, step in enumerate(steps):
-        used: Iterable[Node] = step.reads if isinstance(step, Kernel) else reads(step)
-        last.update((root(node), position) for node in used)
+        used: Iterable[Node] = step.uses if isinstance(step, Kernel) else map(root, reads(step))
+        last.update((node, position) for node in used)
     return last
 
 

@@ -143,7 +143,8 @@ class LoopNest:
     Pointwise kernels have no outer axes: all their axes are inner. A nest with reductions has its rows in
     `outer` (possibly none: one row) and the folded axes in `inner`. Sizes may be 0 only in `inner` of a nest
     with reductions (an empty fold gives the identity). Sizes, strides and offsets may be expressions; those
-    sizes may turn out to be 0 as well.
+    sizes may turn out to be 0 as well. `tiled`: it is an epilogue, computed for some rows (of all axes but the last one) and
+    columns at a time, and this buffer is in the room of the kernel that calls it (`codegen.epilogue`).
     """
 
     name: str
@@ -154,6 +155,7 @@ class LoopNest:
     stores: tuple[Store, ...]
     covers: tuple[str, ...] = field(default=(), compare=False)
     hints: Hints = Hints()
+    tiled: int | None = None
 
     @property
     def rows(self) -> int:

@@ -34,9 +34,7 @@ def peak(steps: Sequence[Kernel | Node], flow: Flow, scratch: frozenset[Node], o
 def uses(steps: Sequence[Kernel | Node], flow: Flow) -> list[Use]:
     """What each step makes and reads."""
     return [
-        (step.stores, tuple(map(root, step.reads)))
-        if isinstance(step, Kernel)
-        else _of_call(step, flow)
+        (step.stores, step.uses) if isinstance(step, Kernel) else _of_call(step, flow)
         for step in steps
     ]
 

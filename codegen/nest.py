@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..ir.dataclass import dataclass
-from ..ir.effects import may_raise
+from ..ir.effects import may_raise, reads, root
 from ..ir.graph import Meta, Node
 from ..ir.symbols import hint_of
 from . import affine, loops, order
@@ -26,12 +26,20 @@ from .lowering import At, Builder
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A nest and the graph's tensors behind its buffers, in order: first `reads` roots, then `stores` nodes (one that
-    is written in parts may occur several times)."""
+    is written in parts may occur several times). `host`: the call whose epilogue it is (`epilogue`); that one is in `reads`
+    too, but not in memory."""
 
     nest: LoopNest
     reads: tuple[Node, ...]
     stores: tuple[Node, ...]
     nodes: tuple[Node, ...]
+    host: Node | None = None
+
+    @property
+    def uses(self) -> tuple[Node, ...]:
+        """What has to be there for it, as roots."""
+        more = () if self.host is None else reads(self.host)
+        return tuple(root(node) for node in (*self.reads, *more) if node is not self.host)
 
     @property
     def bytes(self) -> int:

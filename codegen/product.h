@@ -3,7 +3,9 @@
 // Panels of 32 columns of w, at most 192 deep, are packed into the first-level cache and met by the rows of x, twelve at a
 // time: 24 sums in vectors of 16 lanes (Goto and van de Geijn, 2008). What a pass over k leaves in y is added to by the
 // next one, so that no sum is a chain of more than 192: errors stay near those of a library that blocks k.
-// codegen/products.py says which products come here and what `numbers` are.
+// What follows a product element by element is done to each tile of up to twelve rows of a panel as soon as it is finished:
+// the graph's own kernel, an `Epilogue`, is called for it, and the product is never in memory by itself.
+// codegen/products.py says which products come here and what `numbers` are, codegen/epilogue.py what an epilogue is.
 #ifdef __clang__
 #pragma clang fp contract(fast)
 #else
@@ -15,9 +17,15 @@ typedef long long Z;
 enum { COLUMNS = 32, DEPTH = 192, ROWS = 192, SERIAL = 1 << 17 };
 #define ALWAYS static inline __attribute__((always_inline))
 
+// Rows [first, last) of all batches' and columns [from, to) of a result, of which a row of the tile holds 32.
+typedef void (*Epilogue)(void **buffers, const Z *numbers, const float *tile, Z first, Z last, Z from, Z to);
+
 struct Product {
   const float *x, *w, *bias;
   float *y;
+  Epilogue epilogue;
+  void **buffers;  // of the epilogue, and its numbers
+  const Z *numbers;
   Z batch, m, n, k, x_batch, x_row, w_batch, w_n, w_k, bias_batch, bias_row;
 };
 
@@ -103,20 +111,25 @@ static void pack(const float *w, Z w_n, Z w_k, Z columns, Z depth, float *to) {
 // Rows [from, to) of the panel of columns that begins at j.
 static void panel(const Product &p, Z batch, Z from, Z to, Z j) {
   float packed[DEPTH * COLUMNS] __attribute__((aligned(64))), zero[COLUMNS] = {};
+  float room[ROWS * COLUMNS] __attribute__((aligned(64))), done[12 * COLUMNS] __attribute__((aligned(64)));
   const float *x = p.x + batch * p.x_batch, *w = p.w + batch * p.w_batch + j * p.w_n;
   const float *bias = p.bias == nullptr ? zero : p.bias + batch * p.bias_batch + j;
-  float *y = p.y + batch * p.m * p.n + j;
+  float *y = p.epilogue ? room - from * COLUMNS : p.y + batch * p.m * p.n + j;
+  Z y_row = p.epilogue ? COLUMNS : p.n;
   Z columns = p.n - j < COLUMNS ? p.n - j : COLUMNS;
   Z passes = (p.k + DEPTH - 1) / DEPTH, deep = ((p.k + passes - 1) / passes + 15) / 16 * 16;
   for (Z k = 0; k < p.k; k += deep) {
     Z depth = p.k - k < deep ? p.k - k : deep;
+    bool last = p.epilogue && k + deep >= p.k;
     pack(w + k * p.w_k, p.w_n, p.w_k, columns, depth, packed);
     for (Z m = from; m < to;) {
-      const float *a = x + m * p.x_row + k, *start = k ? y + m * p.n : bias + m * p.bias_row;
-      Z start_row = k ? p.n : p.bias_row, left = to - m;
+      const float *a = x + m * p.x_row + k, *start = k ? y + m * y_row : bias + m * p.bias_row;
+      float *target = last ? done : y + m * y_row;
+      Z start_row = k ? y_row : p.bias_row, left = to - m;
 #define TAKE(R) \
   if (left >= R) { \
-    rows<R>(a, p.x_row, packed, depth, y + m * p.n, p.n, start, start_row, columns); \
+    rows<R>(a, p.x_row, packed, depth, target, y_row, start, start_row, columns); \
+    if (last) p.epilogue(p.buffers, p.numbers, done, batch * p.m + m, batch * p.m + m + R, j, j + columns); \
     m += R; \
     continue; \
   }
@@ -127,7 +140,7 @@ static void panel(const Product &p, Z batch, Z from, Z to, Z j) {
 
 extern "C" void product_f32(void **buffers, int threads, const Z *n) {
   Product p = {(const float *)buffers[0] + n[0], (const float *)buffers[1] + n[1], nullptr, (float *)buffers[3],
-               n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12], n[13], n[14]};
+               (Epilogue)n[15], buffers + 4, n + 16, n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12], n[13], n[14]};
   if (n[2]) p.bias = (const float *)buffers[2] + n[3];
   Z panels = (p.n + COLUMNS - 1) / COLUMNS, blocks = (p.m + ROWS - 1) / ROWS;
   Z height = ((p.m + blocks - 1) / blocks + 11) / 12 * 12;

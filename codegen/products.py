@@ -100,3 +100,8 @@ def _outer(meta: Meta, place: int) -> Any:
     if len(meta.shape) < place or meta.shape[-place] == 1:
         return 0
     return meta.stride[-place]
+
+
+def columns(node: Node) -> Any:
+    """Those of the right factor."""
+    return node.meta.shape[-1]

@@ -19,13 +19,15 @@ from . import build, convolutions, products, ready
 
 
 class Kernel(Protocol):
-    """What a module says of its kernel: its name, its text, which calls it takes, what it reads and its numbers."""
+    """What a module says of its kernel: its name, its text, which calls it takes, what it reads and its numbers,
+    and how many columns its result has, of which it gives tiles to an epilogue; 0 where it gives none."""
 
     SYMBOL: str
     FILE: str
 
     def takes(self, node: Node) -> bool: ...
     def launch(self, node: Node) -> tuple[list[Node], tuple[Any, ...]]: ...
+    def columns(self, node: Node) -> Any: ...
 
 
 KERNELS: tuple[Kernel, ...] = (products, convolutions)

@@ -27,7 +27,7 @@ from ..runtime.program import (
     Step,
     View,
 )
-from . import inplace, memory, nest, rowwise_nest, sequence
+from . import epilogue, inplace, memory, nest, rowwise_nest, sequence
 from .extents import product, surely
 from .flow import Flow, analyse, base_of, is_plain_view
 from .fuse import Fusion, Unit
@@ -115,9 +115,12 @@ def _only_for_kernels(made: Plan) -> frozenset[Node]:
     stored = {node for kernel in made.kernels for node in kernel.stores}
     seen = {root(node) for node in made.graph.outputs}
     for step in made.steps:
+        call = step if isinstance(step, Node) else step.host
+        if call is not None:
+            seen.update(root(operand) for operand in reads(call))
         if isinstance(step, Node):
-            seen.update(root(operand) for operand in reads(step))
-        elif step.nest.may_fail and made.flow.writes_memory:
+            continue
+        if step.nest.may_fail and made.flow.writes_memory:
             seen.update(step.reads)  # what they are computed from may be another by then
     return frozenset(stored - seen)
 
@@ -140,6 +143,7 @@ def _planned(graph: Graph, device: str, fuse: bool, near: bool) -> Plan:
             made.follows.append(before)
     if fuse and device == "cpu":
         made.replaced = replaced(step for step in made.steps if isinstance(step, Node))
+        made.steps, made.follows = epilogue.hosted(made.steps, made.follows, flow, made.replaced)
     return made
 
 
@@ -309,6 +313,9 @@ class _Writer:
                 self.steps.append(Scratch(number, self.arena.take(node, size), size))
             else:
                 self.steps.append(Alloc(number, meta.shape, meta.stride, meta.dtype, meta.device))
+        if kernel.host is not None:
+            self.hosted(kernel, kernel.host)
+            return
         slots = tuple(self.slot(node) for node in (*kernel.reads, *kernel.stores))
         name = kernel.nest.name
         numbers = self.numbers.get(name, ())
@@ -330,15 +337,28 @@ class _Writer:
         self.steps.append(View(number, slot, meta.shape, meta.stride))
 
     def replacement(self, node: Node) -> None:
-        kernel = self.plan.replaced[node]
-        reads, numbers = kernel.launch(node)
-        slots = [self.slot(one) for one in reads]
+        slots, numbers = self._launched(node)
         number, meta = self._result(node), node.meta
         self.steps.append(Alloc(number, meta.shape, meta.stride, meta.dtype, meta.device))
-        name = kernel.SYMBOL
-        self.steps.append(
-            Launch(name, self.addresses[name], (*slots, number), self.keep, (), numbers)
-        )
+        self._launch(node, (*slots, number), (*numbers, 0))
+
+    def hosted(self, kernel: Kernel, host: Node) -> None:
+        """The launch of a host: its own operands (in place of a result the first of them, of which it knows nothing), its
+        numbers, and behind these its epilogue's address, operands and numbers."""
+        slots, numbers = self._launched(host)
+        nowhere, name = slots[0], kernel.nest.name
+        own = [nowhere if node is host else self.slot(node) for node in kernel.reads]
+        own += [self.slot(node) for node in kernel.stores]
+        more = (self.addresses[name], *self.numbers.get(name, ()))
+        self._launch(host, (*slots, nowhere, *own), (*numbers, *more))
+
+    def _launched(self, node: Node) -> tuple[list[int], tuple[Any, ...]]:
+        operands, numbers = self.plan.replaced[node].launch(node)
+        return [self.slot(one) for one in operands], numbers
+
+    def _launch(self, node: Node, slots: tuple[int, ...], numbers: tuple[Any, ...]) -> None:
+        name = self.plan.replaced[node].SYMBOL
+        self.steps.append(Launch(name, self.addresses[name], slots, self.keep, (), numbers))
 
     def call(self, node: Node) -> None:
         args = self.value(node.args)

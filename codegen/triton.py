@@ -98,6 +98,8 @@ def render(
     unknown = {"load_if", "inside", "checked"}
     if any(value.op in unknown or (value.op == "load" and value.args) for value in nest.values):
         raise BuildError("Triton kernels load at places that are known", found=nest.name)
+    if nest.tiled is not None:
+        raise BuildError("Triton kernels are called by nobody but the program", found=nest.name)
     name = _identifier(nest.name, "kernel")
     parameters = _parameters(nest)
     plan: Plan = plan_of(nest, persistent_limit)

@@ -56,7 +56,9 @@ class Made:
     @property
     def library(self) -> list[Any]:
         """Targets of the ATen calls left, those of which a large product takes the place included."""
-        return [step.target for step in self.plan.steps if isinstance(step, Node)]
+        steps = self.plan.steps
+        calls = [step if isinstance(step, Node) else step.host for step in steps]
+        return [call.target for call in calls if call is not None]
 
 
 def make(fn: Callable[..., Any], *inputs: torch.Tensor) -> Made:
