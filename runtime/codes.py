@@ -217,8 +217,8 @@ _TABLE: tuple[Code, ...] = (
          "level O2 could not build or run a kernel in several ways; the default ones are taken",
          "nothing; tune=False or GRAFTJIT_TUNE=0 does without the measurement"),
     Code("FB317", "backward by the calls, run again",
-         "the backward is itself to be differentiated (create_graph=True): the forward's calls run again under autograd,"
-         " and that is differentiated",
+         "the backward is itself to be differentiated (create_graph=True), or its gradients are batched, sparse or of a"
+         " transform: the forward's calls run again under autograd, and that is differentiated",
          "nothing; it costs the forward once more"),
     Code("FB311", "level O0", "jit_level='O0' runs the operators one by one, bit-equal to eager",
          "use O1 for fusion"),

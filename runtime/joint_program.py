@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
+from torch.autograd import forward_ad
 from torch.autograd.function import BackwardCFunction
 
 from ..ir.dataclass import dataclass
@@ -98,8 +99,32 @@ class GraftBackward(BackwardCFunction):
     def apply(self, *gradients: Any) -> Any:
         """Gradients of the results (None where there is none) to those of the inputs. Called by autograd's engine."""
         if torch.is_grad_enabled():
-            return self.joint.again(self, gradients)
+            return self.joint.again(self, gradients, True, "a backward with create_graph=True")
+        if not _all_ordinary(gradients):
+            with torch.enable_grad():
+                found = self.joint.again(
+                    self, gradients, False, "gradients that are no plain tensors"
+                )
+            self.maybe_clear_saved_tensors()
+            return found
         return self.joint.backwards(self, gradients)
+
+
+def _is_ordinary(gradient: Any) -> bool:
+    """Whether a program can take a gradient: none that a batch wraps, no sparse one, none of a class with a dispatch of its own."""
+    if type(gradient) is torch.Tensor:
+        return gradient.layout is torch.strided and not _is_batched(gradient)
+    return gradient is None or type(gradient) is torch.nn.Parameter
+
+
+_is_batched = torch._C._functorch.is_legacy_batchedtensor  # type: ignore[attr-defined]
+_level = torch._C._functorch.maybe_current_level
+
+
+def _all_ordinary(gradients: Sequence[Any]) -> bool:
+    """Nor within a transform, which may follow the gradients of any of them."""
+    outside = forward_ad._current_level < 0 and _level() is None
+    return outside and all(map(_is_ordinary, gradients))
 
 
 def _node_of(joint: JointProgram, name: str) -> Any:
@@ -250,8 +275,9 @@ class JointProgram:
 
     # -- a backward that is itself differentiated
 
-    def again(self, node: Any, gradients: Sequence[Any]) -> Sequence[Any]:
-        """Gradients of all inputs, with a history: the calls are run again under autograd, and that is differentiated."""
+    def again(self, node: Any, gradients: Sequence[Any], taped: bool, why: str) -> Sequence[Any]:
+        """Gradients of all inputs, `taped` with a history: the calls are run again under autograd, and that is differentiated."""
+        self._tell(why)
         plan = self.plan
         points, inputs = self._inputs_again(node)
         pieces = plan.pieces_of(self._replayed(node, inputs), inputs)
@@ -267,7 +293,7 @@ class JointProgram:
                 [one for one, _ in pairs],
                 [points[at] for at in asked],
                 [gradient for _, gradient in pairs],
-                create_graph=True,
+                create_graph=taped,
                 allow_unused=True,
             )
             for at, gradient in zip(asked, found, strict=True):
@@ -298,7 +324,6 @@ class JointProgram:
             if seen._version != version and at not in plan.written:
                 raise _gone(plan.name, at)
             before[at] = tensor
-        self._tell("a backward with create_graph=True")
         points = [one.view_as(one) if one.requires_grad else one for one in before]
         given = [one.clone() if at in plan.written else one for at, one in enumerate(points)]
         return points, [*given, *further]

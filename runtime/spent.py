@@ -2,7 +2,7 @@
 
 `SpentProgram(program, spent)` is the program of such a graph: it runs without gradients, as what it computed of them is
 in its results, and gives the results named in `spent` a node of autograd that says what eager's says when it is asked
-to go backward again.
+to go backward again. What the graph was given is behind that node, as it is in eager.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class SpentBackward(BackwardCFunction):
 
 
 class Spent(torch.autograd.Function):
-    """`apply(box, leaf)`: the tensor in the box, with a history that is used up. The leaf gives it one at all."""
+    """`apply(box, *origins)`: the tensor in the box, with a history that is used up and leads to those."""
 
     @staticmethod
-    def forward(node: Any, box: list[torch.Tensor], leaf: torch.Tensor) -> torch.Tensor:
+    def forward(node: Any, box: list[torch.Tensor], *origins: torch.Tensor) -> torch.Tensor:
         return box[0]
 
 
@@ -72,7 +72,8 @@ class SpentProgram:
         if not self._spent:
             return found
         results = list(found)
+        origins = [one for one in inputs if isinstance(one, torch.Tensor) and one.requires_grad]
         with torch.enable_grad():
             for at, node in self._spent:
-                results[at] = node([results[at]], _leaf())
+                results[at] = node([results[at]], *origins or [_leaf()])
         return tuple(results)
