@@ -16,6 +16,7 @@
 #endif
 typedef float V __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float F __attribute__((vector_size(64)));
+typedef int Y __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int I __attribute__((vector_size(64)));
 typedef unsigned U __attribute__((vector_size(64)));
 typedef unsigned short Mask;
@@ -68,6 +69,15 @@ ALWAYS Mask mask_of(I v) { return __builtin_ia32_cvtd2mask512(v); }
 static Places places(const Convolution &c, const Side *s, Z from) {
   Places p;
   Z all = s[0].places * s[1].places, high = from / s[1].places, wide = from % s[1].places;
+  if (wide + LANES <= s[1].places) {  // within a row: nothing to carry, and few channels are not worth a walk
+    const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    int h = high * s[0].step + s[0].from, w = wide * s[1].step + s[1].from;
+    p.high = h - I{}, p.wide = w + lane * (int)s[1].step;
+    *(Y *)p.y = (int)((high * s[0].y_step + s[0].y_from) * c.result[1] + wide * s[1].y_step + s[1].y_from) + lane * (int)s[1].y_step;
+    p.there = -1;
+    p.stride = s[1].step == 1 || s[1].step == 2 ? s[1].step : 0;
+    return p;
+  }
   p.there = 0;
   int address[LANES], live = 0;
   for (int i = 0; i < LANES; ++i) {

@@ -16,7 +16,18 @@ from typing import Any
 import torch
 
 from ..ir.symbols import Expr
-from . import cpp_epilogue, cpp_keep, cpp_lanes, cpp_load, cpp_nans, cpp_scan, cpp_tile, expr, loops
+from . import (
+    cpp_epilogue,
+    cpp_keep,
+    cpp_lanes,
+    cpp_load,
+    cpp_nans,
+    cpp_scalar,
+    cpp_scan,
+    cpp_tile,
+    expr,
+    loops,
+)
 from .cpp_dialect import (
     DIALECT,
     TYPES,
@@ -134,7 +145,7 @@ class Kernel:
         self.along = loops.moving(nest, axes)  # does the value differ between lanes?
         self.level = loops.levels(nest) if nest.has_reduction else self.along
         self.phase = loops.phases(nest)
-        self.spans = cpp_load.only_spans(nest)
+        self.spans = cpp_load.only_spans(nest)  # values that are written where they are used
         self.plain = cpp_nans.plain(nest)
         self.lines: list[str] = []
         self.depth = 1
@@ -143,6 +154,8 @@ class Kernel:
         self.known: set[int] = set()  # row values already declared
         self.group = ""  # where there are several vectors of rows: the subscript of the one at hand
         self.passes = self._passes()
+        self.scalars = cpp_scalar.of(self)
+        self.spans |= cpp_scalar.only_literals(self)
         if self.plan.lanes_are_rows:
             self.plan.side_by_side(cpp_lanes.groups(self), self.sizes, lanes)
         self.pointers: dict[tuple[int, Index], str] = {}
@@ -361,6 +374,8 @@ class Kernel:
     def _statement(self, number: int, row: bool = False) -> str:
         value = self.nest.values[number]
         name = f"v{number}"
+        if number in self.scalars:
+            return cpp_scalar.statement(self, number, row)
         if value.op in loops.LOADS:
             return f"const {register(value.dtype)} {name} = {cpp_load.load(self, value, row)};"
         if value.op == "inside":
@@ -390,11 +405,14 @@ class Kernel:
             text += " + i" if stride == 1 else f" + i * {self.n(stride)}"
         return text, stride
 
-    def _index(self, index: Index, row: bool, kind: str = "i64") -> str:
+    def _position(self, index: Index, row: bool) -> tuple[str, Any]:
+        """(text of the affine form at the first lane, its step along the lanes)."""
         moved, stride = self._where(index, row)
-        base = (
-            f"{self.n(index.offset)}{self._offset(index, self.plan.rows, with_offset=False)}{moved}"
-        )
+        rows = self._offset(index, self.plan.rows, with_offset=False)
+        return f"{self.n(index.offset)}{rows}{moved}", stride
+
+    def _index(self, index: Index, row: bool, kind: str = "i64") -> str:
+        base, stride = self._position(index, row)
         if stride == 0:
             return f"splat<{kind}>({base})"
         literal = "ll" if kind == "i64" else ""

@@ -26,7 +26,8 @@ def load(kernel: Kernel, value: Value, row: bool) -> str:
         spread = f"v{offsets[0]}"
         spread += f" + lanes<i64>(0) * {kernel.n(stride)}" if stride else ""
     elif offsets:
-        pointer += f" + v{offsets[0]}[0]"
+        lane = "" if offsets[0] in kernel.scalars else "[0]"
+        pointer += f" + v{offsets[0]}{lane}"
     if not guarded:
         return f"ldg({pointer}, {spread}, n)" if spread else _plain(kernel, pointer, stride)
     mask, other = value.args[0], f"v{value.args[1]}"

@@ -325,6 +325,11 @@ template <class N> INLINE i64 checked(i64 v, i64_t low, i64_t high, int *trouble
   if (any) __atomic_store_n(trouble, 1, __ATOMIC_RELAXED);
   return wrong ? splat<i64>(low) : v;
 }
+INLINE i64_t checked(i64_t v, i64_t low, i64_t high, int *trouble) {
+  if (v >= low && v < high) return v;
+  __atomic_store_n(trouble, 1, __ATOMIC_RELAXED);
+  return low;
+}
 
 //: minmax <- types
 INLINE f32 maximum(f32 a, f32 b) { return a != a ? a : larger(a, b); }

@@ -228,3 +228,20 @@ def test_bad_targets_raise_what_eager_raises():
         fails_alike(lambda x, t: F.cross_entropy(x, t), (x, target), (x, wrong), 2)
         weigh = lambda x, t, w: F.cross_entropy(x, t, w) * 2  # noqa: E731
         fails_alike(weigh, (x, target, x[0].exp()), (x, wrong, x[0].exp()), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "fn", "inputs"),
+    (
+        ("rows", lambda x, i: x[i] + 1, (table(50, 33), index(50, 300, low=-50))),
+        ("bags", lambda x, i: x[i].sum(1), (table(50, 33), index(50, 40, 7, low=-50))),
+        ("int32", lambda i, x: F.embedding(i, x) + 1, (index(50, 300, dtype=torch.int32), table(50, 40))),
+        ("two", lambda x, i, j: x[i, j] * 2, (table(9, 8, 40), index(9, 70), index(8, 70, low=-8))),
+        ("computed", lambda x, i: x[torch.where(i > 3, i - 3, i * 2 + 1)] + 1, (table(50, 33), index(9, 70))),
+    ),
+)  # fmt: skip
+def test_a_place_that_is_the_same_in_all_lanes_is_a_number(name, fn, inputs):
+    """Sixteen equal places, of which one is used, cost twenty times what copying the row does."""
+    made = check(fn, *inputs)
+    text = made.source[made.source.index('extern "C" void') :]
+    assert "const i64_t" in text and "const i64 " not in text, name

@@ -19,10 +19,9 @@ extern "C" void k0_native_layer_norm(void **buffers, int threads) {
     const float *p2 = b2 + x1 * 24;
     const float *p3 = b3;
     float *p4 = b4 + x0 * 384 + x1 * 24;
-    const i64 v0 = one(p0);
-    const i64 v1 = checked(v0, 0, 50, trouble, 1);
-    const i64 v2 = splat<i64>(24ll);
-    const i64 v3 = v1 * v2;
+    const i64_t v0 = *(p0);
+    const i64_t v1 = checked(v0, 0, 50, trouble);
+    const i64_t v3 = v1 * 24ll;
     const f32 v8 = splat<f32>(24.0f);
     const f32 v14 = splat<f32>(9.999999747378752e-06f);
     const f32 v20 = splat<f32>(0.0f);
@@ -32,7 +31,7 @@ extern "C" void k0_native_layer_norm(void **buffers, int threads) {
     f32 a7_3 = splat<f32>(0.0f);
     {
       auto body = [&](const i64_t i, auto n, f32 &a7_0) __attribute__((always_inline)) {
-        const f32 v4 = ld(p1 + i + v3[0], n);
+        const f32 v4 = ld(p1 + i + v3, n);
         const f32 v5 = ld(p2 + i, n);
         const f32 v6 = v4 + v5;
         a7_0 = a7_0 + keep(v6, splat<f32>(0.0f), n);
@@ -51,7 +50,7 @@ extern "C" void k0_native_layer_norm(void **buffers, int threads) {
     f32 a12_3 = splat<f32>(0.0f);
     {
       auto body = [&](const i64_t i, auto n, f32 &a12_0) __attribute__((always_inline)) {
-        const f32 v4 = ld(p1 + i + v3[0], n);
+        const f32 v4 = ld(p1 + i + v3, n);
         const f32 v5 = ld(p2 + i, n);
         const f32 v6 = v4 + v5;
         const f32 v10 = v6 - v9;
@@ -70,7 +69,7 @@ extern "C" void k0_native_layer_norm(void **buffers, int threads) {
     const f32 v16 = 1 / sqrt(v15);
     {
       auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
-        const f32 v4 = ld(p1 + i + v3[0], n);
+        const f32 v4 = ld(p1 + i + v3, n);
         const f32 v5 = ld(p2 + i, n);
         const f32 v6 = v4 + v5;
         const f32 v10 = v6 - v9;

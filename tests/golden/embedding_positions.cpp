@@ -16,13 +16,12 @@ extern "C" void k0_add(void **buffers, int threads) {
     const float *p1 = b1;
     const float *p2 = b2 + x1 * 24;
     float *p3 = b3 + x0 * 384 + x1 * 24;
-    const i64 v0 = one(p0);
-    const i64 v1 = checked(v0, 0, 50, trouble, 1);
-    const i64 v2 = splat<i64>(24ll);
-    const i64 v3 = v1 * v2;
+    const i64_t v0 = *(p0);
+    const i64_t v1 = checked(v0, 0, 50, trouble);
+    const i64_t v3 = v1 * 24ll;
     {
       auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
-        const f32 v4 = ld(p1 + i + v3[0], n);
+        const f32 v4 = ld(p1 + i + v3, n);
         const f32 v5 = ld(p2 + i, n);
         const f32 v6 = v4 + v5;
         st(p3 + i, v6, n);
