@@ -410,6 +410,7 @@ class _Attempt:
             raise PlainFrame(
                 "FB310", "tensors that share memory are written to", self.machine.where
             )
+        graph.apart = graph.mutates  # of which there will be a guard
         return graph
 
     def _broken(self, index: int, stop: Break) -> Capture:

@@ -40,13 +40,13 @@ def hosted(
     moved: dict[int, int] = {}  # the place of a host that is none by itself -> that of its epilogue
     outputs = {root(node) for node in flow.graph.outputs}
     place = {node: number for number, node in enumerate(steps) if isinstance(node, Node)}
-    writing = [0, *accumulate(isinstance(step, Node) and bool(writes(step)) for step in steps)]
+    writing = [0, *accumulate(map(_writes, steps))]
     readers: dict[Node, list[int]] = {}
     for number, step in enumerate(steps):
         for base in _roots(step):
             readers.setdefault(base, []).append(number)
     for number, step in enumerate(steps):
-        if not isinstance(step, Kernel):
+        if not isinstance(step, Kernel) or step.writes:  # the host might read what is stored
             continue
         hosts = [node for node in step.reads if node in replaced and found[place[node]] is node]
         for host in sorted(hosts, key=place.__getitem__, reverse=True):
@@ -68,6 +68,11 @@ def hosted(
     for number, before in enumerate(follows):
         after[new[number]] |= {new[one] for one in before} - {new[number]}
     return [step for step in found if step is not None], after
+
+
+def _writes(step: Kernel | Node) -> bool:
+    """Does it write what was there before?"""
+    return bool(writes(step) if isinstance(step, Node) else step.writes)
 
 
 def _roots(step: Kernel | Node) -> Iterator[Node]:

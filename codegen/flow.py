@@ -51,8 +51,9 @@ def has_effect(node: Node) -> bool:
 @dataclass(slots=True)
 class Flow:
     """nodes: the live calls and gets, in order; after: further nodes that a node has to follow; written: the roots of
-    the graph's own memory that is written to after it was made; joins: the copies that make a cat (see `join`);
-    whole: for each of these the cat."""
+    the graph's own memory that is written to after it was made; joins: the copies that make a cat (see `join`) or that
+    do a write (see `stores`); whole: for each of these the cat or the write; moves: by how much a write moves the version
+    of what it writes, where that is not by one; apart: each input is memory of its own."""
 
     graph: Graph
     joins: Mapping[Node, tuple[Node, ...]] = field(default_factory=dict)
@@ -62,6 +63,8 @@ class Flow:
     written: set[Node] = field(default_factory=set)
     writes_memory: bool = False
     whole: dict[Node, Node] = field(default_factory=dict)
+    moves: Mapping[Node, int] = field(default_factory=dict)
+    apart: bool = False
 
     def reads(self, node: Node) -> Sequence[Node]:
         """The nodes that a node needs: of a cat made of copies, these."""
@@ -69,12 +72,25 @@ class Flow:
 
     def memory(self, node: Node) -> Node:
         """The node whose tensor a stored value is written to."""
+        return base_of(self.whole.get(node, node))
+
+    def call(self, node: Node) -> Node:
+        """The operator of the program that a node is, or does a part of."""
         return self.whole.get(node, node)
 
+    def is_store(self, node: Node) -> bool:
+        """Is it a copy that writes into an input?"""
+        return node in self.whole and self.whole[node].alias is not None
 
-def analyse(graph: Graph, joins: Mapping[Node, tuple[Node, ...]] | None = None) -> Flow:
+
+def analyse(
+    graph: Graph,
+    joins: Mapping[Node, tuple[Node, ...]] | None = None,
+    moves: Mapping[Node, int] | None = None,
+    apart: bool = False,
+) -> Flow:
     """Live nodes, users, and the order that memory and effects ask for."""
-    flow = Flow(graph, joins or {})
+    flow = Flow(graph, joins or {}, moves=moves or {}, apart=apart)
     live = _live(graph)
     for node in graph.nodes:
         if node in live and node.op in ("call", "get"):
@@ -106,33 +122,61 @@ def _live(graph: Graph) -> set[Node]:
 _OUTSIDE = "inputs and constants"
 
 
-def _storage(node: Node) -> Any:
-    return root(node) if is_fresh(node) else _OUTSIDE
+class _Order:
+    """What was met so far of the memory that nodes touch, and of their effects."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.readers: dict[Any, list[Node]] = {}
+        self.writer: dict[Any, Node] = {}
+        self.effect: Node | None = None  # the last one, but for stores
+        self.stores: list[
+            Node
+        ] = []  # those behind it: they go in any order, for none of them raises
+
+    def storage(self, node: Node) -> Any:
+        base = root(node)
+        own = is_fresh(node) or (self.flow.apart and base.op == "input")
+        return base if own else _OUTSIDE
+
+    def follows(self, node: Node) -> list[Node]:
+        """The nodes that this one, the next in order, has to follow."""
+        written = {self.storage(target) for target in writes(self.flow.call(node))}
+        touched = {self.storage(operand) for operand in self.flow.reads(node)} | written
+        found = [self.writer[storage] for storage in touched if storage in self.writer]
+        for storage in written:
+            found.extend(self.readers.get(storage, ()))
+            self.readers[storage] = []
+            self.writer[storage] = node
+        for storage in touched - written:
+            self.readers.setdefault(storage, []).append(node)
+        if self.flow.is_store(node):
+            found += [] if self.effect is None else [self.effect]
+            self.stores.append(node)
+        elif has_effect(node) and (not written or any(map(_is_outside, written))):
+            found += self.stores if self.effect is None else [self.effect, *self.stores]
+            self.effect, self.stores = node, []
+        return [other for other in dict.fromkeys(found) if other is not node]
+
+    def done(self, write: Node) -> None:
+        """A write that copies have done: what comes later follows it."""
+        for target in writes(write):
+            self.writer[self.storage(target)] = write
+
+
+def _is_outside(storage: Any) -> bool:
+    return storage == _OUTSIDE or storage.op == "input"
 
 
 def _order(flow: Flow) -> None:
     """Fill `after`: reads after writes, writes after reads and writes; effects in order."""
-    readers: dict[Any, list[Node]] = {}
-    writer: dict[Any, Node] = {}
-    effect: Node | None = None
+    order = _Order(flow)
     for node in flow.nodes:
         if node.op == "get" or is_plain_view(node):
             continue  # touches no memory by itself
-        written = {_storage(target) for target in writes(node)}
-        follows: list[Node] = []
-        touched = {_storage(operand) for operand in flow.reads(node)} | written
-        for storage in touched:
-            if storage in writer:
-                follows.append(writer[storage])
-        for storage in written:
-            follows.extend(readers.get(storage, ()))
-            readers[storage] = []
-            writer[storage] = node
-        for storage in touched - written:
-            readers.setdefault(storage, []).append(node)
-        if has_effect(node) and (not written or _OUTSIDE in written):
-            if effect is not None:
-                follows.append(effect)
-            effect = node
+        if node in flow.joins and writes(node):
+            order.done(node)
+            continue
+        follows = order.follows(node)
         if follows:
-            flow.after[node] = [other for other in dict.fromkeys(follows) if other is not node]
+            flow.after[node] = follows

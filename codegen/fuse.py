@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..ir.dataclass import dataclass, field
-from ..ir.effects import reads, root
+from ..ir.effects import may_raise, reads, root
 from ..ir.graph import Meta, Node
 from ..ir.schema import plan_of
 from . import affine, rowwise
@@ -78,12 +78,19 @@ def fusable(node: Node, placed: bool = False) -> Rule | None:
 
 class Fusion:
     """The state of one run; `units` is the result (those with `merged` set are gone). `near`: nothing joins a group
-    from before the last operator that made something large, so that no more is alive at a time than in eager."""
+    from before the last operator that made something large, so that no more is alive at a time than in eager. `alone`: the
+    inputs whose stores no kernel does beside other work."""
 
     def __init__(
-        self, flow: Flow, device: str = "cpu", enabled: bool = True, near: bool = False
+        self,
+        flow: Flow,
+        device: str = "cpu",
+        enabled: bool = True,
+        near: bool = False,
+        alone: frozenset[Node] = frozenset(),
     ) -> None:
         self.flow, self.device, self.enabled, self.near = flow, device, enabled, near
+        self.alone = alone
         self.first_open = 0  # number of the first unit that may be joined
         self.units: list[Unit] = []
         self.home: dict[Node, Unit] = {}
@@ -267,9 +274,24 @@ class Fusion:
         return sorted(open_ones, key=lambda unit: (-saved[unit], -unit.number))
 
     def _can_join(self, node: Node, rule: Rule, unit: Unit, before: list[Unit]) -> bool:
-        if self._full(unit, node) or unit.leads_to(before):
+        if self._full(unit, node) or unit.leads_to(before) or not self._quiet([node], unit):
             return False
         return self._place_in(node, rule, unit) is not None
+
+    def _quiet(self, nodes: list[Node], unit: Unit) -> bool:
+        """Would no kernel of both write into an input and tell of trouble? What is written before and after is seen."""
+        if not self.flow.moves and not self.flow.apart:
+            return True
+        stores = [any(map(self.flow.is_store, some)) for some in (nodes, unit.nodes)]
+        if not any(stores):
+            return True
+        if unit.rows is not None or any(
+            self.flow.is_store(node) and self.flow.memory(node) in self.alone
+            for node in (*nodes, *unit.nodes)
+        ):
+            return False
+        raises = [any(map(may_raise, some)) for some in (nodes, unit.nodes)]
+        return not (stores[0] and raises[1]) and not (stores[1] and raises[0])
 
     def _full(self, unit: Unit, *more: Node) -> bool:
         """No room for these, a bound on compile time and registers?"""
@@ -397,6 +419,8 @@ class Fusion:
         if None not in (unit.folded, other.folded) and unit.folded != other.folded:
             return False
         if other.leads_to(unit.before) or unit.leads_to(other.before):
+            return False
+        if not self._quiet(other.nodes, unit):
             return False
         both = {**unit.where, **other.where}
         folded = unit.folded or other.folded

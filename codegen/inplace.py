@@ -86,6 +86,23 @@ def chosen(
     return found, over
 
 
+def stored(steps: Steps) -> tuple[frozenset[Node], list[Kernel | Node]]:
+    """(the inputs that some kernel reads and writes without keeping the law, the steps with those marked that do)."""
+    lawless: set[Node] = set()
+    found: list[Kernel | Node] = []
+    for step in steps:
+        both = set(step.stores).intersection(step.reads) if isinstance(step, Kernel) else ()
+        pairs = []
+        for node in both:
+            assert isinstance(step, Kernel)
+            if _may(step, node, node):
+                pairs.append((step.reads.index(node), _buffer_of(step, node)))
+            else:
+                lawless.add(node)
+        found.append(_marked(step, pairs) if pairs else step)  # type: ignore[arg-type]
+    return frozenset(lawless), found
+
+
 def _last_readers(steps: Steps, flow: Flow) -> Mapping[Node, int]:
     last: dict[Node, int] = {}
     for position, step in enumerate(steps):

@@ -34,7 +34,9 @@ def peak(steps: Sequence[Kernel | Node], flow: Flow, scratch: frozenset[Node], o
 def uses(steps: Sequence[Kernel | Node], flow: Flow) -> list[Use]:
     """What each step makes and reads."""
     return [
-        (step.stores, step.uses) if isinstance(step, Kernel) else _of_call(step, flow)
+        (tuple(node for node in step.stores if node.op != "input"), step.uses)
+        if isinstance(step, Kernel)
+        else _of_call(step, flow)
         for step in steps
     ]
 

@@ -27,13 +27,14 @@ from .lowering import At, Builder
 class Kernel:
     """A nest and the graph's tensors behind its buffers, in order: first `reads` roots, then `stores` nodes (one that
     is written in parts may occur several times). `host`: the call whose epilogue it is (`epilogue`); that one is in `reads`
-    too, but not in memory."""
+    too, but not in memory. `writes`: the inputs that it stores into, each as often as its version moves."""
 
     nest: LoopNest
     reads: tuple[Node, ...]
     stores: tuple[Node, ...]
     nodes: tuple[Node, ...]
     host: Node | None = None
+    writes: tuple[Node, ...] = ()
 
     @property
     def uses(self) -> tuple[Node, ...]:
@@ -176,8 +177,8 @@ class _NestBuilder:
             index = affine.address(where, meta.stride, meta.offset - whole.offset, len(self.axes))
             written.append(loops.Store(len(self.buffers), index, value))
             self.buffers.append(buffer)
-        memory = self.fusion.flow.memory
-        calls = dict.fromkeys(memory(node) for node in self.unit.nodes if node.op == "call")
+        flow = self.fusion.flow
+        calls = dict.fromkeys(flow.call(node) for node in self.unit.nodes if node.op == "call")
         nest = LoopNest(
             name, self.outer, self.inner, tuple(self.buffers), tuple(self.builder.values),
             tuple(written), tuple(describe(node) for node in calls),
@@ -186,8 +187,10 @@ class _NestBuilder:
             nest = loops.unroll(nest, len(self.outer) - 1)
         elif not self.products:
             nest = order.in_memory(nest)
-        written_to = tuple(memory(node) for node, _where, _value in stores)
-        return Kernel(loops.collapse(nest), reads, written_to, tuple(calls))
+        written_to = tuple(flow.memory(node) for node, _where, _value in stores)
+        moved = [flow.call(node) for node, _where, _value in stores if flow.is_store(node)]
+        writes = tuple(base_of(write) for write in moved for _ in range(flow.moves.get(write, 1)))
+        return Kernel(loops.collapse(nest), reads, written_to, tuple(calls), None, writes)
 
 
 def _memory_stride(unit: Unit, dim: int) -> int:

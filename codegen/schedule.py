@@ -27,7 +27,7 @@ from ..runtime.program import (
     Step,
     View,
 )
-from . import epilogue, inplace, memory, nest, rowwise_nest, sequence
+from . import epilogue, inplace, memory, nest, rowwise_nest, sequence, stores
 from .extents import product, surely
 from .flow import Flow, analyse, base_of, is_plain_view
 from .fuse import Fusion, Unit
@@ -37,11 +37,13 @@ from .nest import Kernel
 from .replaced import Kernel as Replacement
 from .replaced import replaced
 from .spread import spread
+from .stores import Moves
 from .trouble import otherwise
 
 ALIGNMENT = 64
 SMALL = 1 << 16  # bytes that nobody counts
 GAIN = 1 / 32  # of the memory, for which steps are put off
+NONE: frozenset[Node] = frozenset()
 Numbers = Mapping[str, tuple[Any, ...]]
 
 
@@ -72,9 +74,12 @@ def plan(graph: Graph, device: str = "cpu", fuse: bool = True) -> Plan:
     best, nearer ways are tried, and the first one that needs no more is taken, or the one that needs least.
     """
     graph = spread(graph) if fuse else graph
+    moves: Moves = {}
+    if fuse and device == "cpu":
+        graph, moves = stores.sunk(graph)
     found: list[tuple[int, Plan]] = []
     for near in (False, True):
-        made = _planned(graph, device, fuse, near)
+        made = _planned(graph, device, fuse, near, moves)
         eager = memory.peak_of_eager(made.flow)
         ways = [made]
         if fuse and eager > SMALL and len(made.steps) > 2:
@@ -112,7 +117,7 @@ def _in_place(made: Plan, scratch: frozenset[Node], device: str, answers: inplac
 
 def _only_for_kernels(made: Plan) -> frozenset[Node]:
     """Stored values that no ATen call, view or caller sees."""
-    stored = {node for kernel in made.kernels for node in kernel.stores}
+    stored = {node for kernel in made.kernels for node in kernel.stores if node.op != "input"}
     seen = {root(node) for node in made.graph.outputs}
     for step in made.steps:
         call = step if isinstance(step, Node) else step.host
@@ -125,9 +130,22 @@ def _only_for_kernels(made: Plan) -> frozenset[Node]:
     return frozenset(stored - seen)
 
 
-def _planned(graph: Graph, device: str, fuse: bool, near: bool) -> Plan:
-    flow = analyse(graph, joins(graph) if fuse and not near else None)
-    fusion = Fusion(flow, device, fuse, near)
+def _planned(
+    graph: Graph,
+    device: str,
+    fuse: bool,
+    near: bool,
+    moves: Moves | None = None,
+    alone: frozenset[Node] = NONE,
+) -> Plan:
+    """`alone`: the inputs that are written by kernels of their own."""
+    copies: dict[Node, tuple[Node, ...]] = {}
+    if fuse and device == "cpu":
+        copies = stores.copies(graph)
+    if fuse and not near:
+        copies |= joins(graph)
+    flow = analyse(graph, copies, moves, stores.is_apart(graph))
+    fusion = Fusion(flow, device, fuse, near, alone)
     units = fusion.run()
     wanted = _wanted(flow, fusion)
     made = Plan(graph, flow, fusion)
@@ -141,6 +159,10 @@ def _planned(graph: Graph, device: str, fuse: bool, near: bool) -> Plan:
             kernels += isinstance(step, Kernel)
             made.steps.append(step)
             made.follows.append(before)
+    if flow.writes_memory:
+        lawless, made.steps = inplace.stored(made.steps)
+        if lawless:
+            return _planned(graph, device, fuse, near, moves, alone | lawless)
     if fuse and device == "cpu":
         made.replaced = replaced(step for step in made.steps if isinstance(step, Node))
         made.steps, made.follows = epilogue.hosted(made.steps, made.follows, flow, made.replaced)
@@ -164,7 +186,7 @@ def _step(unit: Unit, number: int, made: Plan, wanted: set[Node]) -> Kernel | No
 
 def _name(number: int, unit: Unit, flow: Flow) -> str:
     """`k3_layer_norm`: the weightiest operator, for profiles and readers."""
-    calls = [flow.memory(node) for node in unit.nodes if node.op == "call"]
+    calls = [flow.call(node) for node in unit.nodes if node.op == "call"]
     name = calls[-1].target._schema.name.split("::")[1].strip("_")
     kinds = ("fold", "normalize", "product")
     folds = [node for node in calls if (rule := RULES.get(node.target)) and rule.kind in kinds]
@@ -319,7 +341,8 @@ class _Writer:
         slots = tuple(self.slot(node) for node in (*kernel.reads, *kernel.stores))
         name = kernel.nest.name
         numbers = self.numbers.get(name, ())
-        self.steps.append(Launch(name, self.addresses[name], slots, self.keep, (), numbers))
+        writes = tuple(self.slot(node) for node in kernel.writes)
+        self.steps.append(Launch(name, self.addresses[name], slots, self.keep, writes, numbers))
         if kernel.nest.may_fail:
             call, given, symbols = otherwise(
                 kernel, lambda node: node in before or node.op == "constant"

@@ -100,6 +100,7 @@ class Graph:
     random         a random operator is inside
     sources        where each input came from, as given to `Tracer.input`
     overlaps       groups of input positions whose tensors share memory
+    apart          whoever runs the graph makes sure that no two of its inputs share memory
     written        positions of the inputs whose memory the graph writes (their overlaps included); eager would
                    have raised their version counters
     slow_ops       operators without a result rule of ours
@@ -142,6 +143,7 @@ class Graph:
     symbols: dict[Symbol, tuple[Any, ...]] = field(default_factory=dict)
     numbers: list[Symbol] = field(default_factory=list)
     facts: Any = None
+    apart: bool = False
 
     def text(self) -> str:
         """The ATen level as typed Python."""

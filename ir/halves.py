@@ -248,6 +248,7 @@ class _Division:
             nodes=nodes,
             outputs=[now[node] for node in self.gradients],
             mutates=False,
+            apart=False,
             consumes=True,
             own=frozenset(at for at, node in enumerate(chosen) if self._way(node) is None),
             random=any(map(is_random, nodes)),
