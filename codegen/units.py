@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-SMALL = 12_000  # characters of kernels, some tenths of a second: what another compiler's start and a link are worth
+SMALL = 4_000  # characters of kernels, some hundredths of a second: what another compiler's start and a link are worth
 TIMEOUT = 300.0  # seconds of one compiler
 
 _KERNEL = re.compile(r'^extern "C" void \w+\(void \*\*buffers.*?^}\n', re.MULTILINE | re.DOTALL)
