@@ -11,11 +11,14 @@ from .gradients import get_grad, grad, value_and_grad
 from .jit import explain, jit, report, reset, wait
 from .legacy import jit_class, ms_function, mutable
 from .marks import mark_dynamic
+from .runtime import accumulators as _accumulators
 from .runtime.capturing import graft_break
 from .runtime.options import JitConfig
 from .runtime.report import Report
 from .runtime.version import VERSION
 from .tensor import Parameter, ParameterTuple, Tensor
+
+_accumulators.watch()
 
 __version__ = VERSION
 

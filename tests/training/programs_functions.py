@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
 from torch.autograd import forward_ad
 
 from .programs_common import Table, base, leaf

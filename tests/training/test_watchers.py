@@ -377,3 +377,24 @@ def test_a_write_to_what_autograd_does_not_keep() -> None:
         out.sum().backward()
         found.append(x.grad)
     torch.testing.assert_close(*found)
+
+
+def test_a_hook_on_the_node_of_a_leaf_is_seen_at_the_next_call() -> None:
+    def step(net: Any, x: torch.Tensor) -> None:
+        net(x).square().sum().backward()
+
+    jitted = graftjit.jit(step)
+    seen = []
+    for fn in (step, jitted):
+        torch.manual_seed(0)
+        net, called = nn.Linear(3, 2), []
+        fn(net, torch.ones(1, 3))
+        nodes = [p.expand_as(p).grad_fn.next_functions[0][0] for p in net.parameters()]
+        for node in nodes:  # which live as long as somebody holds them
+            node.register_hook(lambda _made, given, called=called: called.append(given[0].clone()))
+        fn(net, torch.ones(1, 3))
+        fn(net, torch.ones(1, 3))
+        assert len(called) == 4
+        seen.append([p.grad for p in net.parameters()])
+    torch.testing.assert_close(*seen)
+    assert "hooks" in str(jitted.report())
