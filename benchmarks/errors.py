@@ -4,6 +4,10 @@ In: results of workloads (tensors in tuples, lists, dicts). Out: for each system
 both in units of eager's. The reference is the workload itself in float64: the same seed, float inputs and the module's floats
 converted after they were made, float64 as default dtype meanwhile.
 
+One draw says little of a system: of dozens of outputs the worst is by chance twice as far off as eager's, and a net of many layers
+doubles a rounding error at each. So `over` takes several draws: of each output the median over them, in units of eager's error of
+the same draw, and then the worst output. A kernel that is worse than eager's is so in each draw.
+
 The unit is eager's error of the same output, but at least half a unit in the last place of the largest value of that output (of its
 root mean square for the second): where eager happens to be exact, an error that no rounding could avoid is not called infinite.
 Outputs that are not floats have no error: `same` compares them.
@@ -12,7 +16,8 @@ Outputs that are not floats have no error: `same` compares them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,12 +37,15 @@ TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Absolute errors of the worst output, and the worst of all outputs in units of eager's."""
+    """Absolute errors of the worst output, and the worst of all outputs in units of eager's. Over several draws (`over`): the
+    largest errors, and medians in units of eager's; `worst`: the worst output of any draw."""
 
     largest: float
     rms: float
     largest_of_eager: float | None = None
     rms_of_eager: float | None = None
+    draws: int = 1
+    worst: float | None = None
 
 
 def leaves(result: Any) -> Iterator[torch.Tensor]:
@@ -105,23 +113,61 @@ def _ratio(value: float, unit: float) -> float:
     return value / unit if unit else (math.inf if value else 0.0)
 
 
-def errors(results: dict[str, Any], exact: Any) -> dict[str, Error]:
-    """By system. Without eager among the systems there are no units; without float outputs there is nothing."""
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Errors of one draw, by system: (largest, rms) of each float output, and the same in units of eager's."""
+
+    absolute: dict[str, list[tuple[float, float]]]
+    of_eager: dict[str, list[tuple[float, float]]]
+
+
+def draw(results: dict[str, Any], exact: Any) -> Draw:
+    """Without eager among the systems there are no units."""
     expected = list(leaves(exact))
-    found: dict[str, Error] = {}
     flat = {system: list(leaves(result)) for system, result in results.items()}
     floats = [i for i, value in enumerate(expected) if value.is_floating_point()]
-    if not floats:
-        return found
-    for system, own in flat.items():
-        each = {i: _of_one(own[i], expected[i]) for i in floats}
-        units = {i: _unit(_of_one(flat["eager"][i], expected[i]), expected[i], flat["eager"][i].dtype)
-                 for i in floats} if "eager" in flat else {}  # fmt: skip
-        ratios = [(_ratio(each[i][0], u[0]), _ratio(each[i][1], u[1])) for i, u in units.items()]
+    absolute = {
+        system: [_of_one(own[i], expected[i]) for i in floats] for system, own in flat.items()
+    }
+    if "eager" not in flat:
+        return Draw(absolute, {system: [] for system in flat})
+    units = [
+        _unit(error, expected[i], flat["eager"][i].dtype)
+        for i, error in zip(floats, absolute["eager"], strict=True)
+    ]
+    of_eager = {
+        system: [(_ratio(e[0], u[0]), _ratio(e[1], u[1])) for e, u in zip(own, units, strict=True)]
+        for system, own in absolute.items()
+    }
+    return Draw(absolute, of_eager)
+
+
+def over(draws: Sequence[Draw]) -> dict[str, Error]:
+    """By system of the first draw, over the draws that have it. Without float outputs there is nothing."""
+    found: dict[str, Error] = {}
+    for system in draws[0].absolute:
+        own = [one.absolute[system] for one in draws if system in one.absolute]
+        if not own[0]:
+            continue
+        ratios = [one.of_eager[system] for one in draws if system in one.of_eager]
+        medians = [
+            [
+                statistics.median(ratio[part] for ratio in output)
+                for output in zip(*ratios, strict=True)
+            ]
+            for part in (0, 1)
+        ]
         found[system] = Error(
-            max(value[0] for value in each.values()),
-            max(value[1] for value in each.values()),
-            max((r[0] for r in ratios), default=None),
-            max((r[1] for r in ratios), default=None),
+            max(largest for errors in own for largest, _ in errors),
+            max(rms for errors in own for _, rms in errors),
+            max(medians[0], default=None),
+            max(medians[1], default=None),
+            len(own),
+            max((value for ratio in ratios for pair in ratio for value in pair), default=None),
         )
     return found
+
+
+def errors(results: dict[str, Any], exact: Any) -> dict[str, Error]:
+    """Of one draw."""
+    return over([draw(results, exact)])

@@ -51,6 +51,11 @@ def write(kernel: Kernel, first: str, last: str, length: Any) -> None:
         kernel.put(f"if (at < {last}) rows(at, {length % lanes if known else left});")
 
 
+# Eager sums columns in four parts, so that of few rows (a batch, the gradient of a bias) its errors are those of a quarter as many
+# additions: so many rows go by shorter blocks.
+FEW_ROWS = 256
+
+
 class Wide:
     """Writes `wide`. A value of a row is an array r{number}, an element a vector: group c, lane by lane."""
 
@@ -130,7 +135,11 @@ class Wide:
         axes = list(kernel.plan.folds)
         last = axes.pop() if axes else None
         size = 1 if last is None else kernel.sizes[last]
-        blocked = writer.blocked(size, 1, bool(axes))
+        few, many = SUM_BLOCK // 4, SUM_BLOCK
+        block = f"({kernel.n(size)} > {FEW_ROWS} ? {many} : {few})"
+        if not is_symbolic(size):
+            block = str(many if size > FEW_ROWS else few)
+        blocked = bool(writer.sums) and (bool(axes) or is_symbolic(size) or size > few)
         for number in one.folds:
             self.put(f"{writer.accumulator(number)[0]} r{number}[{self.groups}];")
         self.put("{")
@@ -148,7 +157,9 @@ class Wide:
                 f"for (i64_t x{axis} = 0; x{axis} < {kernel.n(kernel.sizes[axis])}; ++x{axis}) {{"
             )
             kernel.depth += 1
-        self.down(writer, "x" if last is None else f"x{last}", kernel.n(size), blocked)
+        self.down(
+            writer, "x" if last is None else f"x{last}", kernel.n(size), block if blocked else ""
+        )
         for _axis in axes:
             kernel.depth -= 1
             self.put("}")
@@ -167,31 +178,29 @@ class Wide:
         self.put(f"#pragma GCC unroll {self.groups}")
         self.put(f"for (int c = 0; c < {self.groups}; ++c) {name}[c] = {start};")
 
-    def down(self, writer: PassWriter, name: str, size: str, blocked: bool) -> None:
-        """The innermost loop down the rows, in blocks where sums want that."""
+    def down(self, writer: PassWriter, name: str, size: str, block: str) -> None:
+        """The innermost loop down the rows, in blocks of so many where sums want that."""
         kernel, one = self.kernel, writer.one
         self.body(writer, name)
         first, last = "0", size
-        if blocked:
-            self.put(f"for (i64_t block = 0; block < {size}; block += {SUM_BLOCK}) {{")
+        if block:
+            self.put(f"for (i64_t block = 0; block < {size}; block += {block}) {{")
             kernel.depth += 1
-            self.put(
-                f"const i64_t end = block + {SUM_BLOCK} < {size} ? block + {SUM_BLOCK} : {size};"
-            )
+            self.put(f"const i64_t end = block + {block} < {size} ? block + {block} : {size};")
             for number in writer.sums:
                 self.filled(
                     *writer.accumulator(number)[:1], f"s{number}", writer.accumulator(number)[1]
                 )
             first, last = "block", "end"
         taken = "".join(
-            f", {'s' if blocked and number in writer.sums else 'a'}{number}[c]"
+            f", {'s' if block and number in writer.sums else 'a'}{number}[c]"
             for number in one.folds
         )
         self.put(f"for (i64_t at = {first}; at < {last}; ++at) {{")
         self.put(f"  #pragma GCC unroll {self.groups}")
         self.put(f"  for (int c = 0; c < {self.groups}; ++c) body(at, start + c * W, c{taken});")
         self.put("}")
-        if blocked:
+        if block:
             self.put(f"#pragma GCC unroll {self.groups}")
             self.put(f"for (int c = 0; c < {self.groups}; ++c) {{")
             for number in writer.sums:

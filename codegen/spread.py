@@ -2,7 +2,8 @@
 
 The cat itself never lies in memory then: `join` has each part of the last result written into its place (rotary
 embeddings: x * cos + cat(-x2, x1) * sin is one kernel). Only where the cat has no other reader, and where the other
-operands lie in memory or are such work themselves, so that nothing is computed or stored that was not before.
+operands lie in memory (what the cat moves slices of does) or are such work themselves, so that nothing is computed or stored that
+was not before.
 Called by `schedule`.
 """
 
@@ -69,6 +70,9 @@ class _Parts:
     cat: Node
     dim: int = 0
     sizes: tuple[Any, ...] = ()
+    lying: frozenset[Node] = (
+        frozenset()
+    )  # values that have to lie in memory for the cat: it moves slices of them
 
     def __post_init__(self) -> None:
         cat = self.cat
@@ -76,6 +80,7 @@ class _Parts:
         self.dim = dim % len(cat.meta.shape)
         if all(len(operand.meta.shape) == len(cat.meta.shape) for operand in cat.args[0]):
             self.sizes = tuple(operand.meta.shape[self.dim] for operand in cat.args[0])
+            self.lying = frozenset().union(*map(_sliced, cat.args[0]))
 
     def are_alone(self, old: Node, new: Node) -> bool:
         """May this cat go, and does it divide as the first one does?"""
@@ -126,7 +131,8 @@ class _Parts:
             node = node.alias  # type: ignore[assignment]
         if node.target is aten.cat.default:
             return False
-        return node.op in ("input", "constant") or rule_for(node) is None
+        outside = node.op in ("input", "constant") or rule_for(node) is None
+        return outside or node in self.lying
 
     def of(self, old: Node, new: Node, k: int) -> Node:
         """Part k of the operator's result, or of an operand."""
@@ -148,3 +154,13 @@ class _Parts:
         start = sum(self.sizes[:k])
         dim = self.dim - (len(self.cat.meta.shape) - len(node.meta.shape))
         return self.at.call(aten.slice.Tensor, node, dim, start, start + self.sizes[k])
+
+
+def _sliced(node: Node, depth: int = MAX_DEPTH) -> set[Node]:
+    """The values that an operand of a cat is slices of, with pointwise work on them."""
+    if depth and _is_pointwise(node):
+        return set().union(*(_sliced(one, depth - 1) for one in reads(node)))
+    if node.target is not aten.slice.Tensor:
+        return set()
+    whole: Node = node.args[0]
+    return set() if whole.alias is not None or whole.target is aten.cat.default else {whole}

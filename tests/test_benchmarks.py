@@ -109,6 +109,33 @@ def test_errors_are_in_units_of_eagers(bench):
     assert errors({"eager": torch.tensor([1])}, torch.tensor([1])) == {}
 
 
+def test_errors_over_several_draws_are_medians_of_each_output(bench):
+    errors = bench("errors")
+    exact = [torch.tensor([1.0]).double(), torch.tensor([2.0]).double()]
+
+    def drawn(first: float, second: float):
+        results = {"eager": [one.float() + 1e-4 for one in exact]}
+        ours = (exact[0].float() + first, exact[1].float() + second)
+        return errors.draw(results | {"graftjit": list(ours)}, exact)
+
+    # far off once in each output, by chance: neither is off as a rule
+    found = errors.over([drawn(9e-4, 1e-4), drawn(1e-4, 9e-4), drawn(1e-4, 1e-4)])["graftjit"]
+    assert found.largest_of_eager == pytest.approx(1.0, rel=1e-2) and found.draws == 3
+    assert found.worst == pytest.approx(9.0, rel=1e-2)
+    assert found.largest == pytest.approx(9e-4, rel=1e-2)
+    # three times eager's in one output, most times
+    found = errors.over([drawn(1e-4, 3e-4), drawn(1e-4, 3e-4), drawn(9e-4, 0.0)])["graftjit"]
+    assert found.rms_of_eager == pytest.approx(3.0, rel=1e-2)
+    # the peer has the first draw alone
+    first = drawn(1e-4, 1e-4)
+    first.absolute["peer"], first.of_eager["peer"] = (
+        first.absolute["graftjit"],
+        first.of_eager["graftjit"],
+    )
+    told = errors.over([first, drawn(1e-4, 1e-4)])
+    assert (told["peer"].draws, told["graftjit"].draws) == (1, 2)
+
+
 def test_memory_of_a_call(bench):
     peak = bench("memory").peak
     x = torch.randn(1 << 16)

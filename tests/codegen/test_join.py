@@ -77,10 +77,17 @@ def _of_a_product(x: T) -> T:
     return y * C + _turned(y) * S
 
 
+def _of_a_norm(x: T) -> T:
+    """What the cat moves slices of lies in memory, so the rest reads it there."""
+    y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * ROW
+    return y * C + _turned(y) * S
+
+
 # The same, of pointwise work behind the cat.
 BEHIND: tuple[tuple[str, Callable[[T], Any], int, int], ...] = (
     ("rotary", lambda x: x * C + _turned(x) * S, 1, 0),
     ("rotary of a product", _of_a_product, 1, 2),
+    ("rotary of a norm", _of_a_norm, 2, 0),
     ("what is the same for all parts", lambda x: _turned(x) * COLUMN + 1 - ONE, 1, 0),
     ("along rows", lambda x: torch.cat([x[:1], x[1:].abs()], 0) * ROW + COLUMN, 2, 0),
     ("two cats", lambda x: torch.where(_turned(x) > 0, _turned(x * 2), x), None, 0),

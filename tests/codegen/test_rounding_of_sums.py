@@ -43,3 +43,18 @@ def test_variances_of_float32_add_up_in_double() -> None:
     assert not found.library
     for ours, exact in zip(found.run(x), torch.var_mean(x.double(), 1), strict=True):
         assert torch.equal(ours, exact.float())
+
+
+@pytest.mark.parametrize("rows", [32, 64, 128, 512])
+def test_sums_of_columns_err_no_more_than_eagers(rows: int) -> None:
+    """The gradient of a bias: eager adds up a batch in four parts."""
+    generator = torch.Generator().manual_seed(0)
+    draws = [torch.randn(rows, 256, generator=generator) for _ in range(8)]
+    found = make(lambda x: (x * 2).sum(0), draws[0])
+    assert not found.library
+    ours, eager = 0.0, 0.0
+    for x in draws:
+        exact = (x.double() * 2).sum(0)
+        ours += (found.run(x)[0] - exact).square().sum().item()
+        eager += ((x * 2).sum(0) - exact).square().sum().item()
+    assert ours <= 1.1 * eager
