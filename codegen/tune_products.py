@@ -1,13 +1,14 @@
-"""Products at level O2: a loop nest of ours or the library's call, by measurement.
+"""Products and convolutions at level O2: a kernel of ours or the library's call, by measurement.
 
-In: a graph. Out: for those of its products that are neither clearly the one nor the other, which is faster on this machine
+In: a graph. Out: for those of its products and of the convolutions that a kernel of ours takes that are neither clearly the one nor the other, which is faster on this machine
 by itself, where that is not the default's answer (what is fused with a nest comes on top of it). Both run as programs of
 one step over tensors of their own with the operands' layouts. `answered` holds while the graph is planned;
-`lower_product.pays` asks. Called by `codegen.backend`; found out and remembered as all schedules are (`codegen.tune`).
+`lower_product.pays` and `convolutions.takes` ask. Called by `codegen.backend`; found out and remembered as all schedules are (`codegen.tune`).
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ import torch
 
 from ..ir.graph import Graph, Meta, Node
 from ..runtime.errors import BuildError
-from . import build, clock, cpp, lower_product, replaced, schedule, tune
+from . import build, clock, convolutions, cpp, lower_product, replaced, schedule, tune
 from .clock import Timing
 from .extents import is_symbolic
 from .nest import Kernel, describe
@@ -29,7 +30,11 @@ BUDGET = 0.25  # seconds of running a graph
 MOST = 8  # products of a graph
 THIN = 64  # rows or columns: the library, beyond
 SMALL, MOST_WORK = 1 << 16, 1 << 26  # multiplications: of any shape, of a thin one
+LEAST = (
+    1 << 20
+)  # multiplications of a convolution: below that a kernel of ours is clearly the faster one
 WAYS = {True: "nest", False: "library"}
+CONVOLUTIONS = {True: "kernel", False: "library"}
 
 
 def answers(graph: Graph, stored: bool) -> dict[str, bool]:
@@ -74,19 +79,19 @@ def _questions(graph: Graph) -> dict[str, Node]:
     nodes = [node for node in graph.nodes if _open(node)]
     found = {lower_product.known_as(node): node for node in nodes}
     often = Counter(lower_product.known_as(node) for node in nodes)
-    work = {
-        key: n * lower_product.work(lower_product.sizes(found[key])) for key, n in often.items()
-    }
+    work = {key: n * _work(found[key]) for key, n in often.items()}
     return {key: found[key] for key in sorted(found, key=lambda key: -work[key])[:MOST]}
 
 
 def _open(node: Node) -> bool:
     """May either be the faster one?"""
-    if node.op != "call" or node.target not in lower_product.LETTERS:
+    if node.op != "call" or not (_convolves(node) or node.target in lower_product.LETTERS):
         return False
     metas = [arg.meta for arg in node.args if isinstance(arg, Node)]
     if is_symbolic([(meta.shape, meta.stride) for meta in metas]):
         return False
+    if _convolves(node):
+        return convolutions.takes(node) and _work(node) >= LEAST
     if not lower_product.possible(node) or not lower_product.in_order(node):
         return False
     found = lower_product.sizes(node)
@@ -97,8 +102,24 @@ def _open(node: Node) -> bool:
     return work <= SMALL or (work <= MOST_WORK and thin)
 
 
+def _convolves(node: Node) -> bool:
+    return node.target is torch.ops.aten.convolution.default
+
+
+def _work(node: Node) -> int:
+    """Multiplications."""
+    if not _convolves(node):
+        return int(lower_product.work(lower_product.sizes(node)))
+    walked = (
+        node.args[0] if node.args[6] else node
+    )  # whose each place meets the weight of its channel
+    return int(math.prod((*walked.meta.shape, *node.args[1].meta.shape)) // walked.meta.shape[1])
+
+
 def _ways(node: Node) -> list[str]:
     """The default one first."""
+    if _convolves(node):
+        return [CONVOLUTIONS[True], CONVOLUTIONS[False]]
     ours = lower_product.pays(node)
     return [WAYS[ours], WAYS[not ours]]
 
@@ -109,14 +130,15 @@ def _answer(
     ways, way = _ways(node), tune.choose(times)
     tune.tell(node.name, ways, times, way, known, (describe(node),))
     if way:
-        found[key] = ways[way] == WAYS[True]
+        found[key] = ways[way] != WAYS[False]
 
 
 def _timed(node: Node, seconds: float) -> list[Timing]:
     """In the order of `_ways`."""
     alone = _alone(node)
     tensors = [_tensor(each.meta) for each in alone.inputs]
-    runs = {WAYS[ours]: _program(alone, node, ours, tensors) for ours in (True, False)}
+    named = CONVOLUTIONS if _convolves(node) else WAYS
+    runs = {named[ours]: _program(alone, node, ours, tensors) for ours in (True, False)}
     return clock.race([runs[way] for way in _ways(node)], seconds)
 
 

@@ -13,6 +13,7 @@ from graftjit.codegen import build, clock, tune_products
 from graftjit.codegen.clock import Timing
 from graftjit.codegen.shadow import differs
 from graftjit.ir.passes import optimize
+from graftjit.runtime import device
 from graftjit.runtime.errors import BuildError
 from graftjit.runtime.session import SESSION
 
@@ -163,3 +164,33 @@ def test_a_real_race_gives_a_time_for_each(monkeypatch):
     graph = optimize(trace(layer, *(torch.randn(shape) for shape in MANY)))
     (node,) = tune_products._questions(graph).values()
     assert len(tune_products._timed(node, 30)) == 2
+
+
+@pytest.mark.skipif(device.cpu().isa != "avx512", reason="the kernel is written for AVX-512")
+@pytest.mark.parametrize("way", ["kernel", "library"])
+@pytest.mark.parametrize("fn", [F.conv2d, F.conv_transpose2d])
+def test_a_convolution_runs_as_it_was_measured_to_be_the_fastest(store, best, way, fn):
+    timed = best(way)
+    given = [torch.randn(2, 24, 20, 20), torch.randn(24, 24, 3, 3)]
+    made = jit(lambda x, w: fn(x, w).relu(), config=O2)
+    torch.testing.assert_close(made(*given), fn(*given).relu(), atol=1e-4, rtol=1e-4)
+    assert len(timed) == 1 and made.report().schedules[0].chosen == way
+    launched = any("convolution" in line for line in _covered(made))
+    assert launched == (way == "kernel" and fn is F.conv2d)  # whose epilogue is the relu
+
+
+def _covered(made):
+    return [line for kernel in made.report().kernels for line in kernel.covers]
+
+
+@pytest.mark.skipif(device.cpu().isa != "avx512", reason="the kernel is written for AVX-512")
+def test_a_convolution_is_timed_and_remembered(store, monkeypatch):
+    given = [torch.randn(1, 16, 24, 24), torch.randn(16, 16, 3, 3), torch.randn(16)]
+    monkeypatch.setattr(tune_products, "BUDGET", 5.0)
+    for again in (False, True):
+        graftjit.kin.KIN.forget()
+        made = jit(lambda x, w, b: F.conv2d(x, w, b, padding=1), config=O2)
+        torch.testing.assert_close(made(*given), F.conv2d(*given, padding=1), atol=1e-4, rtol=1e-4)
+        for record in made.report().schedules:  # none where the machine is busy
+            assert {name for name, _ in record.times} == {"kernel", "library"}
+            assert record.remembered or not again
