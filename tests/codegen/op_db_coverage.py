@@ -47,7 +47,8 @@ other values; `--tally tests/codegen/op_db_tally.txt` keeps the counts, as they 
 what differed has been mended, is judged as the sum that it is, or is listed since). *same*: metadata, integers, bools, nan and infinities are equal, and the error against float64 is
 at most twice eager's; *listed*: in [op_db_left_out.txt](../tests/codegen/op_db_left_out.txt) with the reason; *break*: Python runs
 the operator, nothing is compiled; *refused*: by eager, too. Ways: *chain* meets an operator inside of a kernel; *turned*, *gaps*, *spread* and *channels* are operands
-that are transposed, strided, expanded, channels-last; *open*: sizes are symbols.
+that are transposed, strided, expanded, channels-last; *open*: sizes are symbols. Most pieces leave out
+what takes minutes (`--ops '^(?!nn.functional.(multi_head|linear_cross))'`).
 
 """
 
