@@ -37,6 +37,7 @@ from . import (
     lower_product,
     lower_reduce,
     lower_scan,
+    lower_scatter,
     lower_special,
     replaced,
     schedule,
@@ -59,6 +60,7 @@ _TABLES = (
     lower_index,
     lower_move,
     lower_pool,
+    lower_scatter,
 )
 
 Program = Callable[..., tuple[Any, ...]]

@@ -52,6 +52,8 @@ def measurable(nest: LoopNest) -> bool:
     are in range whatever they are computed from: see `codegen.trouble`.)"""
     if nest.tiled is not None or is_symbolic([(b.shape, b.stride) for b in nest.buffers]):
         return False
+    if nest.scatters:  # there is one way to write it
+        return False
     if is_symbolic((nest.outer, nest.inner)) or any(value.op == "number" for value in nest.values):
         return False
     if 0 in nest.outer + nest.inner or any(b.dtype not in _FILL for b in nest.buffers):

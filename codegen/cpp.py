@@ -24,6 +24,7 @@ from . import (
     cpp_nans,
     cpp_scalar,
     cpp_scan,
+    cpp_scatter,
     cpp_tile,
     expr,
     loops,
@@ -88,6 +89,8 @@ def render(
             section = section_of(value, dtype)
             if section is not None:
                 found.add(section)
+        if nest.scatters:
+            found.add("scatter")
     if any(_needs_libm(names) for names in wanted.values()):
         parts.append(LIBM)
     for lanes, names in wanted.items():
@@ -176,7 +179,7 @@ class Kernel:
             if value.op == "reduce":
                 found[self.phase[number] - 1].folds.append(number)
         for store in nest.stores:
-            if nest.moves_inner(store.index):
+            if store.scatter is not None or nest.moves_inner(store.index):
                 found[self.phase[store.value]].stores.append(store)
         rows = frozenset(n for n, element in enumerate(self.level) if not element)
         self.wants_rows: set[int] = set()
@@ -190,7 +193,7 @@ class Kernel:
 
     def _roots(self, one_pass: Pass) -> list[int]:
         args = [self.nest.values[number].args[0] for number in one_pass.folds]
-        return args + [store.value for store in one_pass.stores]
+        return args + [number for store in one_pass.stores for number in store.needs]
 
     def cost_of(self, number: int) -> int:
         value = self.nest.values[number]
@@ -279,6 +282,9 @@ class Kernel:
         if plan.tile is not None:
             cpp_tile.write(self)
             return
+        if self.nest.scatters:
+            cpp_scatter.write(self)
+            return
         rows = math.prod(self.sizes[axis] for axis in plan.rows)
         length = 1 if plan.vector is None else self.sizes[plan.vector]
         chunks = -(-length // plan.chunk) if plan.chunk else 1
@@ -358,7 +364,7 @@ class Kernel:
                 self._run_pass(one_pass, first, last, length)
         self._row_values(max(self.phase, default=0) + 1)
         for store in self.nest.stores:
-            if not self.nest.moves_inner(store.index):
+            if store.scatter is None and not self.nest.moves_inner(store.index):
                 self._store(store, row=True)
         cpp_keep.free(self)
 
@@ -423,6 +429,9 @@ class Kernel:
         moved, stride = self._where(store.index, row)
         pointer = self.pointers[(store.buffer, store.index)] + moved
         value = f"v{store.value}"
+        if store.scatter is not None:
+            self.put(cpp_scatter.store(self, store, pointer, stride))
+            return
         if stride == 0:
             size = 1 if self.plan.vector is None else self.sizes[self.plan.vector]
             lane = "1" if row or size != 0 else "0"

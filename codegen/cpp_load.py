@@ -43,6 +43,11 @@ def load(kernel: Kernel, value: Value, row: bool) -> str:
     return f"{always} ? {text} : {other}" if always else text
 
 
+def one(kernel: Kernel, number: int) -> str:
+    """A value that is the same in all lanes, as a plain number."""
+    return f"v{number}" if number in kernel.scalars else f"v{number}[0]"
+
+
 def _plain(kernel: Kernel, pointer: str, stride: Any) -> str:
     if stride == 0:
         return f"one({pointer})"
@@ -57,7 +62,7 @@ def _conditions(kernel: Kernel, number: int, row: bool) -> tuple[str, str]:
     """(what holds in all lanes or in none, the span of lanes); empty where there is nothing of the kind."""
     mask = kernel.nest.values[number]
     if mask.op != "inside":
-        return ("", "") if kernel.along[number] else (f"v{number}[0]", "")
+        return ("", "") if kernel.along[number] else (one(kernel, number), "")
     always, spans = [], []
     for form, low, high in mask.attr:
         moved, stride = kernel._where(form, row)

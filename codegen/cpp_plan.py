@@ -96,7 +96,7 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
         axes = outer + inner
         if not axes:
             return Plan([], [], None)
-        if nest.tiled is not None:
+        if nest.tiled is not None or nest.scatters:  # in order
             return Plan(axes[:-1], [], axes[-1])
         tile = cpp_tile.axis_for(nest, axes, lanes)
         if tile is not None:

@@ -66,7 +66,7 @@ def _as_vectors(value: Value) -> tuple[int, ...]:
 def only_literals(kernel: Kernel) -> set[int]:
     """The constants that only scalars use."""
     values = kernel.nest.values
-    used = {store.value for store in kernel.nest.stores}
+    used = {number for store in kernel.nest.stores for number in store.needs}
     for number, value in enumerate(values):
         if number not in kernel.scalars:
             used.update(value.args)

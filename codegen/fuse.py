@@ -16,12 +16,12 @@ from ..ir.dataclass import dataclass, field
 from ..ir.effects import may_raise, reads, root
 from ..ir.graph import Meta, Node
 from ..ir.schema import plan_of
-from . import affine, rowwise
+from . import affine, lower_scatter, rowwise
 from .affine import Map
 from .extents import dense, estimated
 from .flow import Flow, is_plain_view
 from .lower_product import LETTERS
-from .lowering import Rule, rule_for
+from .lowering import Rule, rule_for, scatters
 from .precede import Placed
 
 MAX_NODES = 96  # a bound on compile time and registers
@@ -302,9 +302,16 @@ class Fusion:
     def _place_in(self, node: Node, rule: Rule, unit: Unit) -> Map | None:
         """The map of the node's result in the unit's iteration, None if there is none."""
         assert unit.shape is not None
+        shape, folded = _space(node, rule)
+        if rule.kind == "scatter":
+            plain = unit.rows is None and unit.folded is None and shape == unit.shape
+            full = identity(unit.shape)
+            fits = plain and self._all_agree(node, rule, full, shape, unit)
+            return full if fits and _cheap_beside(node, unit) else None
         if unit.rows is not None:
             return self._place_in_rows(node, rule, unit)
-        shape, folded = _space(node, rule)
+        if rule.kind != "pointwise" and any(map(scatters, unit.nodes)):
+            return None
         if rule.kind == "product":  # its factors are loaded, each at a map of its own
             apart = not any(self.source(operand) in unit.where for operand in reads(node))
             fits = shape == unit.shape and unit.folded == folded and apart
@@ -373,6 +380,8 @@ class Fusion:
         where = affine.clean(where, operand.meta.shape, axes)
         node = operand
         inside = self.source(operand) in unit.where
+        if inside and scatters(self.source(operand)):
+            return False  # it is what it is when the kernel is done
         while is_plain_view(node):
             if inside:
                 moved = affine.through_view(node, where, axes)
@@ -399,6 +408,8 @@ class Fusion:
             if rule.kind == "pointwise":
                 place = self._place_in(node, rule, unit)
                 assert place is not None
+            elif rule.kind == "scatter":  # nobody has its value at a place of the iteration
+                place = (affine.zero(len(unit.shape or ())),) * len(meta.shape)
             else:
                 place = _place_of(unit, meta.shape, rule.kind in ("fold", "product"))
             unit.where[node] = place
@@ -425,6 +436,7 @@ class Fusion:
         both = {**unit.where, **other.where}
         folded = unit.folded or other.folded
         trial = Unit(-1, shape=unit.shape, folded=folded, where=both, rows=unit.rows)
+        trial.nodes = [*unit.nodes, *other.nodes]
         return all(self._still_fits(node, trial) for node in (*unit.nodes, *other.nodes))
 
     def _still_fits(self, node: Node, trial: Unit) -> bool:
@@ -432,11 +444,15 @@ class Fusion:
         if node.op == "get":
             return True
         rule = self.rules[node]
+        if rule.kind == "scatter":
+            return self._place_in(node, rule, trial) is not None
         if trial.rows is not None:
             return self._place_in_rows(node, rule, trial) is not None
         if rule.kind == "product":
             return not any(self.source(operand) in trial.where for operand in reads(node))
         if rule.kind != "pointwise":
+            if any(map(scatters, trial.nodes)):
+                return False
             operand = rule.folds(node)[0]  # type: ignore[index, misc]
             return self._agrees(operand, identity(trial.shape), trial)  # type: ignore[arg-type]
         return self._all_agree(node, rule, trial.where[node], _space(node, rule)[0], trial)
@@ -511,7 +527,7 @@ def _places(unit: Unit, shape: tuple[int, ...]) -> list[Map]:
     if unit.folded is not None:
         found += [where for sizes, where in _row_places(unit) if sizes == shape]
     for node, where in unit.where.items():
-        if isinstance(node.meta, Meta):
+        if isinstance(node.meta, Meta) and not scatters(node):
             found += _reshaped(where, node.meta.shape, shape) or _joined(
                 where, node.meta.shape, shape
             )
@@ -545,6 +561,17 @@ def _reshaped(where: Map, shape: tuple[Any, ...], goal: tuple[Any, ...]) -> list
         return []
     zero = affine.zero(len(forms[0].strides))
     return [tuple(zero if size == 1 else forms.pop(0) for size in goal)]
+
+
+def _cheap_beside(node: Node, unit: Unit) -> bool:
+    """Is what a unit computes no more than one thread does in passing, if a scatter in it leaves it to one?"""
+    if lower_scatter.spread_over_threads(node):
+        return True
+    return all(
+        one.target in LIGHT or _picks(one) or scatters(one)
+        for one in unit.nodes
+        if one.op == "call"
+    )
 
 
 def _picks(node: Node) -> bool:

@@ -57,7 +57,8 @@ def chosen(
     over: dict[Node, Node] = {}
     found: list[Kernel | Node] = []
     for position, step in enumerate(steps):
-        if not isinstance(step, Kernel) or step.nest.may_fail or step.host is not None:
+        apart = isinstance(step, Kernel) and (step.host is not None or step.nest.scatters)
+        if not isinstance(step, Kernel) or step.nest.may_fail or apart:
             found.append(step)
             continue
         free = [

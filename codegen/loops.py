@@ -84,15 +84,43 @@ FOLDS = frozenset(("reduce", "scan"))
 
 
 @dataclass(frozen=True, slots=True)
+class Scatter:
+    """What makes a store one at places that data names. Elements are stored in the order of the axes.
+
+    offset   number of an int64 value: elements to add to the index
+    how      a key of `MERGES`: what becomes of what is there and the value
+    filled   number of the value that all of the buffer holds before, or
+    copied   (buffer number, offset) of what it is a copy of before, which lies in memory as it does
+    """
+
+    offset: int
+    how: str = "set"
+    filled: int | None = None
+    copied: tuple[int, Any] | None = None
+
+
+MERGES: dict[str, str] = {
+    "set": "the value; of several the last one", "sum": "integers wrap", "prod": "integers wrap",
+    "max": "nan if either is nan", "min": "nan if either is nan",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """buffer[index] = value, once a row if the index does not move along the inner axes, else an element.
 
-    The value has the buffer's dtype.
+    The value has the buffer's dtype. `scatter`: it goes to places that data names, in a nest without reductions.
     """
 
     buffer: int
     index: Index
     value: int
+    scatter: Scatter | None = None
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        """The values that an element of it takes."""
+        return (self.value,) if self.scatter is None else (self.value, self.scatter.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +202,11 @@ class LoopNest:
     def may_fail(self) -> bool:
         """Does it check values, and tell of trouble?"""
         return any(value.op == "checked" for value in self.values)
+
+    @property
+    def scatters(self) -> bool:
+        """Does it store at places that data names?"""
+        return any(store.scatter is not None for store in self.stores)
 
     def moves_inner(self, index: Index) -> bool:
         """Does this index change along the inner axes?"""
@@ -349,6 +382,8 @@ def check(nest: LoopNest) -> None:
     for store in nest.stores:
         if nest.values[store.value].dtype != nest.buffers[store.buffer].dtype:
             raise ValueError(f"{nest.name}: {store} stores another dtype than the buffer's")
+        if store.scatter is not None and (nest.has_reduction or store.scatter.how not in MERGES):
+            raise ValueError(f"{nest.name}: {store} cannot scatter")
 
 
 def text(nest: LoopNest) -> str:
@@ -371,9 +406,9 @@ def text(nest: LoopNest) -> str:
             body += "" if value.attr is None else f" {value.attr}"
         lines.append(f"  v{number}: {kind} = {body}")
     for store in nest.stores:
-        lines.append(
-            f"  {nest.buffers[store.buffer].name}{_index_text(store.index)} = v{store.value}"
-        )
+        to = f"{nest.buffers[store.buffer].name}{_index_text(store.index)}"
+        said = "" if store.scatter is None else f" v{store.scatter.offset} {store.scatter.how}"
+        lines.append(f"  {to}{said} = v{store.value}")
     return "\n".join(lines)
 
 

@@ -216,9 +216,10 @@ class Rule:
 
     kind   "pointwise"; "fold": a reduction, its result is one value a row; "normalize": it folds, and its
            (first) result is one value an element; "product": it folds an iteration that is no operand's; "create":
-           needs no tensor data, never stored for others
+           needs no tensor data, never stored for others; "scatter": it stores at places that data names, over a
+           copy of its first operand (`far`) or of a constant; `build` gives (value, map of its place, how to merge)
     folds  for "fold" and "normalize": (operand, folded dimensions, keepdim) of a node
-    space  for "product": (sizes of the iteration, folded dimensions) of a node
+    space  for "product" and "scatter": (sizes of the iteration, folded dimensions) of a node
     when   a further condition
     rows   results (by index) of a many-result operator that are one value a row
     every  a "pointwise" rule gives each result of a many-result operator (else the first one alone)
@@ -246,6 +247,13 @@ class Rule:
 
 
 RULES: dict[Any, Rule] = {}
+
+
+def scatters(node: Node) -> bool:
+    """Does a node of a kernel store at places that data names?"""
+    rule = RULES.get(node.target) if node.op == "call" else None
+    return rule is not None and rule.kind == "scatter"
+
 
 SUPPORTED = frozenset({
     torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.bool, torch.uint8, torch.int8,

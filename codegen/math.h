@@ -316,11 +316,46 @@ template <class T, class V, class N> INLINE V ldsp(const T *p, i64 at, span s, V
 
 //: inside <- load_if
 
+//: scatter <- memory
+// Stores at places of data's: `merge` of neighbours, `scatter` lane by lane, in turn, as two lanes may have one place.
+struct replaced { template <class A, class B> INLINE B of(A, B b) { return b; } };
+struct added { template <class A, class B> INLINE A of(A a, B b) { return a + b; } };
+struct multiplied { template <class A, class B> INLINE A of(A a, B b) { return a * b; } };
+struct greatest { template <class A> INLINE A of(A a, A b) { return a != a ? a : ((b > a) | (b != b)) ? b : a; } };
+struct least { template <class A> INLINE A of(A a, A b) { return a != a ? a : ((b < a) | (b != b)) ? b : a; } };
+template <class F, class T, class V, class N> INLINE void merge(T *p, V v, N n) {
+  if constexpr (__is_same(F, replaced)) st(p, v, n);
+  else st(p, F::of(ld(p, n), v), n);
+}
+template <class F, class T, class V, class N> INLINE void scatter(T *p, i64 at, V v, N n) {
+  for (int i = 0; i < counted(n); ++i) p[at[i]] = F::of(p[at[i]], (T)v[i]);
+}
+template <class F, class N> INLINE void scatter(bf16_t *p, i64 at, f32 v, N n) { scatter<F>((u16_t *)p, at, to_bf16(v), n); }
+template <class F, class N> INLINE void scatter(f16_t *p, i64 at, f32 v, N n) { scatter<F>((u16_t *)p, at, to_f16(v), n); }
+template <class F, class N> INLINE void scatter(bool_t *p, i64 at, mask v, N n) { scatter<F>((u8_t *)p, at, untruth(v), n); }
+INLINE void copied(void *to, const void *from, i64_t bytes, int threads) {
+  const i64_t parts = bytes >= 1 << 18 ? threads : 1, step = ((bytes + parts - 1) / parts + 63) & -64ll;
+#pragma omp parallel for num_threads(threads) schedule(static) if (parts > 1)
+  for (i64_t part = 0; part < parts; ++part) {
+    const i64_t at = part * step, left = bytes - at;
+    if (left > 0) __builtin_memcpy((char *)to + at, (const char *)from + at, left < step ? left : step);
+  }
+}
+template <class T, class V> INLINE void filled(T *p, V v, i64_t count) {
+  i64_t i = 0;
+  for (; i + W <= count; i += W) st(p + i, v, full{});
+  if (i < count) st(p + i, v, int(count - i));
+}
+
 //: checked <- types
 // Values have to be in [low, high): where one is not, the caller is told, and `low` stands for it.
 template <class N> INLINE i64 checked(i64 v, i64_t low, i64_t high, int *trouble, N n) {
   const i64 wrong = (v < low) | (v >= high);
   i64_t any = 0;
+#if defined(__AVX512DQ__) && !defined(__clang__)
+  if constexpr (sizeof(i64) == 64) any = __builtin_ia32_cvtq2mask512((long64B)wrong) & ((1 << counted(n)) - 1);
+  else
+#endif
   for (int i = 0; i < counted(n); ++i) any |= wrong[i];
   if (any) __atomic_store_n(trouble, 1, __ATOMIC_RELAXED);
   return wrong ? splat<i64>(low) : v;

@@ -20,7 +20,7 @@ from .flow import base_of, is_plain_view
 from .fuse import Fusion, Unit, identity
 from .loops import Index, LoopNest
 from .lower_product import LETTERS, rows_in_order, rows_together
-from .lowering import At, Builder
+from .lowering import At, Builder, scatters
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class _NestBuilder:
         self.together = bool(self.products) and rows_together(self.products[0])
         if self.products:
             kept = rows_in_order(self.products[0])
-        else:
+        elif not any(map(scatters, unit.nodes)):
             kept.sort(key=lambda dim: -_memory_stride(unit, dim))
         self.order = [*kept, *folded]  # axis -> dimension
         self.reduces = unit.folded is not None
@@ -137,14 +137,18 @@ class _NestBuilder:
             return self.load(node, where, guard)
         return self.builder.apply("where", guard[0], value, guard[1]) if guard else value
 
-    def load(self, node: Node, where: Map, guard: tuple[int, ...] = ()) -> int:
+    def memory(self, node: Node) -> tuple[int, Any]:
+        """The buffer that a node lies in, and how many elements behind its first."""
         base = base_of(node)
         number = self.loads.get(base)
         if number is None:
             number = self.loads[base] = len(self.buffers)
             meta = base.meta
             self.buffers.append(loops.Buffer(base.name, meta.dtype, meta.shape, meta.stride))
-        offset = node.meta.offset - base.meta.offset
+        return number, node.meta.offset - base.meta.offset
+
+    def load(self, node: Node, where: Map, guard: tuple[int, ...] = ()) -> int:
+        number, offset = self.memory(node)
         index = affine.address(where, node.meta.stride, offset, len(self.axes))
         offset_of = (self.builder.offset(index.terms),) if index.terms else ()
         index = Index(index.strides, index.offset)
@@ -158,6 +162,24 @@ class _NestBuilder:
         where = affine.clean(self.to_axes(self.unit.where[node]), node.meta.shape, self.axes)
         return node, where, self.element(node, where)
 
+    def scattered(self, node: Node) -> tuple[int, Index, loops.Scatter]:
+        """(value, index, the rest) of the store that a scatter is."""
+        assert self.unit.shape is not None
+        rule, where = self.fusion.rules[node], self.to_axes(identity(self.unit.shape))
+        value, place, how = rule.build(At(self.builder, node, where))
+        index = affine.address(place, node.meta.stride, 0, len(self.axes))
+        offset = self.builder.offset(index.terms)
+        below = rule.far(node) if rule.far is not None else ()
+        filled, copied = None, None
+        if not below:
+            filled = self.builder.const(0, node.meta.dtype)
+        elif self.fusion._inlined(self.fusion.source(below[0])):
+            filled = self.constant(self.fusion.source(below[0]))
+        else:
+            copied = self.memory(below[0])
+        scatter = loops.Scatter(offset, how, filled, copied)
+        return value, Index(index.strides, index.offset), scatter
+
     def left_out(self, node: Node) -> bool:
         """Would a member that may raise not run, for nobody uses its elements?"""
         return (
@@ -167,8 +189,13 @@ class _NestBuilder:
         )
 
     def build(self, name: str, stored: list[Node]) -> Kernel:
-        stores = [self.stored_value(node) for node in stored]
-        stores += [self.stored_value(node) for node in self.unit.nodes if self.left_out(node)]
+        placed = [(node, *self.scattered(node)) for node in stored if scatters(node)]
+        stores = [self.stored_value(node) for node in stored if not scatters(node)]
+        stores += [
+            self.stored_value(node)
+            for node in self.unit.nodes
+            if not scatters(node) and self.left_out(node)
+        ]
         reads = tuple(self.loads)
         written = []
         for node, where, value in stores:
@@ -176,6 +203,11 @@ class _NestBuilder:
             buffer = loops.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
             index = affine.address(where, meta.stride, meta.offset - whole.offset, len(self.axes))
             written.append(loops.Store(len(self.buffers), index, value))
+            self.buffers.append(buffer)
+        for node, value, index, scatter in placed:
+            meta = node.meta
+            buffer = loops.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
+            written.append(loops.Store(len(self.buffers), index, value, scatter))
             self.buffers.append(buffer)
         flow = self.fusion.flow
         calls = dict.fromkeys(flow.call(node) for node in self.unit.nodes if node.op == "call")
@@ -187,7 +219,10 @@ class _NestBuilder:
             nest = loops.unroll(nest, len(self.outer) - 1)
         elif not self.products:
             nest = order.in_memory(nest)
-        written_to = tuple(flow.memory(node) for node, _where, _value in stores)
+        written_to = (
+            *(flow.memory(node) for node, _where, _value in stores),
+            *(flow.memory(node) for node, *_rest in placed),
+        )
         moved = [flow.call(node) for node, _where, _value in stores if flow.is_store(node)]
         writes = tuple(base_of(write) for write in moved for _ in range(flow.moves.get(write, 1)))
         return Kernel(loops.collapse(nest), reads, written_to, tuple(calls), None, writes)

@@ -32,7 +32,7 @@ from .extents import product, surely
 from .flow import Flow, analyse, base_of, is_plain_view
 from .fuse import Fusion, Unit
 from .join import joins
-from .lowering import RULES
+from .lowering import RULES, scatters
 from .nest import Kernel
 from .replaced import Kernel as Replacement
 from .replaced import replaced
@@ -221,6 +221,14 @@ def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
         if node.op != "get" and not is_plain_view(node):
             far = fusion.far(node)
             for operand in flow.reads(node):
+                if (
+                    operand in far
+                    and scatters(node)
+                    and not fusion._inlined(fusion.source(operand))
+                ):
+                    if fusion.source(operand) in fusion.home:
+                        wanted.add(fusion.source(operand))  # a copy is made of its memory
+                    continue
                 need(operand, fusion.unit_of(node), operand in far)
     while copied:  # what a copy is computed from is needed in its place
         node, unit, moves = copied.pop()

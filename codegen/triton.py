@@ -100,6 +100,8 @@ def render(
         raise BuildError("Triton kernels load at places that are known", found=nest.name)
     if nest.tiled is not None:
         raise BuildError("Triton kernels are called by nobody but the program", found=nest.name)
+    if nest.scatters:
+        raise BuildError("Triton kernels store at places that are known", found=nest.name)
     name = _identifier(nest.name, "kernel")
     parameters = _parameters(nest)
     plan: Plan = plan_of(nest, persistent_limit)

@@ -98,6 +98,19 @@ def _scatter_reduce(
     return _scatter(op, self, dim, index, src)
 
 
+@rule("index", "index_add index_copy")
+def _index_add(op: Any, self: Meta, dim: int, index: Meta, source: Meta, *, alpha: Any = 1) -> Meta:
+    at = wrap_dim(dim, len(self.shape))
+    if not self.shape or len(index.shape) != 1 or not is_contiguous(self.shape, self.stride):
+        raise NoRule
+    _need_index(index)
+    if source.dtype is not self.dtype:
+        raise RuntimeError("index_add: source of another dtype")
+    if source.shape != (*self.shape[:at], index.shape[0], *self.shape[at + 1 :]):
+        raise RuntimeError("index_add: source of other sizes")
+    return plain(self.shape, self.dtype, self.device)
+
+
 @rule("index", "index_fill.int_Scalar")
 def _index_fill(op: Any, self: Meta, dim: int, index: Meta, value: Any) -> Meta:
     wrap_dim(dim, len(self.shape))
