@@ -95,7 +95,7 @@ def _epilogue(kernel: Kernel, host: Node, columns: Any, kept: Node | None) -> Ke
 def as_tile(nest: LoopNest, number: int, shape: tuple[Any, ...], columns: Any) -> LoopNest | None:
     """The nest with an axis of so many columns as the last one, if all it does with buffer `number`, a tensor of this shape
     in order, is to load each element at its own place, and it meets neighbours in memory along the columns."""
-    if nest.has_reduction or nest.may_fail or nest.outer or not nest.inner:
+    if nest.has_reduction or nest.scatters or nest.may_fail or nest.outer or not nest.inner:
         return None
     if is_symbolic(columns) or columns < 2:
         return None
