@@ -22,7 +22,7 @@ from .extents import positive
 from .flow import is_plain_view
 from .lowering import rule_for
 
-MAX_OPERANDS = 16
+MAX_OPERANDS = 32
 MAX_LOADED = 4  # operands that are in memory: each may become a kernel that copies
 
 aten = torch.ops.aten
@@ -34,7 +34,7 @@ def joins(graph: Graph) -> Joins:
     cats = [node for node in graph.nodes if node.target is aten.cat.default]
     if not cats:
         return {}
-    users: dict[Node, int] = dict.fromkeys(graph.outputs, 2)  # what is returned is in memory anyway
+    users: dict[Node, int] = dict.fromkeys(graph.outputs, 3)  # what is returned is in memory anyway
     for node in graph.nodes:
         for operand in reads(node):
             users[operand] = users.get(operand, 0) + 1
@@ -43,10 +43,19 @@ def joins(graph: Graph) -> Joins:
 
 
 def _gains(cat: Node, users: dict[Node, int]) -> bool:
-    """Is some operand computed by a kernel, for this cat alone?"""
-    computed = sum(_only_here(operand, users) for operand in cat.args[0])
+    """Is some operand computed by a kernel, for this cat alone or for it and one other reader?"""
+    computed = sum(_only_here(one, users) or _here_too(one, users) for one in cat.args[0])
     count = len(cat.args[0])
     return computed > 0 and 1 < count <= MAX_OPERANDS and count - computed <= MAX_LOADED
+
+
+def _here_too(node: Node, users: dict[Node, int]) -> bool:
+    """Is it pointwise work that one other operator reads, as a state that the next step of a loop takes? It is stored twice
+    then, instead of stored, read and stored, and need not live until the cat."""
+    while is_plain_view(node) and users[node] == 1:
+        node = node.alias  # type: ignore[assignment]
+    rule = rule_for(node)
+    return users[node] == 2 and rule is not None and rule.kind == "pointwise"
 
 
 def _only_here(node: Node, users: dict[Node, int]) -> bool:

@@ -37,6 +37,16 @@ def _written_before_and_after(x: T) -> T:
     return joined + y.sum()
 
 
+def _states(x: T) -> T:
+    """Each state is read by the next step, too."""
+    h, found = x[0], []
+    for _ in range(20):
+        h = torch.tanh(h @ SQUARE @ SQUARE) * 0.5
+        found.append(h)
+    return torch.stack(found, 1)
+
+
+SQUARE = torch.linspace(-0.5, 0.5, 64).reshape(8, 8)
 # name, function, kernels, cats that are left
 ROWS: tuple[tuple[str, Callable[[T], Any], int, int], ...] = (
     ("one kernel for operands of one shape", lambda x: torch.cat([x * 2, x.abs()], -1), 1, 0),
@@ -56,6 +66,7 @@ ROWS: tuple[tuple[str, Callable[[T], Any], int, int], ...] = (
     ("product", lambda x: torch.cat([x[0] @ x[1].t(), x[0, :, :6] + 1], 1), 2, 0),
     ("bfloat16", lambda x: torch.cat([x.bfloat16() * 2, x.bfloat16()], 1), 1, 0),
     ("nothing computed", lambda x: torch.cat([x, x[:2]], 0), 0, 1),
+    ("states of a loop", _states, None, 0),
     ("computed for others too", lambda x: (y := x * 2, torch.cat([y, x], 0)), 1, 1),
     ("an empty operand", lambda x: torch.cat([x * 2, x[:0]], 0), 1, 1),
     ("an empty list entry", lambda x: torch.cat([x * 2, x.new_empty(0)], 0), 1, 1),
