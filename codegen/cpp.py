@@ -147,8 +147,12 @@ class Kernel:
         axes = [] if self.plan.vector is None else [self.plan.vector]
         self.along = loops.moving(nest, axes)  # does the value differ between lanes?
         self.level = loops.levels(nest) if nest.has_reduction else self.along
+        if self.plan.folds and not nest.has_reduction:
+            self.level = loops.moving(nest, [*self.plan.folds, *axes])
         self.phase = loops.phases(nest)
-        self.spans = cpp_load.only_spans(nest)  # values that are written where they are used
+        self.spans = cpp_load.only_spans(
+            nest, self.along
+        )  # values that are written where they are used
         self.plain = cpp_nans.plain(nest)
         self.lines: list[str] = []
         self.depth = 1
@@ -202,7 +206,7 @@ class Kernel:
         if value.op in loops.LOADS:
             vector = self.plan.vector
             stride = 0 if vector is None else value.attr[1].strides[vector]
-            apart = stride not in (0, 1) or any(
+            apart = stride not in (0, 1, -1) or any(
                 self.along[arg] and self.nest.values[arg].dtype == torch.int64 for arg in value.args
             )
             return 10 if apart else 1

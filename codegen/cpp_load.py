@@ -36,8 +36,8 @@ def load(kernel: Kernel, value: Value, row: bool) -> str:
         return f"ldm({pointer}, {spread or _steps(kernel, stride)}, v{mask}, {other}, n)"
     if not span:
         text = f"ldg({pointer}, {spread}, n)" if spread else _plain(kernel, pointer, stride)
-    elif stride == 1 and not spread:
-        text = f"ldif({pointer}, {span}, {other}, n)"
+    elif stride in (1, -1) and not spread:
+        text = f"{'ldif' if stride == 1 else 'ldrif'}({pointer}, {span}, {other}, n)"
     else:
         text = f"ldsp({pointer}, {spread or _steps(kernel, stride)}, {span}, {other}, n)"
     return f"{always} ? {text} : {other}" if always else text
@@ -51,7 +51,9 @@ def one(kernel: Kernel, number: int) -> str:
 def _plain(kernel: Kernel, pointer: str, stride: Any) -> str:
     if stride == 0:
         return f"one({pointer})"
-    return f"ld({pointer}, n)" if stride == 1 else f"lds({pointer}, {kernel.n(stride)}, n)"
+    if stride in (1, -1):
+        return f"{'ld' if stride == 1 else 'ldr'}({pointer}, n)"
+    return f"lds({pointer}, {kernel.n(stride)}, n)"
 
 
 def _steps(kernel: Kernel, stride: Any) -> str:
@@ -63,7 +65,17 @@ def _conditions(kernel: Kernel, number: int, row: bool) -> tuple[str, str]:
     mask = kernel.nest.values[number]
     if mask.op != "inside":
         return ("", "") if kernel.along[number] else (one(kernel, number), "")
-    always, spans = [], []
+    if any(kernel.along[arg] for arg in mask.args):
+        return "", ""
+    always, spans = _bounds(kernel, mask, row)
+    always += [one_number(kernel, arg) for arg in mask.args]
+    return " && ".join(always), " & ".join(spans)
+
+
+def _bounds(kernel: Kernel, mask: Value, row: bool) -> tuple[list[str], list[str]]:
+    """What the bounds of an `inside` say of all lanes, and the spans of lanes."""
+    always: list[str] = []
+    spans: list[str] = []
     for form, low, high in mask.attr:
         moved, stride = kernel._where(form, row)
         rows = kernel._offset(form, kernel.plan.rows, with_offset=False)
@@ -74,24 +86,34 @@ def _conditions(kernel: Kernel, number: int, row: bool) -> tuple[str, str]:
             name = {1: "up", -1: "down"}.get(stride, "apart")
             step = f", {kernel.n(stride)}" if name == "apart" else ""
             spans.append(f"{name}({kernel.n(low)}, {kernel.n(high)}, {place}{step})")
-    return " && ".join(always), " & ".join(spans)
+    return always, spans
 
 
 def mask(kernel: Kernel, number: int, row: bool) -> str:
     """The text of an `inside` value that is used as a bool."""
-    always, span = _conditions(kernel, number, row)
-    parts = [f"within({span})"] if span else []
-    return " & ".join([*parts, f"splat<mask>(-({always}))"] if always else parts)
+    value = kernel.nest.values[number]
+    turned = [arg for arg in value.args if kernel.along[arg]]
+    always, spans = _bounds(kernel, value, row)
+    always += [one_number(kernel, arg) for arg in value.args if arg not in turned]
+    parts = [f"within({' & '.join(spans)})"] if spans else []
+    parts += [f"splat<mask>(-({' && '.join(always)}))"] if always else []
+    return " & ".join((*parts, *(f"v{arg}" for arg in turned)))
 
 
-def only_spans(nest: LoopNest) -> set[int]:
+def only_spans(nest: LoopNest, along: tuple[bool, ...]) -> set[int]:
     """The `inside` values that only masked loads use: their spans are written there."""
     used = {
         arg for value in nest.values for place, arg in enumerate(value.args)
         if value.op != "load_if" or place != 0
     }  # fmt: skip
     used |= {store.value for store in nest.stores}
+    used |= {n for n, value in enumerate(nest.values) if any(along[arg] for arg in value.args)}
     return {n for n, value in enumerate(nest.values) if value.op == "inside"} - used
+
+
+def one_number(kernel: Kernel, number: int) -> str:
+    """A bool that is the same in all lanes, as a condition."""
+    return f"v{number}" if number in kernel.scalars else f"(v{number}[0] != 0)"
 
 
 def check(kernel: Kernel, number: int) -> str:

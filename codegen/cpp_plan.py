@@ -27,6 +27,10 @@ GROUPS = 8  # vectors of rows that go down the columns together
 MANY_ROWS = 1024  # vectors of rows from which on that may be twice as many
 STRIP = 512  # elements of an axis that is not read in order, at a time
 CACHE_LINE, CACHE_PERIOD, CACHE_WAYS = 64, 4096, 8  # bytes; of a first-level cache
+SHORT_ROW, MANY_ITEMS = (
+    1024,
+    64,
+)  # rows so short are taken many at a time, where enough pieces are left to share
 KEEP_COST = 8  # recompute what is cheaper than this many flops
 
 
@@ -59,7 +63,7 @@ class Plan:
     """Which axes are loops of what kind. Axis numbers are the nest's.
 
     rows    looped outside, in parallel; one iteration a combination
-    folds   looped inside a row, one after the other, by each pass
+    folds   looped inside a row, one after the other, by each pass (where nothing is folded: short rows, several an item)
     vector  the axis of the lanes (None: the nest has no axes at all)
     lanes_are_rows   the vector axis is an outer one: each lane is a row of its own
     split   columns of one row are shared by threads
@@ -102,11 +106,17 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
         if tile is not None:
             return Plan([axis for axis in axes[:-1] if axis != tile], [tile], axes[-1], tile=tile)
         plan = Plan(axes[:-1], [], axes[-1])
-        strided = any(index.strides[axes[-1]] not in (0, 1) for index in loops.indices(nest))
+        strided = any(index.strides[axes[-1]] not in (0, 1, -1) for index in loops.indices(nest))
         if strided and len(axes) > 1:
             plan.chunk, plan.chunk_major = nest.hints.chunk or _strip(nest, axes[-1], lanes), True
         elif is_symbolic(sizes[axes[-1]]) or sizes[axes[-1]] >= 2 * CHUNK:
             plan.chunk = nest.hints.chunk or CHUNK
+        elif (
+            len(axes) > 2
+            and sizes[axes[-1]] <= SHORT_ROW
+            and _items(sizes, axes[:-2]) >= MANY_ITEMS
+        ):
+            plan.folds.append(plan.rows.pop())
         return plan
     if outer and _rows_in_lanes(nest, lanes):
         plan = Plan(outer[:-1], inner, outer[-1], lanes_are_rows=True)
@@ -122,6 +132,10 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
     return plan
 
 
+def _items(sizes: tuple[Any, ...], axes: list[int]) -> int:
+    return math.prod(estimate(sizes[axis]) for axis in axes)
+
+
 def _strip(nest: LoopNest, axis: int, lanes: int) -> int:
     """Elements at a time of an axis along which memory is not read in order: each lies in a line of its own, which has to
     stay in the first-level cache for the neighbours of the next row. Lines that are a large power of two apart share few
@@ -129,7 +143,7 @@ def _strip(nest: LoopNest, axis: int, lanes: int) -> int:
     found = STRIP
     for number, index in loops.accesses(nest):
         stride = index.strides[axis]
-        if is_symbolic(stride) or stride in (0, 1):
+        if is_symbolic(stride) or stride in (0, 1, -1):
             continue
         nbytes = abs(stride) * nest.buffers[number].dtype.itemsize
         sets = min(CACHE_PERIOD // math.gcd(nbytes, CACHE_PERIOD), CACHE_PERIOD // CACHE_LINE)
@@ -158,7 +172,7 @@ def _scattered(nest: LoopNest, axis: int) -> int:
     ]
     reached = loads + [(store.index, False) for store in nest.stores]
     return sum(
-        moved or index.strides[axis] not in (0, 1)
+        moved or index.strides[axis] not in (0, 1, -1)
         for index, moved in reached
         if nest.moves_inner(index) or moved
     )

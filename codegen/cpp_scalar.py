@@ -58,6 +58,8 @@ def _literal(value: Value) -> bool:
 
 def _as_vectors(value: Value) -> tuple[int, ...]:
     """The operands of a value that is no scalar, less those that say where it reads."""
+    if value.op == "inside":
+        return ()
     if value.op not in loops.LOADS:
         return value.args
     return value.args[:2] if value.op == "load_if" else ()

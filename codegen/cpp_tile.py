@@ -38,7 +38,7 @@ def axis_for(nest: LoopNest, axes: list[int], lanes: int) -> int | None:
 
 
 def _crosses(index: loops.Index, axis: int, last: int) -> bool:
-    return index.strides[axis] == 1 and index.strides[last] not in (0, 1)
+    return index.strides[axis] == 1 and index.strides[last] not in (0, 1, -1)
 
 
 def write(kernel: Kernel) -> None:

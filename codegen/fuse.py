@@ -95,18 +95,35 @@ class Fusion:
         self.units: list[Unit] = []
         self.home: dict[Node, Unit] = {}
         self.rules: dict[Node, Rule] = {}
+        self.absorbed: dict[
+            Unit, tuple[Unit, ...]
+        ] = {}  # what never runs -> the kernels that compute it (`absorb`)
         self.position = {node: index for index, node in enumerate(flow.nodes)}
 
-    def run(self) -> list[Unit]:
+    def run(self) -> None:
+        """Place each node in a unit."""
         for node in self.flow.nodes:
             if node.op == "get":
                 self._place_get(node)
             elif not is_plain_view(node):
                 self._place(node)
-        units = [unit for unit in self.units if unit.merged is None]
+
+    @property
+    def alive(self) -> list[Unit]:
+        return [unit for unit in self.units if unit.merged is None]
+
+    def finish(self) -> list[Unit]:
+        """The units, those that ATen does as well as calls."""
+        taken = {reader for readers in self.absorbed.values() for reader in readers}
+        units = self.alive
         for unit in units:
-            self._leave_to_aten(unit)
+            if unit not in self.absorbed and unit not in taken:
+                self._leave_to_aten(unit)
         return units
+
+    def runs_elsewhere(self, source: Node) -> bool:
+        """Is it computed by its readers alone?"""
+        return source in self.home and self.unit_of(source) in self.absorbed
 
     def _leave_to_aten(self, unit: Unit) -> None:
         """A kernel of one operator that ATen does as well is that call."""
@@ -223,6 +240,8 @@ class Fusion:
         """
         if not unit.is_kernel or unit.rows is not None or self.flow.writes_memory:
             return False
+        if self.runs_elsewhere(self.source(operand)):
+            return True
         node = operand
         while is_plain_view(node):
             if not affine.always_affine(node):

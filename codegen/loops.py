@@ -57,7 +57,7 @@ class Value:
     load     attr = (buffer number, Index); args = () or (int64 value,): elements to add to the index
     load_if  attr as of load, args = (bool value, value) or (bool value, value, int64 value): a load where the bool
              holds, elsewhere that value, and memory is not touched there
-    inside   a bool: attr = ((Index, low, high), ...); low <= form < high for each of them
+    inside   a bool: attr = ((Index, low, high), ...); low <= form < high for each of them, and each of args, bool values
     checked  args = (int64 value,), attr = (low, high): the value, which has to be in [low, high); where it is not,
              low, and the kernel tells its caller that there was trouble
     const    attr = a Python bool, int or float (inf and nan too)
@@ -398,7 +398,7 @@ def text(nest: LoopNest) -> str:
             body = f"{value.op} {nest.buffers[buffer].name}{_index_text(index)}{rest}"
         elif value.op == "inside":
             parts = (f"{low} <= {_index_text(form)} < {high}" for form, low, high in value.attr)
-            body = f"inside {' and '.join(parts)}"
+            body = f"inside {' and '.join((*parts, *(f'v{arg}' for arg in value.args)))}"
         elif value.op == "index":
             body = f"index {_index_text(value.attr)}"
         else:

@@ -148,18 +148,27 @@ def _roll(at: At) -> int:
         if shift == 0:
             choices.append(_plain(form))
             continue
+        if at.meta.stride[dim] != 1:
+            choices.append(_plain(_wrapped(at, form, size, shift)))
+            continue
         near, far = affine.scaled(form, 1, -shift), affine.scaled(form, 1, size - shift)
         choices.append([(far, form, 0, shift), (near, form, shift, size)])
     return _pieces(at, at.arg(0), choices)
+
+
+def _wrapped(at: At, form: Index, size: int, shift: int) -> Index:
+    """(form - shift) % size, by arithmetic: once a row, where the dimension is not that of the lanes."""
+    moved = at.builder.index(affine.scaled(form, 1, -shift))
+    before = at.apply("lt", moved, at.const(0, torch.int64))
+    around = at.apply("add", moved, at.const(size, torch.int64))
+    return at.place(at.apply("where", before, around, moved))
 
 
 def _roll_when(node: Node) -> bool:
     if is_symbolic((node.args, node.kwargs, node.meta.shape)) or 0 in node.meta.shape:
         return False
     dims = node.args[2] if len(node.args) > 2 else node.kwargs.get("dims", ())
-    if not node.meta.shape or (not dims and len(node.meta.shape) > 1):
-        return False
-    return sum(shift != 0 for shift in _roll_amounts(node).values()) <= 2
+    return bool(node.meta.shape) and (bool(dims) or len(node.meta.shape) == 1)
 
 
 def _flip(at: At) -> int:
@@ -250,7 +259,9 @@ def _nearest_when(node: Node) -> bool:
 def _rule(
     build: Any, when: Any, far: Any = _first, alone: bool = False, symbolic: str = ""
 ) -> Rule:
-    return Rule(build, when=when, far=far, near=_nothing_near, alone=alone, symbolic=symbolic)
+    return Rule(
+        build, when=when, far=far, near=_nothing_near, alone=alone, symbolic=symbolic, moves=True
+    )
 
 
 RULES.update({

@@ -102,7 +102,27 @@ class Builder:
 
     def inside(self, *bounds: tuple[Index, Any, Any]) -> int:
         """For `load_if`: does each form lie in its [low, high)?"""
-        return self.add(Value("inside", (), torch.bool, bounds))
+        plain = tuple(bound for bound in bounds if not bound[0].terms)
+        others: list[int] = []
+        for form, low, high in bounds:
+            if form.terms:
+                place = self.index(form)
+                others.append(self.apply("ge", place, self.const(low, torch.int64)))
+                others.append(self.apply("lt", place, self.const(high, torch.int64)))
+        return self.add(Value("inside", tuple(others), torch.bool, plain))
+
+    def both(self, outer: int | None, inner: int) -> int:
+        """The second mask where the first one holds."""
+        if outer is None or outer == inner:
+            return inner
+        one, other = self.values[outer], self.values[inner]
+        if one.op == other.op == "inside":
+            args, bounds = (
+                tuple(dict.fromkeys((*a, *b)))
+                for a, b in ((one.args, other.args), (one.attr, other.attr))
+            )
+            return self.add(Value("inside", args, torch.bool, bounds))
+        return self.apply("and", outer, inner)
 
     def checked(self, number: int, low: Any, high: Any) -> int:
         """An int64 value that has to be in [low, high); the kernel tells where it is not."""
@@ -225,6 +245,7 @@ class Rule:
     every  a "pointwise" rule gives each result of a many-result operator (else the first one alone)
     far    operands that are read at places which are no affine function of the result's: they have to be in memory
     near   the maps of the other operands, given the result's (none: they are broadcast to it)
+    moves  it computes nothing: what it reads elsewhere may as well be read by who reads it
     alone  is a kernel of this operator alone better than ATen's (for this node)?
     symbolic   which arguments may be expressions: "sizes" (all: the rule takes them as they are), "shape" (those in
            lists), "numbers" (operands), or none
@@ -241,6 +262,7 @@ class Rule:
     alone: bool | Callable[[Node], bool] = True
     space: Callable[[Node], tuple[tuple[Any, ...], tuple[int, ...]]] | None = None
     every: bool = False
+    moves: bool = False
 
     def is_better_alone(self, node: Node) -> bool:
         return self.alone if isinstance(self.alone, bool) else self.alone(node)

@@ -224,6 +224,14 @@ template <class T, class N> INLINE auto lds(const T *p, i64_t s, N n) { return r
 template <class N> INLINE f32 lds(const bf16_t *p, i64_t s, N n) { return from_bf16(raws<u16>((const u16_t *)p, s, n)); }
 template <class N> INLINE f32 lds(const f16_t *p, i64_t s, N n) { return from_f16(raws<u16>((const u16_t *)p, s, n)); }
 template <class N> INLINE mask lds(const bool_t *p, i64_t s, N n) { return truth(raws<u8>((const u8_t *)p, s, n)); }
+// lane i is p[-i]
+template <class V> INLINE V behind(V v, int n) {
+  V r;
+  for (int i = 0; i < W; ++i) r[i] = v[(n - 1 - i) & (W - 1)];
+  return r;
+}
+template <class T> INLINE auto ldr(const T *p, full n) { return behind(ld(p - (W - 1), n), W); }
+template <class T> INLINE auto ldr(const T *p, int n) { return behind(ld(p - (n - 1), n), n); }
 template <class T> INLINE auto one(const T *p) { return splat<typename vec<T>::type>(*p); }
 INLINE f32 one(const bf16_t *p) { return from_bf16(splat<u16>(p->bits)); }
 INLINE f32 one(const f16_t *p) { return from_f16(splat<u16>(p->bits)); }
@@ -279,7 +287,7 @@ template <class N> INLINE f32 ldg(const bf16_t *p, i64 at, N n) { return from_bf
 template <class N> INLINE f32 ldg(const f16_t *p, i64 at, N n) { return from_f16(rawg<u16>((const u16_t *)p, at, n)); }
 template <class N> INLINE mask ldg(const bool_t *p, i64 at, N n) { return truth(rawg<u8>((const u8_t *)p, at, n)); }
 
-//: load_if <- memory
+//: load_if <- gather
 // Loads of some lanes only; the others are `other`, and no memory is touched for them. span: lanes from..to-1.
 struct span { i64_t from, to; };
 INLINE span operator&(span a, span b) { return {a.from > b.from ? a.from : b.from, a.to < b.to ? a.to : b.to}; }
@@ -302,6 +310,12 @@ template <class T, class V, class N> INLINE V ldif(const T *p, span s, V other, 
     for (int i = 0; i < W; ++i) read[i] = there[(i - from) & (W - 1)];
   }
   return where(first(last) & ~first(from), read, other);
+}
+template <class T, class V, class N> INLINE V ldrif(const T *p, span s, V other, N n) {
+  const int last = lane(s.to, counted(n)), from = lane(s.from, counted(n));
+  if (last - from == counted(n)) return ldr(p, n);
+  if (from >= last) return other;
+  return where(first(last) & ~first(from), behind(ld(p - (last - 1), last - from), last), other);
 }
 template <class T, class V, class N> INLINE V ldm(const T *p, i64 at, mask m, V other, N n) {
   for (int i = 0; i < counted(n); ++i)

@@ -54,6 +54,10 @@ class Kernel:
         return total
 
 
+class NotAffine(Exception):
+    """What a kernel would compute at the places where it is read is read through a view that names no such places."""
+
+
 class _NestBuilder:
     def __init__(self, fusion: Fusion, unit: Unit, stored: set[Node]) -> None:
         assert unit.shape is not None
@@ -102,6 +106,8 @@ class _NestBuilder:
             if moved is None:
                 if source in self.unit.where:
                     raise AssertionError(f"{node} in {self.unit.nodes} is no affine view")
+                if not self.fusion._inlined(source):
+                    raise NotAffine(source)
                 return self.constant(source)
             node = node.alias  # type: ignore[assignment]
             where = affine.clean(moved, node.meta.shape, self.axes)
@@ -130,12 +136,22 @@ class _NestBuilder:
         """The value of a far operand's element: loaded, or computed at the place where it is read."""
         where = affine.clean(where, node.meta.shape, self.axes)
         before = self.moving, self.guard
-        self.moving, self.guard = True, guard[0] if guard else None
+        if guard:
+            guard = (self.builder.both(self.guard, guard[0]), guard[1])
+            self.guard = guard[0]
+        self.moving = True
         value = self.followed(node, where) if self.inside(node) else None
         self.moving, self.guard = before
         if value is None:
             return self.load(node, where, guard)
-        return self.builder.apply("where", guard[0], value, guard[1]) if guard else value
+        if not guard:
+            return value
+        made = self.builder.values[value]
+        if (
+            made.op == "load_if" and made.args[0] == guard[0]
+        ):  # elsewhere it is nothing that matters
+            return self.builder.add(replace(made, args=(*guard, *made.args[2:])))
+        return self.builder.apply("where", guard[0], value, guard[1])
 
     def memory(self, node: Node) -> tuple[int, Any]:
         """The buffer that a node lies in, and how many elements behind its first."""
@@ -188,6 +204,14 @@ class _NestBuilder:
             and not any(key[0] is node for key in self.results)
         )
 
+    def members(self) -> list[Node]:
+        """What it computes, in the order of the program."""
+        found = list(self.unit.nodes)
+        for other, readers in self.fusion.absorbed.items():
+            if self.unit in readers:
+                found += other.nodes
+        return sorted(found, key=self.fusion.position.__getitem__)
+
     def build(self, name: str, stored: list[Node]) -> Kernel:
         placed = [(node, *self.scattered(node)) for node in stored if scatters(node)]
         stores = [self.stored_value(node) for node in stored if not scatters(node)]
@@ -210,7 +234,7 @@ class _NestBuilder:
             written.append(loops.Store(len(self.buffers), index, value, scatter))
             self.buffers.append(buffer)
         flow = self.fusion.flow
-        calls = dict.fromkeys(flow.call(node) for node in self.unit.nodes if node.op == "call")
+        calls = dict.fromkeys(flow.call(node) for node in self.members() if node.op == "call")
         nest = LoopNest(
             name, self.outer, self.inner, tuple(self.buffers), tuple(self.builder.values),
             tuple(written), tuple(describe(node) for node in calls),

@@ -28,6 +28,7 @@ from ..runtime.program import (
     View,
 )
 from . import epilogue, inplace, memory, nest, rowwise_nest, sequence, stores
+from .absorb import absorb
 from .extents import product, surely
 from .flow import Flow, analyse, base_of, is_plain_view
 from .fuse import Fusion, Unit
@@ -146,7 +147,10 @@ def _planned(
         copies |= joins(graph)
     flow = analyse(graph, copies, moves, stores.is_apart(graph))
     fusion = Fusion(flow, device, fuse, near, alone)
-    units = fusion.run()
+    fusion.run()
+    if fuse and not near and device == "cpu":
+        absorb(fusion)
+    units = fusion.finish()
     wanted = _wanted(flow, fusion)
     made = Plan(graph, flow, fusion)
     stand: dict[Unit, set[int]] = {}  # the steps that a unit is, or comes after if it is none
@@ -201,6 +205,7 @@ def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
     wanted |= {node for node in fusion.rules if may_raise(node) and _unread(node, flow, fusion)}
     copied: list[tuple[Node, Unit, bool]] = []
     moved: set[tuple[Node, int]] = set()
+    seen: set[tuple[Node, Unit, bool]] = set()
 
     def need(operand: Node, unit: Unit, far: bool) -> None:
         source = fusion.source(operand)
@@ -213,12 +218,14 @@ def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
                     need(other, unit, True)
             return
         if fusion.copied(operand, unit, far):
-            copied.append((source, unit, far))
+            if (source, unit, far) not in seen:
+                seen.add((source, unit, far))
+                copied.append((source, unit, far))
         else:
             wanted.add(source)
 
     for node in flow.nodes:
-        if node.op != "get" and not is_plain_view(node):
+        if node.op != "get" and not is_plain_view(node) and not fusion.runs_elsewhere(node):
             far = fusion.far(node)
             for operand in flow.reads(node):
                 if (

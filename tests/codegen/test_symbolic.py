@@ -63,7 +63,7 @@ ROWS: tuple[Row, ...] = (
     ("steps", lambda x: x[::2] + 1, lambda n: [r(n, 8)], [[0]], 1, 0),
     ("select", lambda x: x[-1] + x[0], lambda n: [r(n, 8)], [[0]], 1, 0),
     ("view", lambda x: (x + 1).view(-1, 2) * 3, lambda n: [r(n, 8)], [[0]], 2, 0),
-    ("heads", lambda x: (x + 1).view(2, -1, 2, 4).transpose(1, 2) * 2, lambda n: [r(2, n, 8)], [[1]], 2, 0),
+    ("heads", lambda x: (x + 1).view(2, -1, 2, 4).transpose(1, 2) * 2, lambda n: [r(2, n, 8)], [[1]], 1, 0),
     ("flat", lambda x: (x + 1).flatten().sum(), lambda n: [r(2, n, 8)], [[1]], 2, 0),
     ("arange", lambda x: torch.arange(x.shape[0]) * x, lambda n: [r(n)], [[0]], 1, 0),
     ("mask", lambda x: x.masked_fill(torch.ones(x.shape[0], x.shape[0]).triu(1) > 0, -9.0),
