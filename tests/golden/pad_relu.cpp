@@ -1,5 +1,6 @@
 // 1. k0_mul
 
+// relu
 // constant_pad_nd
 // mul.Tensor
 extern "C" void k0_mul(void **buffers, int threads) {
