@@ -68,7 +68,7 @@ def _conditions(kernel: Kernel, number: int, row: bool) -> tuple[str, str]:
     if any(kernel.along[arg] for arg in mask.args):
         return "", ""
     always, spans = _bounds(kernel, mask, row)
-    always += [one_number(kernel, arg) for arg in mask.args]
+    always += [one(kernel, arg) for arg in mask.args]
     return " && ".join(always), " & ".join(spans)
 
 
@@ -94,7 +94,7 @@ def mask(kernel: Kernel, number: int, row: bool) -> str:
     value = kernel.nest.values[number]
     turned = [arg for arg in value.args if kernel.along[arg]]
     always, spans = _bounds(kernel, value, row)
-    always += [one_number(kernel, arg) for arg in value.args if arg not in turned]
+    always += [one(kernel, arg) for arg in value.args if arg not in turned]
     parts = [f"within({' & '.join(spans)})"] if spans else []
     parts += [f"splat<mask>(-({' && '.join(always)}))"] if always else []
     return " & ".join((*parts, *(f"v{arg}" for arg in turned)))
@@ -109,11 +109,6 @@ def only_spans(nest: LoopNest, along: tuple[bool, ...]) -> set[int]:
     used |= {store.value for store in nest.stores}
     used |= {n for n, value in enumerate(nest.values) if any(along[arg] for arg in value.args)}
     return {n for n, value in enumerate(nest.values) if value.op == "inside"} - used
-
-
-def one_number(kernel: Kernel, number: int) -> str:
-    """A bool that is the same in all lanes, as a condition."""
-    return f"v{number}" if number in kernel.scalars else f"(v{number}[0] != 0)"
 
 
 def check(kernel: Kernel, number: int) -> str:
