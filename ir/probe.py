@@ -2,7 +2,7 @@
 
 `result_dtype` runs the operator on one-element tensors of the same dtypes: ATen's own type promotion and its
 own refusals, remembered by signature. `run_sample` runs an operator on zero-filled CPU tensors of the same
-sizes and strides; `run_meta` asks torch's meta kernels, which import heavy modules and know less of strides.
+sizes and strides, once a process for equal ones; `run_meta` asks torch's meta kernels, which import heavy modules and know less of strides.
 All of it happens below autograd and autocast, and never reads the random state.
 """
 
@@ -19,7 +19,10 @@ from .symbols import Expr, hints, mapped, pinned
 
 SAMPLE_BYTES = 64 << 20
 
+SAMPLES = 4096  # results of samples that are remembered
+
 _dtypes: dict[Any, torch.dtype] = {}
+_samples: dict[Any, Any] = {}
 _META = torch.device("meta")
 
 
@@ -118,8 +121,37 @@ def _outcome(result: Any, device: torch.device | None) -> Any:
     return result
 
 
+def _exact(value: Any) -> Any:
+    """What a sample's result hangs on of an argument: all of a tensor's metadata, a number with its type."""
+    if isinstance(value, Meta):
+        return value
+    if isinstance(value, (list, tuple)):
+        return tuple([_exact(item) for item in value])
+    return (type(value), str(value) if isinstance(value, (float, complex)) else value)
+
+
 def run_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: bool) -> Any:
-    """Metas of what the operator gives on zeros. `pure`: by its schema it shares no memory, so it must not."""
+    """Metas of what the operator gives on zeros. `pure`: by its schema it shares no memory, so it must not.
+
+    A layer's operators come once more with each layer like it, and a backward's are among the dearest: equal
+    ones are run once. How results lie may also hang on the libraries that are turned on.
+    """
+    key = (
+        id(op),
+        _exact(args),
+        tuple([(name, _exact(value)) for name, value in kwargs.items()]),
+        torch.get_default_dtype(),
+        torch._C._get_mkldnn_enabled(),  # type: ignore[attr-defined]
+        torch.are_deterministic_algorithms_enabled(),
+    )
+    if key not in _samples:
+        if len(_samples) >= SAMPLES:
+            _samples.clear()
+        _samples[key] = _run_sample(op, args, kwargs, pure)
+    return _samples[key]
+
+
+def _run_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: bool) -> Any:
     memory: set[int] = set()
     sample = _sample(torch.device("cpu"))
 
