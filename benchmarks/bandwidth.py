@@ -83,12 +83,13 @@ def moved(function: Any, inputs: tuple[Any, ...], result: Any, sparse: Sequence[
     """Bytes that a call has to read and to write at least."""
     read = [value for place, value in enumerate(inputs) if place not in sparse]
     tables = [inputs[place] for place in sparse]
+    updated: list[torch.Tensor] = []
     if isinstance(function, Step):  # forward and backward read the weights
-        function = function.module
+        updated, function = function.updated(), function.module
     if isinstance(function, torch.nn.Module):
         for module in function.modules():
             own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
             (tables if isinstance(module, torch.nn.Embedding) else read).extend(own)
     reads, known = _storages(leaves(read)), _storages(leaves([read, tables]))
     writes = {at: n for at, n in _storages(leaves(result)).items() if at not in known}
-    return sum(reads.values()) + sum(writes.values())
+    return sum(reads.values()) + sum(writes.values()) + sum(_storages(updated).values())

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from .steps import Step
+from .steps import Step, outcome
 from .workloads import Workload
 
 # Relative and absolute tolerance beside eager, by dtype: differences of another order of summation, no more.
@@ -83,7 +83,7 @@ def reference(workload: Workload, seed: int) -> Any:
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        return function(*map(_to_double, inputs))
+        return outcome(function, tuple(map(_to_double, inputs)))
     finally:
         torch.set_default_dtype(before)
 

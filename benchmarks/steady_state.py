@@ -20,6 +20,7 @@ import torch
 from .bandwidth import moved
 from .errors import Draw, Error, draw, over, reference, same
 from .memory import Peak, peak
+from .steps import outcome
 from .systems import describe, under
 from .workloads import Workload
 
@@ -131,8 +132,9 @@ def _prepare(workload: Workload, system: str, seed: int) -> _Ready:
     start = time.perf_counter()
     wrapped = under(system, function)
     for _ in range(3):  # the first compiles; all of them warm up
-        result = wrapped(*inputs)
-    return _Ready(lambda: wrapped(*inputs), result, time.perf_counter() - start, wrapped)
+        wrapped(*inputs)
+    seconds = time.perf_counter() - start
+    return _Ready(lambda: wrapped(*inputs), outcome(wrapped, inputs), seconds, wrapped)
 
 
 def _errors(
@@ -156,7 +158,7 @@ def _errors(
 def _result(workload: Workload, system: str, seed: int) -> Any:
     torch.manual_seed(seed)
     function, inputs = workload.make()
-    return under(system, function)(*inputs)
+    return outcome(under(system, function), inputs)
 
 
 def _moved(workload: Workload, seed: int) -> int:

@@ -30,7 +30,7 @@ from .models import (
     vision,
     whisper,
 )
-from .steps import Loss, training
+from .steps import Loss, Step, training, whole
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 PEER, EAGER = "torch.compile", "eager"
@@ -44,6 +44,7 @@ GROUPS: dict[str, str] = {
     "models": "small models",
     "large": "first calls of large graphs",
     "training": "steps of training",
+    "steps": "whole steps of training, with the optimizer",
 }
 
 # What every workload keeps: the most that graftjit's may be of another system's. `time` is judged on the quartiles of
@@ -57,6 +58,7 @@ LIMITS: dict[str, dict[str, float]] = {
 GROUP_LIMITS: dict[str, dict[str, float]] = {
     "models": {PEER: 1 / 1.15},
     "training": {PEER: 1 / 1.1},
+    "steps": {PEER: 1 / 1.1},
 }
 
 
@@ -135,6 +137,17 @@ def _trained_llama() -> Made:
     words = torch.randint(0, 2000, (2, 65))
     module = Loss(llama.Llama(), trained.next_word, 1)
     return training(module), (words[:, :-1].contiguous(), words[:, 1:].contiguous())
+
+
+def _whole(make: Callable[[], Made], optimizer: str = "AdamW") -> Callable[[], Made]:
+    """The same training with its optimizer, as one function."""
+
+    def made() -> Made:
+        step, inputs = make()
+        assert isinstance(step, Step)
+        return whole(step.module, optimizer), inputs
+
+    return made
 
 
 def _characters() -> Made:
@@ -281,6 +294,11 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("train_digits", _BOTH, "training", _digits(trained.perceptron), "perceptron on digits, batch 32", _MODEL),
     Workload("train_images", _BOTH, "training", _digits(trained.convolutions), "convolutions on digits, batch 32", _MODEL),
     Workload("train_text", _BOTH, "training", _characters, "transformer over characters, [8, 32]", _MODEL),
+    Workload("step_block", _BOTH, "steps", _whole(_squares(attention.Block, (4, 64, 256))), "transformer block [4, 64, 256], AdamW", _MODEL),
+    Workload("step_conv", _BOTH, "steps", _whole(_conv_net, "SGD, momentum"), "convolutions, batch norm [8, 3, 16, 16], SGD", _MODEL),
+    Workload("step_narrow", _BOTH, "steps", _whole(_squares(mlp.deep_narrow, (2, 4))), "64 x (Linear(4) + LayerNorm + ReLU), 2 rows, AdamW", _MODEL),
+    Workload("step_bert", _BOTH, "steps", _whole(_trained_bert), "BERT-like, 3 layers of 256, [4, 64], AdamW", _MODEL),
+    Workload("step_llama", _BOTH, "steps", _whole(_trained_llama), "Llama-like, 3 layers of 256, [2, 64], AdamW", _MODEL),
 )  # fmt: skip
 
 BY_NAME: dict[str, Workload] = {row.name: row for row in WORKLOADS}
@@ -293,4 +311,5 @@ FIRST_CALL_RATIOS: dict[str, tuple[float, float]] = {
     "models": (1 / 15, 1 / 20),
     "large": (1 / 15, 1 / 20),
     "training": (1 / 15, 1 / 20),
+    "steps": (1 / 15, 1 / 20),
 }

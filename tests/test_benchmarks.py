@@ -63,19 +63,19 @@ def test_first_runs_fresh_processes(tmp_path):
 
 
 def test_workloads_are_the_same_for_a_seed(bench):
-    workloads, errors = bench("workloads"), bench("errors")
+    workloads, errors, outcome = bench("workloads"), bench("errors"), bench("steps").outcome
     assert len(workloads.BY_NAME) == len(workloads.WORKLOADS)
     assert {what for row in workloads.WORKLOADS for what in row.what} == {"call", "first", "steady"}
     assert {row.group for row in workloads.WORKLOADS} == set(workloads.GROUPS)
     for row in workloads.WORKLOADS:
-        if row.group not in ("call", "models", "training"):
+        if row.group not in ("call", "models", "training", "steps"):
             continue  # large, and made the same way
         results = []
         for _ in range(2):
             torch.manual_seed(5)
             function, inputs = row.make()
             with torch.no_grad():
-                results.append(list(errors.leaves(function(*inputs))))
+                results.append(list(errors.leaves(outcome(function, inputs))))
         assert results[0]
         torch.testing.assert_close(results[0], results[1], rtol=0, atol=0, equal_nan=True)
         assert all(x.isfinite().all() for x in results[0]), row.name
@@ -84,11 +84,39 @@ def test_workloads_are_the_same_for_a_seed(bench):
 def test_every_workload_has_a_float64_reference(bench):
     workloads, errors = bench("workloads"), bench("errors")
     for row in workloads.WORKLOADS:
-        if row.group in ("call", "models", "training"):
+        if row.group in ("call", "models", "training", "steps"):
             with torch.no_grad():
                 exact = list(errors.leaves(errors.reference(row, 0)))
             assert all(x.dtype == torch.float64 for x in exact), row.name
     assert torch.get_default_dtype() == torch.float32
+
+
+@pytest.mark.parametrize("optimizer", ["AdamW", "SGD, momentum"])
+def test_whole_steps_are_compared_from_their_start(bench, optimizer):
+    steps, systems, trained = bench("steps"), bench("systems"), bench("models.trained")
+    torch.manual_seed(0)
+    made = steps.whole(
+        steps.Loss(trained.convolutions(), torch.nn.functional.cross_entropy, 1), optimizer
+    )
+    inputs = trained.digits(8)
+    first = made.outcome(*inputs)
+    made(*inputs)
+    assert not torch.equal(made.parameters[0], made.start[0])
+    for value, again in zip(first, made.outcome(*inputs), strict=True):
+        assert torch.equal(value, again)
+    # loss; parameters, their gradients and at least one state each; buffers
+    assert len(first) >= 1 + 3 * len(made.parameters) + 4
+    with torch.no_grad():
+        for value, start in zip(made._module_state(), made.start, strict=True):
+            value.copy_(start)
+    ours = systems.under("graftjit", made)
+    for _ in range(2):
+        ours(*inputs)
+    bench("errors").same(ours.outcome(*inputs), first)
+    assert systems.describe("graftjit", ours)["graphs"]
+    moved = bench("bandwidth").moved
+    parameters = sum(p.numel() * 4 for p in made.parameters)
+    assert moved(ours, inputs, ours(*inputs)) > moved(made.module, inputs, ()) + 3 * parameters
 
 
 def test_errors_are_in_units_of_eagers(bench):
