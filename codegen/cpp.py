@@ -44,6 +44,7 @@ from .cpp_plan import (
     Pass,
     lane_count,
     make_plan,
+    of_bytes,
 )
 from .loops import Index, LoopNest
 
@@ -81,9 +82,9 @@ def render(
     it: the same computation elsewhere is the same text. `numbers` gets the expressions that each kernel takes, `texts`
     the text of each."""
     parts = [PREAMBLE]
-    wanted: dict[int, set[str]] = {}
+    wanted: dict[tuple[int, bool], set[str]] = {}  # lanes, and whether all registers are bytes
     for nest in nests:
-        found = wanted.setdefault(lane_count(nest, vector_bytes), {"memory"})
+        found = wanted.setdefault((lane_count(nest, vector_bytes), of_bytes(nest)), {"memory"})
         for value in nest.values:
             dtype = nest.values[value.args[0]].dtype if value.args else value.dtype
             section = section_of(value, dtype)
@@ -93,8 +94,12 @@ def render(
             found.add("scatter")
     if any(_needs_libm(names) for names in wanted.values()):
         parts.append(LIBM)
-    for lanes, names in wanted.items():
-        writers = [Kernel(n, lanes) for n in nests if lane_count(n, vector_bytes) == lanes]
+    for (lanes, narrow), names in wanted.items():
+        writers = [
+            Kernel(nest, lanes)
+            for nest in nests
+            if (lane_count(nest, vector_bytes), of_bytes(nest)) == (lanes, narrow)
+        ]
         if any(writer.plan.tile is not None for writer in writers):
             names.add("tile")
         kernels = _apart(
@@ -102,8 +107,11 @@ def render(
         )
         if numbers is not None:
             numbers.update({writer.nest.name: tuple(writer.numbers) for writer in writers})
+        text = library_text(names) + FOLD + "\n" + "\n".join(kernels)
         header = f"namespace w{lanes} {{\nconstexpr int W = {lanes};\n"
-        parts.append(header + library_text(names) + FOLD + "\n" + "\n".join(kernels) + "}\n")
+        if narrow:
+            header = f"#define BYTES\n{header.replace(' {', '_bytes {', 1)}"
+        parts.append(header + text + "}\n" + "#undef BYTES\n" * narrow)
     return "\n".join(parts)
 
 

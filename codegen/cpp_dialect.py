@@ -1,7 +1,7 @@
 """How C++ kernels write operators: the dialect table of `codegen.cpp`, and the sections of math.h it calls on.
 
 A value is a vector of W lanes: float and double by themselves, bfloat16 and float16 as f32 that is already
-rounded, bool as an i32 mask of 0 and -1, integers as they are. `sections` reads math.h once.
+rounded, bool as an i32 mask of 0 and -1 (an i8 one where all values are bytes), integers as they are. `sections` reads math.h once.
 """
 
 from __future__ import annotations
@@ -112,6 +112,8 @@ def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
         return text
     if target == torch.bool:
         return f"narrow({text} != 0)"
+    if source == torch.bool and WIDTH[goal] == 1:
+        return f"ones<{goal}>({text})"
     if source == torch.bool:
         return _convert(f"-{text}", "i32", goal)
     if source == target:

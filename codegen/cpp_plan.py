@@ -34,9 +34,33 @@ SHORT_ROW, MANY_ITEMS = (
 KEEP_COST = 8  # recompute what is cheaper than this many flops
 
 
+BYTES = frozenset((torch.bool, torch.uint8, torch.int8))
+# what math.h has for masks of a byte a lane
+_BYTE_OPS = frozenset((
+    "load", "const", "number", "cast", "reduce", "and", "or", "xor", "not", "eq", "ne", "lt", "le", "gt", "ge", "where",
+    "add", "sub", "mul", "neg", "maximum", "minimum",
+))  # fmt: skip
+
+
+def of_bytes(nest: LoopNest) -> bool:
+    """Is each value of the nest a byte? A bool then is a mask of a byte a lane as well, not one of four."""
+    plain = nest.tiled is None and not nest.scatters
+    return plain and all(
+        value.op in _BYTE_OPS and value.dtype in BYTES and not (value.op == "load" and value.args)
+        for value in nest.values
+    )
+
+
 def lane_count(nest: LoopNest, vector_bytes: int) -> int:
     """Lanes so that the widest register type of the nest fills one hardware vector; fewer where there are fewer
-    elements, as of a product with one row."""
+    elements, as of a product with one row, and of bytes that are fetched one by one or turned over."""
+    if of_bytes(nest):
+        lanes = _fewer(nest, vector_bytes)
+        plan = make_plan(nest, lanes)
+        apart = plan.vector is not None and any(
+            index.strides[plan.vector] not in (0, 1) for index in loops.indices(nest)
+        )
+        return _fewer(nest, vector_bytes // 4) if apart else lanes
     axes = range(len(nest.outer) + len(nest.inner))
     moves = loops.levels(nest) if nest.has_reduction else loops.moving(nest, axes[-1:])
     counted = (  # what is the same all along is computed once a row, however many vectors it takes
@@ -44,7 +68,11 @@ def lane_count(nest: LoopNest, vector_bytes: int) -> int:
         if (along or value.op == "reduce" or not any(moves)) and value.op != "inside"
     )  # fmt: skip
     widest = max((_width(nest, value) for value in counted), default=4)
-    lanes = max(vector_bytes // max(widest, 4), 2)
+    return _fewer(nest, max(vector_bytes // max(widest, 4), 2))
+
+
+def _fewer(nest: LoopNest, lanes: int) -> int:
+    """No more than there are elements in a row, nearly."""
     while not nest.has_reduction and lanes > 4 and surely("<=", nest.columns, lanes // 2):
         lanes //= 2
     return lanes

@@ -4,7 +4,7 @@
 // a line `//: name <- sections it needs`, and what follows) and puts them into a namespace for each W. No #include
 // is ever used: a kernel compiles in 40 ms that way. GCC 12 or newer, or Clang; loops over the lanes of a vector
 // become vector instructions (fma, sqrt, floor) at -O3 where the machine has them.
-// Registers: bool is an i32 mask (0 or -1); bfloat16 and float16 are f32, already rounded.
+// Registers: bool is an i32 mask (0 or -1), or an i8 mask where all of a kernel's registers are bytes (BYTES); bfloat16 and float16 are f32, already rounded.
 // Errors are against the exact result, in units in the last place, nan, inf, -0 and denormals as libm.
 
 //: types
@@ -20,7 +20,11 @@ typedef long long i64 __attribute__((vector_size(W * 8)));
 typedef unsigned long long u64 __attribute__((vector_size(W * 8)));
 typedef float f32 __attribute__((vector_size(W * 4)));
 typedef double f64 __attribute__((vector_size(W * 8)));
+#ifdef BYTES
+typedef i8 mask;
+#else
 typedef i32 mask;
+#endif
 typedef int int64B __attribute__((vector_size(64)));        // one whole register of AVX-512
 typedef long long long64B __attribute__((vector_size(64)));
 template <class T> struct vec;
@@ -40,12 +44,19 @@ template <class V> INLINE V lanes(i64_t from) { V v; for (int i = 0; i < W; ++i)
 template <class To, class From> INLINE To conv(From v) { return __builtin_convertvector(v, To); }
 INLINE int counted(full) { return W; }
 INLINE int counted(int n) { return n; }
-INLINE mask first(int n) { return lanes<i32>(0) < n; }
+INLINE mask first(int n) { return lanes<mask>(0) < splat<mask>(n); }
 INLINE i64 wide(mask m) { return conv<i64>(m); }
+#ifdef BYTES
+INLINE mask narrow(i8 m) { return m; }
+INLINE i8 where(mask m, i8 a, i8 b) { return m ? a : b; }
+INLINE u8 where(mask m, u8 a, u8 b) { return m ? a : b; }
+template <class To> INLINE To ones(mask m) { return (To)-m; }
+#else
 INLINE mask narrow(i64 m) { return conv<i32>(m); }
 INLINE mask narrow(i32 m) { return m; }
 INLINE mask narrow(i16 m) { return conv<i32>(m); }
 INLINE mask narrow(i8 m) { return conv<i32>(conv<i16>(m)); }
+template <class To> INLINE To ones(mask m) { return conv<To>(conv<u16>((u32)-m)); }
 // where(mask, a, b), a mask being 4 bytes a lane whatever a and b are
 INLINE f32 where(mask m, f32 a, f32 b) { return m ? a : b; }
 INLINE i32 where(mask m, i32 a, i32 b) { return m ? a : b; }
@@ -54,6 +65,7 @@ INLINE i64 where(mask m, i64 a, i64 b) { return wide(m) ? a : b; }
 INLINE i16 where(mask m, i16 a, i16 b) { return conv<i16>(m) ? a : b; }
 INLINE i8 where(mask m, i8 a, i8 b) { return conv<i8>(conv<i16>(m)) ? a : b; }
 INLINE u8 where(mask m, u8 a, u8 b) { return conv<i8>(conv<i16>(m)) ? a : b; }
+#endif
 // a > b ? a : b and a < b ? a : b, which is b where one of them is nan. One instruction on x86, but GCC makes two of the
 // ternary where comparisons give mask registers
 #if defined(__AVX512F__) && !defined(__clang__)
@@ -180,6 +192,12 @@ INLINE f32 round_f16(f32 v) { return from_f16(to_f16(v)); }
 
 //: memory <- types narrow_floats
 // ld: W neighbours; lds: with a stride; one: the same element in all lanes. n: `full` or the number of lanes.
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
+typedef char char16B __attribute__((vector_size(16)));
+typedef char char32B __attribute__((vector_size(32)));
+typedef char char64B __attribute__((vector_size(64)));
+INLINE unsigned long long bits(int n) { return n < 64 ? (1ull << n) - 1 : ~0ull; }
+#endif
 template <class V, class T> INLINE V raw(const T *p, full) { V v; __builtin_memcpy(&v, p, sizeof v); return v; }
 template <class V, class T> INLINE V raw(const T *p, int n) {
 #if defined(__AVX512F__) && !defined(__clang__)
@@ -187,6 +205,11 @@ template <class V, class T> INLINE V raw(const T *p, int n) {
     return (V)__builtin_ia32_loaddqusi512_mask((const int *)p, int64B{}, (u16_t)((1u << n) - 1));
   if constexpr (sizeof(V) == 64 && sizeof(T) == 8)
     return (V)__builtin_ia32_loaddqudi512_mask((const long long *)p, long64B{}, (u8_t)((1u << n) - 1));
+#endif
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 64 && sizeof(T) == 1) return (V)__builtin_ia32_loaddquqi512_mask((const char *)p, char64B{}, bits(n));
+  if constexpr (sizeof(V) == 32 && sizeof(T) == 1) return (V)__builtin_ia32_loaddquqi256_mask((const char *)p, char32B{}, bits(n));
+  if constexpr (sizeof(V) == 16 && sizeof(T) == 1) return (V)__builtin_ia32_loaddquqi128_mask((const char *)p, char16B{}, bits(n));
 #endif
   V v = V{};
   __builtin_memcpy(&v, p, n * sizeof(T));
@@ -199,6 +222,11 @@ template <class T, class V> INLINE void put(T *p, V v, int n) {
     return __builtin_ia32_storedqusi512_mask((int *)p, (int64B)v, (u16_t)((1u << n) - 1));
   if constexpr (sizeof(V) == 64 && sizeof(T) == 8)
     return __builtin_ia32_storedqudi512_mask((long long *)p, (long64B)v, (u8_t)((1u << n) - 1));
+#endif
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 64 && sizeof(T) == 1) return __builtin_ia32_storedquqi512_mask((char *)p, (char64B)v, bits(n));
+  if constexpr (sizeof(V) == 32 && sizeof(T) == 1) return __builtin_ia32_storedquqi256_mask((char *)p, (char32B)v, bits(n));
+  if constexpr (sizeof(V) == 16 && sizeof(T) == 1) return __builtin_ia32_storedquqi128_mask((char *)p, (char16B)v, bits(n));
 #endif
   __builtin_memcpy(p, &v, n * sizeof(T));
 }
@@ -214,8 +242,8 @@ template <class V, class T> INLINE V raws(const T *p, i64_t s, int n) {
 }
 template <class T, class V> INLINE void puts(T *p, i64_t s, V v, full) { for (int i = 0; i < W; ++i) p[i * s] = v[i]; }
 template <class T, class V> INLINE void puts(T *p, i64_t s, V v, int n) { for (int i = 0; i < n; ++i) p[i * s] = v[i]; }
-INLINE mask truth(u8 v) { return conv<i32>(conv<i16>((i8)(v != 0))); }
-INLINE u8 untruth(mask m) { return conv<u8>(conv<u16>((u32)-m)); }
+INLINE mask truth(u8 v) { return narrow((i8)(v != 0)); }
+INLINE u8 untruth(mask m) { return ones<u8>(m); }
 template <class T, class N> INLINE auto ld(const T *p, N n) { return raw<typename vec<T>::type>(p, n); }
 template <class N> INLINE f32 ld(const bf16_t *p, N n) { return from_bf16(raw<u16>((const u16_t *)p, n)); }
 template <class N> INLINE f32 ld(const f16_t *p, N n) { return from_f16(raw<u16>((const u16_t *)p, n)); }
@@ -235,7 +263,7 @@ template <class T> INLINE auto ldr(const T *p, int n) { return behind(ld(p - (n 
 template <class T> INLINE auto one(const T *p) { return splat<typename vec<T>::type>(*p); }
 INLINE f32 one(const bf16_t *p) { return from_bf16(splat<u16>(p->bits)); }
 INLINE f32 one(const f16_t *p) { return from_f16(splat<u16>(p->bits)); }
-INLINE mask one(const bool_t *p) { return splat<i32>(p->bits ? -1 : 0); }
+INLINE mask one(const bool_t *p) { return splat<mask>(p->bits ? -1 : 0); }
 template <class T, class V, class N> INLINE void st(T *p, V v, N n) { put(p, v, n); }
 template <class N> INLINE void st(bf16_t *p, f32 v, N n) { put((u16_t *)p, to_bf16(v), n); }
 template <class N> INLINE void st(f16_t *p, f32 v, N n) { put((u16_t *)p, to_f16(v), n); }
