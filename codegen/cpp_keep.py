@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..ir.symbols import Expr
 from . import loops
 from .cpp_dialect import SCALAR, register
-from .cpp_plan import KEEP_COST, KEPT_ON_STACK, ROW_BUFFER_BYTES, Pass
+from .cpp_plan import KEEP_COST, KEPT_ON_STACK, ROW_BUFFER_BYTES, Pass, of_bytes
 
 if TYPE_CHECKING:
     from .cpp import Kernel
@@ -79,7 +79,8 @@ def room(kernel: Kernel, number: int) -> None:
     if number in kernel.homes:
         return
     columns = kernel.nest.columns
-    kind = SCALAR[register(kernel.nest.values[number].dtype)]
+    kind = register(kernel.nest.values[number].dtype)
+    kind = "i8_t" if kind == "mask" and of_bytes(kernel.nest) else SCALAR[kind]
     if not isinstance(columns, Expr):
         kernel.put(f"alignas(64) {kind} t{number}[{max(columns, 1) * _width(kernel)}];")
         return

@@ -51,6 +51,19 @@ def test_apart_in_memory() -> None:
         check(lambda x, y: (x & y, ~x, x.any(0), x.any(1), x.t().clone()), x, y, library=None)
 
 
+def _kept(x: Any, y: Any) -> Any:
+    z = x
+    for _ in range(5):
+        z = (z ^ y) & (x | ~z) ^ (y & x.logical_not()) | (z ^ x)
+    return torch.where(z ^ z.any(1, keepdim=True), x.to(torch.uint8), y.to(torch.uint8) * 2)
+
+
+def test_masks_that_are_kept_for_the_next_pass() -> None:
+    for columns in (33, 65, 97, 300):
+        made = check(_kept, flags(5, columns), flags(columns, 5).t().contiguous(), kernels=1)
+        assert "i8_t t" in made.source
+
+
 def test_lanes() -> None:
     for fn in (lambda x: ~x, lambda x: x.clone(), lambda x: x.any(1), lambda x: x.all(0)):
         nest = make(fn, flags(64, 200)).kernels[0].nest
