@@ -11,7 +11,7 @@ NATIVE = Path("runtime/native")
 MARK = runpy.run_path("runtime/native_sources.py")["mark"]()
 ROOMS = ("graftjit", "capture", "codegen", "ir", "runtime")
 KERNELS = runpy.run_path("codegen/flags.py")
-READY = ("product", "convolution")  # see codegen/ready.py
+READY = ("product", "product_bf16", "convolution")  # see codegen/ready.py
 FLAGS = ["-std=c++20", "-O2", "-fvisibility=hidden", "-Wno-missing-field-initializers"]
 
 

@@ -364,7 +364,7 @@ class Kernel:
             self.pointers[key] = name
             start = f"b{number}{self._offset(index, self.plan.rows)}"
             if number == self.nest.tiled:
-                start = cpp_epilogue.ROW
+                start = cpp_epilogue.row(TYPES[buffer.dtype][1])
             qualifier = "" if buffer.written else "const "
             self.put(f"{qualifier}{TYPES[buffer.dtype][1]} *{name} = {start};")
 

@@ -21,7 +21,6 @@ ROWS, COLUMNS = 256, 32  # of a tile, at most; a row of it takes as much memory
 ARGUMENTS = (
     ", const i64_t *numbers, const float *tile, i64_t first, i64_t last, i64_t from, i64_t to"
 )
-ROW = f"tile + (item - first) * {COLUMNS} - from"  # where a row of the tile would begin, if it had all columns
 LONG = 8  # flops from which on what belongs to a row is computed before
 
 
@@ -52,6 +51,12 @@ def columns(kernel: Kernel) -> None:
     kernel.put(f"if (to - from == {COLUMNS}) {{{whole} }}")
     part = "body(at, int(to - at < W ? to - at : W))"
     kernel.put(f"else for (i64_t at = from; at < to; at += W) {part};")
+
+
+def row(kind: str) -> str:
+    """Where a row of a tile of these would begin, if it had all columns."""
+    tile = "tile" if kind == "float" else f"(const {kind} *)tile"
+    return f"{tile} + (item - first) * {COLUMNS} - from"
 
 
 def _next(kernel: Kernel, axes: list[int]) -> str:

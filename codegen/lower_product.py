@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..ir.graph import Meta, Node
-from . import affine
+from . import affine, products_bf16
 from .extents import estimated, is_symbolic, positive, surely
 from .lowering import RULES, At, Rule
 
@@ -41,10 +41,10 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 #   float32 linear   12 x 256 x 512: 18 / 35   256 x 512 x 10: 14 / 37   2048 x 64 x 1: 4.2 / 10   16 x 1024 x 1024: 227 / 328
 #   bfloat16         12 x 512 x 64: 11 / 17    12 x 256 x 512: 41 / 34   2048 x 64 x 4: 28 / 26    1 x 4096 x 4096: 611 / 1783
 #   float32, a weight that lies along n    1 x 64 x 64: 1.9 / 2.0    1 x 256 x 256: 30 / 5
-# Nothing is packed. oneDNN with a weight packed beforehand, and gelu (batch x 768 x 768; ATen's / ours / packed, AVX-512 with
-# instructions for bfloat16): float32 1: 51 / 15 / 46, 4: 123 / 20 / 42, 16: 216 / 74 / 83; bfloat16 1: 71 / 14 / 30,
-# 4: 74 / 60 / 32, 16: 96 / 87 / 47. It would pay for bfloat16 from 4 rows on, but a write through numpy, dlpack or a storage moves
-# neither the version nor the pointer that a packed copy could be known by.
+# Nothing is packed: a write through numpy, dlpack or a storage moves neither the version nor the pointer that a packed copy could be
+# known by. oneDNN with a weight packed beforehand, and gelu (batch x 768 x 768; ATen's / ours / packed, AVX-512): float32
+# 1: 51 / 15 / 46, 4: 123 / 20 / 42, 16: 216 / 74 / 83; bfloat16 1: 71 / 14 / 30, 4: 74 / 60 / 32, 16: 96 / 87 / 47, where ours by now
+# is `products_bf16`, which takes all but the tiny ones where there are instructions for them.
 TOGETHER = (
     8  # rows that share each element of the larger factor: for more there are not registers enough
 )
@@ -175,6 +175,8 @@ def pays(node: Node) -> bool:
         return False
     width = node.meta.dtype.itemsize
     count = work(found)
+    if count > SMALL[width] and products_bf16.takes(node):
+        return False
     least = min(found.get("m", 1), found.get("n", 1))
     thin = least <= THIN and found["k"] >= LONG
     half = HALF_WORK if least <= TOGETHER else HALF_WORK // 2

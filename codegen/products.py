@@ -38,7 +38,7 @@ def takes(node: Node) -> bool:
         return False
     if torch.get_float32_matmul_precision() != "highest":
         return False  # then ATen may round the factors to fewer bits
-    return _plain(node) and _readable(node) and _pays(node)
+    return plain(node, torch.float32) and readable(node) and _pays(node)
 
 
 def operands(node: Node) -> tuple[Node, Node, Node | None]:
@@ -48,18 +48,17 @@ def operands(node: Node) -> tuple[Node, Node, Node | None]:
     return left, right, node.args[0] if at else None
 
 
-def _plain(node: Node) -> bool:
-    """Non-empty float32 on the CPU, the result in order, nothing scaled."""
+def plain(node: Node, dtype: torch.dtype) -> bool:
+    """Non-empty, of this dtype, on the CPU, the result in order, nothing scaled."""
     metas = [one.meta for one in (node, *operands(node)) if one is not None]
     simple = all(
-        meta.dtype is torch.float32 and meta.device.type == "cpu" and positive(meta.shape)
-        for meta in metas
+        meta.dtype is dtype and meta.device.type == "cpu" and positive(meta.shape) for meta in metas
     )
     scaled = any(node.kwargs.get(name, 1) != 1 for name in ("alpha", "beta"))
     return simple and not scaled and node.meta.stride == contiguous_strides(node.meta.shape)
 
 
-def _readable(node: Node) -> bool:
+def readable(node: Node) -> bool:
     """The left factor along k, the right one along k or n, what is added along n."""
     left, right, added = operands(node)
     if left.meta.stride[-1] != 1 or 1 not in right.meta.stride[-2:]:

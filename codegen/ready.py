@@ -1,6 +1,6 @@
 """Kernels whose text is known beforehand, compiled when graftjit is installed.
 
-The library `_ready` has the kernels of `replaced`, made from `product.h` and `convolution.h` by `setup.py` for processors with all
+The library `_ready` has the kernels of `replaced`, made from `product.h`, `product_bf16.h` and `convolution.h` by `setup.py` for processors with all
 of AVX-512's usual parts. It carries a mark of the text and the flags that each was made from. In: such a kernel's name and text.
 Out: its library, or None where there is none, the text is another by now (a checkout), or the processor lacks something:
 it is then built like any other. Called by `replaced`.

@@ -1,6 +1,6 @@
 """Calls of ATen that a kernel of ours does in their place, each a launch.
 
-Such a kernel is written once, in C++ (`product.h`, `convolution.h`), and all programs share it. It comes compiled with the
+Such a kernel is written once, in C++ (`product.h`, `product_bf16.h`, `convolution.h`), and all programs share it. It comes compiled with the
 package (`ready`), or is a library of its own, built once a machine. A module of `KERNELS` says of a call whether its kernel `takes` it, and what it is
 given to `launch` it. `schedule` plans with `replaced`, the backend loads with `load`.
 """
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from ..ir.dataclass import dataclass
 from ..ir.graph import Node
 from ..runtime.kernel_store import Library
-from . import build, convolutions, products, ready
+from . import build, convolutions, products, products_bf16, ready
 
 
 class Kernel(Protocol):
@@ -30,7 +30,7 @@ class Kernel(Protocol):
     def columns(self, node: Node) -> Any: ...
 
 
-KERNELS: tuple[Kernel, ...] = (products, convolutions)
+KERNELS: tuple[Kernel, ...] = (products, products_bf16, convolutions)
 
 
 def replaced(nodes: Iterable[Node]) -> dict[Node, Kernel]:

@@ -12,9 +12,16 @@ from harness import check, make
 from symbolic import check_open
 
 import graftjit
+from graftjit.codegen import products_bf16
 
 T = torch.Tensor
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+@pytest.fixture(autouse=True)
+def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a processor without instructions for bfloat16."""
+    monkeypatch.setattr(products_bf16, "takes", lambda node: False)
 
 
 def r(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> T:

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import graftjit
-from graftjit.codegen import build, convolutions, flags, products, ready, replaced
+from graftjit.codegen import build, convolutions, flags, products, products_bf16, ready, replaced
 from graftjit.runtime import device
 
 pytestmark = pytest.mark.skipif(
     not (flags.ready_here() and flags.READY_NEEDS <= device.cpu().features),
     reason="no kernels are compiled with the package for this processor",
 )
-ONE = [pytest.param(one, id=one.FILE) for one in (products, convolutions)]
+ONE = [pytest.param(one, id=one.FILE) for one in (products, products_bf16, convolutions)]
 x, w, b = torch.randn(64, 96), torch.randn(128, 96), torch.randn(128)
 
 
@@ -48,8 +48,9 @@ def test_nothing_is_compiled_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a compiler was asked for")
 
     monkeypatch.setattr(build, "load", compiled)
-    assert set(replaced.load([products, convolutions]).addresses) == {
+    assert set(replaced.load([products, products_bf16, convolutions]).addresses) == {
         "product_f32",
+        "product_bf16",
         "convolution_f32",
     }
 
