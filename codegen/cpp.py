@@ -26,6 +26,7 @@ from . import (
     cpp_scan,
     cpp_scatter,
     cpp_tile,
+    cpp_turn,
     expr,
     loops,
 )
@@ -100,7 +101,7 @@ def render(
             for nest in nests
             if (lane_count(nest, vector_bytes), of_bytes(nest)) == (lanes, narrow)
         ]
-        if any(writer.plan.tile is not None for writer in writers):
+        if any(writer.plan.tile is not None or writer.plan.turned for writer in writers):
             names.add("tile")
         kernels = _apart(
             writers, {} if symbols is None else symbols, {} if texts is None else texts
@@ -307,6 +308,9 @@ class Kernel:
         if plan.tile is not None:
             cpp_tile.write(self)
             return
+        if plan.turned:
+            cpp_turn.write(self)
+            return
         if self.nest.scatters:
             cpp_scatter.write(self)
             return
@@ -345,8 +349,9 @@ class Kernel:
         else:
             self._one_row(*ends, length)
 
-    def _coordinates(self, row: str, kind: str = "const i64_t") -> None:
-        axes = [axis for axis in self.plan.rows if self.sizes[axis] != 1]
+    def _coordinates(self, row: str, kind: str = "const i64_t", last: int | None = None) -> None:
+        """Declare x0, x1, ... of the rows' axes, or of the first ones of them."""
+        axes = [axis for axis in self.plan.rows[:last] if self.sizes[axis] != 1]
         below: Any = 1
         for position, axis in reversed(list(enumerate(axes))):
             text = f"({row})" if below == 1 else f"({row}) / {self.n(below)}"

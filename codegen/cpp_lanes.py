@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import cpp_keep, cpp_scan, loops
 from .cpp_dialect import register
-from .cpp_pass import PLACES, PassWriter
-from .cpp_plan import GROUPS, MANY_ROWS, SUM_BLOCK, Pass
+from .cpp_pass import PassWriter
+from .cpp_plan import GROUPS, MANY_ROWS, PLACES, SUM_BLOCK, Pass
 from .extents import estimate, is_symbolic
 
 if TYPE_CHECKING:

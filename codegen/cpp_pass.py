@@ -12,14 +12,12 @@ import torch
 from ..ir.symbols import greatest
 from . import cpp_epilogue, cpp_keep, cpp_scan, loops
 from .cpp_dialect import identity, register
-from .cpp_plan import CHUNK, SPLIT_PARTS, SUM_BLOCK, Pass
+from .cpp_plan import CHUNK, PLACES, SPLIT_PARTS, SUM_BLOCK, Pass
 from .extents import is_symbolic
-from .loops import Index
+from .loops import Index, LoopNest
 
 if TYPE_CHECKING:
     from .cpp import Kernel
-
-PLACES = ("argmax", "argmin")  # folds that give a position
 
 
 class PassWriter:
@@ -30,8 +28,8 @@ class PassWriter:
         self.kernel, self.one = kernel, one_pass
         self.nest, self.plan = kernel.nest, kernel.plan
         self.put = kernel.put
-        cost = sum(kernel.cost_of(number) for number in one_pass.body)
-        self.unroll = copies or (self._copies(cost) if one_pass.folds else 1)
+        self.cost = sum(kernel.cost_of(number) for number in one_pass.body)
+        self.unroll = copies or (self._copies(self.cost) if one_pass.folds else 1)
         columns = self.nest.columns  # positions in 32 bits where that is enough
         self.place = "i64" if is_symbolic(columns) or columns >= 2**31 else "i32"
         self.sums = [
@@ -56,7 +54,7 @@ class PassWriter:
             self.declare("")
             for number in cpp_scan.of(self.kernel, self.one):
                 cpp_scan.begin(self.kernel, number)
-            self._loops(first, last, length)
+            self.loops(first, last, length)
             self.finish("")
 
     # accumulators: a{value}_{copy}, with a position beside it for argmax and argmin
@@ -99,12 +97,9 @@ class PassWriter:
         if kind in PLACES:
             pick = ("later_" if later else "pick_") + kind.removeprefix("arg")
             return f"{pick}({target}, {prefix}k{number}_{copy}, {value}, {position});"
-        return f"{target} = {_combined(kind, self._is_bool(number), target, value)};"
+        return f"{target} = {combined(self.nest, number, target, value)};"
 
-    def _is_bool(self, number: int) -> bool:
-        return self.nest.values[number].dtype == torch.bool
-
-    def _loops(self, first: str, last: str, length: Any) -> None:
+    def loops(self, first: str, last: str, length: Any) -> None:
         """Loops over the fold axes, the innermost with several accumulators and in blocks for sums."""
         kernel, plan = self.kernel, self.plan
         axes = list(plan.folds)
@@ -265,7 +260,7 @@ class PassWriter:
             rest = str(length % step) if known else f"int({last} - at)"
             self.put(f"if (at < {last}) body(at, {rest}{self._names(0, blocked)});")
 
-    def _joined(self, number: int, copy: int, prefix: str) -> str:
+    def join(self, number: int, copy: int, prefix: str) -> str:
         """A copy of an accumulator taken into the first one."""
         value, place = f"{prefix}a{number}_{copy}", f"{prefix}k{number}_{copy}"
         return self.combine(number, 0, value, place, prefix)
@@ -275,7 +270,7 @@ class PassWriter:
         for number in self.one.folds:
             value = self.nest.values[number]
             for copy in range(1, 1 if number in self.joined else self.unroll):
-                self.put(self._joined(number, copy, prefix))
+                self.put(self.join(number, copy, prefix))
             accumulator = f"{prefix}a{number}_0"
             kind = self.accumulator(number)[0]
             if value.attr in PLACES:
@@ -290,7 +285,7 @@ class PassWriter:
             elif self.plan.lanes_are_rows:
                 self.put(f"const {kind} v{number} = {accumulator};")
             else:
-                joined = _combined(value.attr, self._is_bool(number), "a", "b")
+                joined = combined(self.nest, number, "a", "b")
                 self.put(
                     f"const {kind} v{number} = fold({accumulator}, []({kind} a, {kind} b) {{ return {joined}; }});"
                 )
@@ -333,7 +328,7 @@ class PassWriter:
         self._end_blocks(blocked)
         for number in self.one.folds:
             for copy in range(1, 1 if number in self.joined else self.unroll):
-                self.put(self._joined(number, copy, ""))
+                self.put(self.join(number, copy, ""))
             self.put(f"part{number}[c] = a{number}_0;")
             if self.nest.values[number].attr in PLACES:
                 self.put(f"place{number}[c] = k{number}_0;")
@@ -349,7 +344,9 @@ _COMBINED = {
 }
 
 
-def _combined(kind: str, of_bool: bool, left: str, right: str) -> str:
-    if of_bool and kind in ("max", "min"):
+def combined(nest: LoopNest, number: int, left: str, right: str) -> str:
+    """The text of two values of a fold as one."""
+    kind = nest.values[number].attr
+    if nest.values[number].dtype == torch.bool and kind in ("max", "min"):
         kind = "any" if kind == "max" else "all"
     return _COMBINED[kind].format(left, right)

@@ -31,6 +31,9 @@ SHORT_ROW, MANY_ITEMS = (
     1024,
     64,
 )  # rows so short are taken many at a time, where enough pieces are left to share
+SHORT_VECTORS = 16  # of a row folded beside others, at the most: behind more the fold of the last one hardly counts
+APART = frozenset(("load_if", "inside", "checked", "scan", "index"))  # not in such rows
+PLACES = ("argmax", "argmin")  # folds that give a position
 KEEP_COST = 8  # recompute what is cheaper than this many flops
 
 
@@ -109,6 +112,12 @@ class Plan:
         None  # the axis along which loads lie that squares of lanes are turned over for (`cpp_tile`)
     )
 
+    turned: bool = False  # rows are folded as many at a time as there are lanes (`cpp_turn`)
+
+    def rows_in_lanes(self) -> Plan:
+        """The plan for what is left when so many rows are folded: each has a lane."""
+        return Plan(self.rows[:-1], [], self.rows[-1], lanes_are_rows=True)
+
     def side_by_side(self, most: int, sizes: tuple[Any, ...], lanes: int) -> None:
         """Take as many vectors of rows at a time as there are, `most` (a power of two) at the most."""
         assert self.vector is not None
@@ -156,8 +165,28 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
     plan = Plan(outer, inner[:-1], inner[-1] if inner else None)
     long = is_symbolic(nest.columns) or nest.columns >= SPLIT_COLUMNS
     scans = any(value.op == "scan" for value in nest.values)  # one element after the other
+    plan.turned = short_rows(nest, lanes)
     plan.split = len(inner) == 1 and surely("<", nest.rows, 4) and long and not scans
     return plan
+
+
+def short_rows(nest: LoopNest, lanes: int) -> bool:
+    """One pass along one axis that is folded, and nothing but row values behind it."""
+    if len(nest.inner) != 1 or not nest.outer or lanes < 4:
+        return False
+    columns = nest.inner[0]
+    if is_symbolic(columns) or not lanes <= columns <= SHORT_VECTORS * lanes:
+        return False
+    if estimate(nest.outer[-1]) < lanes or max(loops.phases(nest)) != 1:
+        return False
+    if any(nest.moves_inner(store.index) for store in nest.stores):
+        return False
+    return not any(
+        value.op in APART
+        or (value.op == "reduce" and value.attr in PLACES)
+        or (value.op == "load" and value.args)
+        for value in nest.values
+    )
 
 
 def _items(sizes: tuple[Any, ...], axes: list[int]) -> int:

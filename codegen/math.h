@@ -301,6 +301,13 @@ template <int d = W / 2, class V> INLINE void turn_over(V (&t)[W]) {
     }
   if constexpr (d > 1) turn_over<d / 2>(t);
 }
+// row i of such a square combined by f, in lane i: halves of two rows are one vector from then on
+template <int d = W / 2, class V, class F> INLINE V fold_over(V (&t)[W], F f) {
+#pragma GCC unroll 16
+  for (int i = 0; i < d; ++i) t[i] = f(woven<d, false>(t[i], t[i + d]), woven<d, true>(t[i], t[i + d]));
+  if constexpr (d > 1) return fold_over<d / 2>(t, f);
+  else return t[0];
+}
 
 //: gather <- memory
 // ldg: each lane at an offset of its own

@@ -98,7 +98,7 @@ def _written(nest: LoopNest) -> cpp.Kernel:
 #   squares across the lanes, chunk 1024: 0.94 of float32 [512, 512]; 256: 0.93 of [200, 200], 1.31 of [512, 512]
 #   an axis that is not read in order, chunk 32 in place of 512: 0.25 of bfloat16 [1536, 1536], 1.77 of [3000, 100]
 #   sums of columns, groups 16: 0.83 of [4096, 1024], 1.04 of [2000, 300]; groups 4: 1.86 and 0.79
-#   rows, unroll 8: 0.80 of argmax [1024, 4096], 1.32 of distances [384, 384, 64]; unroll 1: 3.1 and 0.94
+#   rows, unroll 8: 0.80 of argmax [1024, 4096]; unroll 1: 3.1
 # Not tried, for nothing was gained anywhere: fewer lanes, lanes along the other axis, stores past the caches, one thread
 # above the threshold or several below it, other chunks of what lies in order.
 def ways_of(kernel: cpp.Kernel) -> tuple[Hints, ...]:
@@ -112,6 +112,8 @@ def ways_of(kernel: cpp.Kernel) -> tuple[Hints, ...]:
         return tuple(Hints(chunk=size) for size in (256, 1024))
     if plan.chunk_major:
         return tuple(Hints(chunk=size) for size in (16, 32, 128, 512))
+    if plan.turned:
+        return (Hints(unroll=2),)
     if kernel.nest.has_reduction and plan.vector is not None:
         return tuple(Hints(unroll=copies) for copies in (1, 2, 8))
     return ()

@@ -10,34 +10,39 @@ extern "C" void k0_bmm(void **buffers, int threads) {
   const float *__restrict b1 = (const float *)buffers[1];  // float32[2, 16, 8] stride [128, 8, 1]
   float *__restrict b2 = (float *)buffers[2];  // float32[2, 16, 16] stride [256, 16, 1]
   (void)threads;
-  for (i64_t item = 0; item < 512; ++item) {
-    const i64_t x2 = (item) % 16;
-    const i64_t x1 = (item) / 16 % 16;
-    const i64_t x0 = (item) / 256;
+  for (i64_t item = 0; item < 64; ++item) {
+    const i64_t first = item % 2 * W;
+    const int count = W;
+    const i64_t x1 = (item / 2) % 16;
+    const i64_t x0 = (item / 2) / 16;
+    f32 t3[W];
+    auto row = [&](const i64_t x2, const int k) __attribute__((always_inline)) {
+      const float *p0 = b0 + x0 * 128 + x1 * 8;
+      const float *p1 = b1 + x0 * 128 + x2 * 8;
+      float *p2 = b2 + x0 * 256 + x1 * 16 + x2;
+      f32 a3_0 = splat<f32>(0.0f);
+      {
+        auto body = [&](const i64_t i, auto n, f32 &a3_0) __attribute__((always_inline)) {
+          const f32 v0 = ld(p0 + i, n);
+          const f32 v1 = ld(p1 + i, n);
+          const f32 v2 = v0 * v1;
+          a3_0 = a3_0 + keep(v2, splat<f32>(0.0f), n);
+        };
+        i64_t at = 0;
+        for (; at + 8 <= 8; at += 8) body(at, full{}, a3_0);
+      }
+      t3[k] = a3_0;
+    };
+    for (int k = 0; k < count; ++k) row(first + k, k);
+    const f32 v3 = fold_over(t3, [](f32 a, f32 b) { return a + b; });
+    const i64_t i = first;
+    constexpr full n{};
     const float *p0 = b0 + x0 * 128 + x1 * 8;
-    const float *p1 = b1 + x0 * 128 + x2 * 8;
-    float *p2 = b2 + x0 * 256 + x1 * 16 + x2;
+    const float *p1 = b1 + x0 * 128;
+    float *p2 = b2 + x0 * 256 + x1 * 16;
     const f32 v4 = splat<f32>(0.125f);
-    f32 a3_0 = splat<f32>(0.0f);
-    f32 a3_1 = splat<f32>(0.0f);
-    f32 a3_2 = splat<f32>(0.0f);
-    f32 a3_3 = splat<f32>(0.0f);
-    {
-      auto body = [&](const i64_t i, auto n, f32 &a3_0) __attribute__((always_inline)) {
-        const f32 v0 = ld(p0 + i, n);
-        const f32 v1 = ld(p1 + i, n);
-        const f32 v2 = v0 * v1;
-        a3_0 = a3_0 + keep(v2, splat<f32>(0.0f), n);
-      };
-      i64_t at = 0;
-      for (; at + 8 <= 8; at += 8) body(at, full{}, a3_0);
-    }
-    a3_0 = a3_0 + a3_1;
-    a3_0 = a3_0 + a3_2;
-    a3_0 = a3_0 + a3_3;
-    const f32 v3 = fold(a3_0, [](f32 a, f32 b) { return a + b; });
     const f32 v5 = v3 * v4;
-    st(p2, v5, 1);
+    st(p2 + i, v5, n);
   }
 }
 
