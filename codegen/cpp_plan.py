@@ -171,13 +171,13 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
 
 
 def short_rows(nest: LoopNest, lanes: int) -> bool:
-    """One pass along one axis that is folded, and nothing but row values behind it."""
+    """One pass along one axis that is folded, and nothing but row values behind it; of known sizes."""
     if len(nest.inner) != 1 or not nest.outer or lanes < 4:
         return False
     columns = nest.inner[0]
-    if is_symbolic(columns) or not lanes <= columns <= SHORT_VECTORS * lanes:
+    if is_symbolic((nest.outer, columns)) or not lanes <= columns <= SHORT_VECTORS * lanes:
         return False
-    if estimate(nest.outer[-1]) < lanes or max(loops.phases(nest)) != 1:
+    if nest.outer[-1] < lanes or max(loops.phases(nest)) != 1:
         return False
     if any(nest.moves_inner(store.index) for store in nest.stores):
         return False

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import loops
 from .cpp_pass import PassWriter, combined
-from .extents import is_symbolic
 
 if TYPE_CHECKING:
     from .cpp import Kernel
@@ -33,7 +32,7 @@ def _item(kernel: Kernel, blocks: Any) -> None:
     """W rows, or what is left of them."""
     put, axis = kernel.put, kernel.plan.rows[-1]
     rows = kernel.sizes[axis]
-    whole = not is_symbolic(rows) and rows % kernel.lanes == 0
+    whole = rows % kernel.lanes == 0
     others = math.prod(kernel.sizes[axis] for axis in kernel.plan.rows[:-1])
     first, rest = f"item % {kernel.n(blocks)}", f"item / {kernel.n(blocks)}"
     if _again(kernel, axis):
