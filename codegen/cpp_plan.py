@@ -172,7 +172,7 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
 
 def short_rows(nest: LoopNest, lanes: int) -> bool:
     """One pass along one axis that is folded, and nothing but row values behind it; of known sizes."""
-    if len(nest.inner) != 1 or not nest.outer or lanes < 4:
+    if len(nest.inner) != 1 or not nest.outer or not 4 <= lanes <= 16:
         return False
     columns = nest.inner[0]
     if is_symbolic((nest.outer, columns)) or not lanes <= columns <= SHORT_VECTORS * lanes:
