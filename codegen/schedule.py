@@ -138,11 +138,13 @@ def _planned(
     near: bool,
     moves: Moves | None = None,
     alone: frozenset[Node] = NONE,
+    apart: frozenset[Node] = NONE,
 ) -> Plan:
-    """`alone`: the inputs that are written by kernels of their own."""
+    """`alone`: the inputs that are written by kernels of their own. `apart`: those into which ATen copies what a kernel
+    computed, for no kernel of theirs reads each element before it stores it."""
     copies: dict[Node, tuple[Node, ...]] = {}
     if fuse and device == "cpu":
-        copies = stores.copies(graph)
+        copies = stores.copies(graph, apart)
     if fuse and not near:
         copies |= joins(graph)
     flow = analyse(graph, copies, moves, stores.is_apart(graph))
@@ -166,7 +168,8 @@ def _planned(
     if flow.writes_memory:
         lawless, made.steps = inplace.stored(made.steps)
         if lawless:
-            return _planned(graph, device, fuse, near, moves, alone | lawless)
+            apart |= lawless & alone
+            return _planned(graph, device, fuse, near, moves, alone | lawless, apart)
     if fuse and device == "cpu":
         made.replaced = replaced(step for step in made.steps if isinstance(step, Node))
         made.steps, made.follows = epilogue.hosted(made.steps, made.follows, flow, made.replaced)

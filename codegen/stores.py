@@ -33,11 +33,15 @@ def is_apart(graph: Graph) -> bool:
     )
 
 
-def copies(graph: Graph) -> dict[Node, tuple[Node, ...]]:
-    """For each write into an input that a kernel can do, the copy that does it."""
+def copies(graph: Graph, refused: frozenset[Node]) -> dict[Node, tuple[Node, ...]]:
+    """For each write into an input that a kernel can do, the copy that does it; none into the inputs `refused`."""
     if not graph.mutates or not is_apart(graph):
         return {}
-    found = {node: _copy_of(node) for node in graph.nodes if node.target is aten.copy_.default}
+    found = {
+        node: _copy_of(node)
+        for node in graph.nodes
+        if node.target is aten.copy_.default and base_of(node.args[0]) not in refused
+    }
     return {write: (copy,) for write, copy in found.items() if copy is not None}
 
 
