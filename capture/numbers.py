@@ -281,10 +281,20 @@ def truth(m: Machine, value: Const) -> bool:
 def argument(m: Machine, value: Held) -> Any:
     """A number as the tracer takes it: an expression where it varies."""
     if is_number(value) and not m.inner and _may_vary(m, value):
-        expr = _expr(m, value)
+        expr = _without_the_rest(m, _expr(m, value))
         if varies(m, expr):
             return expr
     return value.value
+
+
+def _without_the_rest(m: Machine, expr: Any) -> Any:
+    """An expression in which numbers that do not vary are bound, if others of it do: a rate times a decay."""
+    symbols = symbols_of(expr)
+    if any(varies(m, s) for s in symbols):
+        for symbol in symbols:
+            if not varies(m, symbol):
+                m.numbers.held[m.facts.symbols[symbol][1]].value  # noqa: B018 (looking is what binds)
+    return m.facts.form(expr)
 
 
 def _may_vary(m: Machine, value: Held) -> bool:

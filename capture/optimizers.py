@@ -146,6 +146,28 @@ def _to_scalar(x: Any) -> Any:
     return _may_vary(x)
 
 
+def _power(base: Any, count: Any) -> Any:
+    """base ** count, where a schedule may have changed the base (`OneCycleLR`)."""
+    return base**count
+
+
+def _plain_power(base: Any, count: Any) -> Any:
+    return base**count
+
+
+def _power_of_varied(base: Any, count: Any) -> Any:
+    return (torch.zeros_like(count) + base) ** count
+
+
+@models(_power)
+def _model_power(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    base = args[0]
+    way = _plain_power
+    if isinstance(base, Held) and base.source and m.varied.number(base.source, base.real):
+        way = _power_of_varied
+    return m.call(Obj(way), args, kwargs)
+
+
 # -- Adam --------------------------------------------------------------------------------------------------
 @stands_for(_single_tensor_adam)
 def adam(
@@ -170,8 +192,8 @@ def adam(
         first.lerp_(gradient, 1 - beta1)
         second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         done = count.to(torch.float64)
-        size = (1 - beta1**done).reciprocal() * -lr
-        spread = (1 - beta2**done) ** 0.5
+        size = (1 - _power(beta1, done)).reciprocal() * -lr
+        spread = (1 - _power(beta2, done)) ** 0.5
         if amsgrad:
             torch.maximum(max_exp_avg_sqs[index], second, out=max_exp_avg_sqs[index])
             second = max_exp_avg_sqs[index]

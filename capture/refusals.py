@@ -24,7 +24,7 @@ _MODULES: dict[str, str | None] = {
     "torch._functorch": "GB124", "torch.func": "GB124", "torch._higher_order_ops": "GB124",
     "graftjit.runtime": "GB135", "graftjit.runtime.differentiate": None, "graftjit.unit": "GB135", "graftjit.jit": "GB135",
     "graftjit.context": "GB118", "graftjit.compiled": "GB135", "torch.optim": "GB115",
-    **dict.fromkeys(("torch.optim.optimizer", "torch.optim.sgd", "torch.optim.adam", "torch.optim.adamw")), "copy": "GB102",
+    **dict.fromkeys(("torch.optim.optimizer", *(f"torch.optim.{n}" for n in ("sgd", "adam", "adamw", "rmsprop", "adadelta")))), "copy": "GB102",
 }  # fmt: skip
 
 

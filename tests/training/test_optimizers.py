@@ -1,0 +1,323 @@
+"""Optimizers and schedulers of a step in one jitted function, beside plain Python: parameters, gradients, states, versions,
+and that a new rate compiles nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn, optim
+
+import graftjit
+
+STEPS = 6
+
+
+class Lion(optim.Optimizer):
+    """An optimizer of the program's own."""
+
+    def __init__(self, params: Any, lr: float = 1e-3, betas: Any = (0.9, 0.99), decay: float = 0.1):
+        super().__init__(params, {"lr": lr, "betas": betas, "decay": decay})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            first, second = group["betas"]
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                if not state:
+                    state["mean"] = torch.zeros_like(p)
+                mean = state["mean"]
+                p.mul_(1 - group["lr"] * group["decay"])
+                p.add_((mean * first + p.grad * (1 - first)).sign(), alpha=-group["lr"])
+                mean.mul_(second).add_(p.grad, alpha=1 - second)
+
+
+Made = Callable[[Any], optim.Optimizer]
+
+# Those whose whole step is one graph.
+WHOLE: dict[str, Made] = {
+    "sgd": lambda ps: optim.SGD(ps, lr=0.1),
+    "sgd nesterov": lambda ps: optim.SGD(ps, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+    "sgd maximize": lambda ps: optim.SGD(ps, lr=0.01, momentum=0.9, dampening=0.2, maximize=True),
+    "sgd one by one": lambda ps: optim.SGD(ps, lr=0.1, momentum=0.9, foreach=False),
+    "adam amsgrad": lambda ps: optim.Adam(ps, lr=0.01, amsgrad=True),
+    "adam maximize": lambda ps: optim.Adam(ps, lr=0.01, maximize=True, weight_decay=0.1),
+    "adam one by one": lambda ps: optim.Adam(ps, lr=0.01, foreach=False),
+    "adamw": lambda ps: optim.AdamW(ps, lr=0.01),
+    "adamw amsgrad": lambda ps: optim.AdamW(ps, lr=0.01, amsgrad=True, betas=(0.8, 0.95)),
+    "lion": lambda ps: Lion(ps),
+    "rmsprop": lambda ps: optim.RMSprop(ps, lr=0.01),
+    "rmsprop centered": lambda ps: optim.RMSprop(ps, lr=0.01, centered=True, momentum=0.9),
+    "adadelta": lambda ps: optim.Adadelta(ps, lr=1.0),
+}
+# Those that are right and may break, which the report tells.
+OTHERS: dict[str, Made] = {
+    "sgd foreach": lambda ps: optim.SGD(ps, lr=0.1, momentum=0.9, foreach=True),
+    "adam foreach": lambda ps: optim.Adam(ps, lr=0.01, foreach=True),
+    "adamw foreach": lambda ps: optim.AdamW(ps, lr=0.01, foreach=True),
+    "sgd fused": lambda ps: optim.SGD(ps, lr=0.1, momentum=0.9, fused=True),
+    "adam fused": lambda ps: optim.Adam(ps, lr=0.01, fused=True),
+    "adamw fused": lambda ps: optim.AdamW(ps, lr=0.01, fused=True),
+    "adam tensor lr": lambda ps: optim.Adam(ps, lr=torch.tensor(0.01)),
+    "sgd tensor lr": lambda ps: optim.SGD(ps, lr=torch.tensor(0.1), momentum=0.9),
+    "adam tensor betas": lambda ps: optim.Adam(
+        ps, lr=0.01, betas=(torch.tensor(0.9), torch.tensor(0.99)), foreach=False, capturable=False
+    ),
+    "adagrad": lambda ps: optim.Adagrad(ps, lr=0.1, lr_decay=0.01, weight_decay=0.1),
+    "nadam": lambda ps: optim.NAdam(ps, lr=0.01),
+    "radam": lambda ps: optim.RAdam(ps, lr=0.01),
+    "adamax": lambda ps: optim.Adamax(ps, lr=0.01),
+    "asgd": lambda ps: optim.ASGD(ps, lr=0.01),
+    "rprop": lambda ps: optim.Rprop(ps, lr=0.01),
+}
+ALL = WHOLE | OTHERS
+
+
+class Net(nn.Module):
+    """Two layers that share a weight, and a parameter that takes no part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.last, self.unused = nn.Linear(4, 1), nn.Parameter(torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+
+def batch(number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(number)
+    return torch.randn(5, 4, generator=generator), torch.randn(5, 1, generator=generator)
+
+
+def step(net: Any, opt: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    opt.zero_grad()
+    loss = ((net(x) - y) ** 2).mean()
+    loss.backward()
+    opt.step()
+    return loss
+
+
+class Pair:
+    """A step jitted and as it is, each over a net and an optimizer of its own."""
+
+    def __init__(self, make: Made, groups: Any = None, function: Any = step) -> None:
+        self.function, self.jitted = function, graftjit.jit(function)
+        self.nets = [Net(), Net()]
+        self.opts = [make(net.parameters() if groups is None else groups(net)) for net in self.nets]
+        self.states: dict[Any, Any] = {}
+        self.versions: dict[Any, int] = {}
+
+    def run(self, number: int) -> None:
+        found = [
+            fn(net, opt, *batch(number))
+            for fn, net, opt in zip((self.jitted, self.function), self.nets, self.opts, strict=True)
+        ]
+        close(found[0], found[1])
+        self.compare()
+
+    def compare(self) -> None:
+        for (name, p), q in zip(
+            self.nets[0].named_parameters(), self.nets[1].parameters(), strict=True
+        ):
+            self.same((name, "value"), p, q)
+            self.same((name, "grad"), p.grad, q.grad)
+            mine, theirs = self.opts[0].state.get(p, {}), self.opts[1].state.get(q, {})
+            assert list(mine) == list(theirs), name
+            for key, value in theirs.items():
+                self.same((name, key), mine[key], value)
+                if isinstance(value, torch.Tensor):  # both go on with theirs, or neither does
+                    before = self.states.get((name, key), (None, None))
+                    assert (before[0] is mine[key]) == (before[1] is value), (name, key)
+                    self.states[name, key] = mine[key], value
+        for mine, theirs in zip(self.opts[0].param_groups, self.opts[1].param_groups, strict=True):
+            assert list(mine) == list(theirs)
+            for key in mine.keys() - {"params"}:
+                close(torch.as_tensor(mine[key] or 0), torch.as_tensor(theirs[key] or 0))
+                assert type(mine[key]) is type(theirs[key])
+
+    def same(self, key: Any, a: Any, b: Any) -> None:
+        if not isinstance(b, torch.Tensor):
+            assert type(a) is type(b), key
+            assert a == b or a == pytest.approx(b), key
+            return
+        close(a, b)
+        assert (a.dtype, a.stride(), a.requires_grad, a.is_leaf, type(a)) == (
+            b.dtype, b.stride(), b.requires_grad, b.is_leaf, type(b),
+        ), key  # fmt: skip
+        # One that a graph has made begins at version 0; from then on both count alike.
+        offset = a._version - b._version
+        assert self.versions.setdefault((key, id(a)), offset) == offset, key
+
+    def compiles(self) -> int:
+        return self.jitted.report().graph_count
+
+    def breaks(self) -> list[str]:
+        return [f"{row.code} {row.reason}" for row in self.jitted.report().breaks]
+
+
+def close(a: torch.Tensor, b: torch.Tensor) -> None:
+    torch.testing.assert_close(a, b, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_steps(name: str) -> None:
+    pair = Pair(ALL[name])
+    for number in range(STEPS):
+        pair.run(number)
+        if number == 2:
+            before = pair.compiles()
+    if name in WHOLE:
+        assert pair.breaks() == []
+        assert pair.compiles() == before
+
+
+SCHEDULES: dict[str, tuple[Made, Callable[[Any], Any]]] = {
+    "steps": (WHOLE["adamw"], lambda o: optim.lr_scheduler.StepLR(o, 2, 0.5)),
+    "cosine": (WHOLE["sgd nesterov"], lambda o: optim.lr_scheduler.CosineAnnealingLR(o, 10)),
+    "one cycle of momentum": (
+        WHOLE["sgd nesterov"], lambda o: optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=20),
+    ),
+    "one cycle of betas": (
+        WHOLE["adamw"], lambda o: optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=20),
+    ),
+    "lambda": (WHOLE["lion"], lambda o: optim.lr_scheduler.LambdaLR(o, lambda n: 1 / (n + 1))),
+    "plateau": (
+        WHOLE["sgd"],
+        lambda o: optim.lr_scheduler.ReduceLROnPlateau(o, patience=0, threshold=1.0),
+    ),
+    "a tensor": (
+        OTHERS["adam tensor lr"], lambda o: optim.lr_scheduler.ExponentialLR(o, 0.9),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_compile_nothing(name: str) -> None:
+    make, schedule = SCHEDULES[name]
+    pair = Pair(make)
+    plans = [schedule(opt) for opt in pair.opts]
+    for number in range(10):
+        pair.run(number)
+        for plan in plans:
+            plan.step(*[1.0] * (name == "plateau"))
+        if number == 3:
+            before = pair.compiles()
+    assert pair.breaks() == []
+    assert pair.compiles() == before
+
+
+def test_a_schedule_inside_of_the_step() -> None:
+    def train(net: Any, made: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        opt, plan = made
+        loss = step(net, opt, x, y)
+        plan.step()
+        return loss
+
+    pair = Pair(WHOLE["adamw"])
+    plans = [optim.lr_scheduler.StepLR(opt, 2, 0.5) for opt in pair.opts]
+    jitted = graftjit.jit(train)
+    for number in range(STEPS):
+        for fn, net, opt, plan in zip((jitted, train), pair.nets, pair.opts, plans, strict=True):
+            fn(net, (opt, plan), *batch(number))
+        pair.compare()
+        assert plans[0].state_dict() == plans[1].state_dict()
+
+
+def two_groups(net: Any) -> list[dict[str, Any]]:
+    return [
+        {"params": list(net.first.parameters()), "lr": 0.05, "weight_decay": 0.2},
+        {"params": [net.second.bias, net.unused], "maximize": True},
+        {"params": net.last.parameters()},
+    ]
+
+
+@pytest.mark.parametrize("name", ["sgd nesterov", "adam amsgrad", "adamw"])
+def test_groups_of_parameters(name: str) -> None:
+    pair = Pair(WHOLE[name], two_groups)
+    for number in range(STEPS):
+        pair.run(number)
+        for opt in pair.opts:
+            opt.param_groups[number % 3]["lr"] *= 0.5
+        if number == 3:
+            before = pair.compiles()
+    assert pair.breaks() == []
+    assert pair.compiles() == before
+
+
+@pytest.mark.parametrize("name", ["sgd nesterov", "adamw", "lion"])
+def test_a_group_and_a_state_between_steps(name: str) -> None:
+    pair = Pair(WHOLE[name], lambda net: [net.first.weight, net.first.bias])
+    for number in range(STEPS + 3):
+        pair.run(number)
+        if number == 1:
+            for net, opt in zip(pair.nets, pair.opts, strict=True):
+                opt.add_param_group({"params": net.last.parameters(), "lr": 0.3})
+        if number == 3:
+            kept = [copy.deepcopy(opt.state_dict()) for opt in pair.opts]
+        if number == 5:
+            for opt, one in zip(pair.opts, kept, strict=True):
+                opt.load_state_dict(one)
+            pair.versions.clear()
+    assert pair.breaks() == []
+
+
+def test_the_state_is_the_optimizers_own() -> None:
+    pair = Pair(WHOLE["adamw"])
+    pair.run(0)
+    pair.run(1)
+    (opt, net) = pair.opts[0], pair.nets[0]
+    kept = opt.state[net.last.weight]["exp_avg"]
+    outside = opt.state_dict()["state"]
+    pair.run(2)
+    assert opt.state[net.last.weight]["exp_avg"] is kept
+    assert any(one["exp_avg"] is kept for one in outside.values())
+    assert net.unused not in opt.state
+    kept.zero_()
+    pair.opts[1].state[pair.nets[1].last.weight]["exp_avg"].zero_()
+    pair.run(3)
+
+
+def test_a_closure_is_a_break_that_is_told() -> None:
+    def train(net: Any, opt: Any, x: torch.Tensor, y: torch.Tensor) -> Any:
+        def closure() -> torch.Tensor:
+            opt.zero_grad()
+            loss = ((net(x) - y) ** 2).mean()
+            loss.backward()
+            return loss
+
+        return opt.step(closure)
+
+    pair = Pair(lambda ps: optim.LBFGS(ps, lr=0.1, max_iter=3), function=train)
+    for number in range(3):
+        found = [
+            fn(net, opt, *batch(number))
+            for fn, net, opt in zip((pair.jitted, train), pair.nets, pair.opts, strict=True)
+        ]
+        close(found[0], found[1])
+        for p, q in zip(pair.nets[0].parameters(), pair.nets[1].parameters(), strict=True):
+            close(p, q)
+    assert pair.breaks()
+
+
+def test_a_closure_of_sgd() -> None:
+    def train(net: Any, opt: Any, x: torch.Tensor, y: torch.Tensor) -> Any:
+        def closure() -> torch.Tensor:
+            opt.zero_grad()
+            loss = ((net(x) - y) ** 2).mean()
+            loss.backward()
+            return loss
+
+        return opt.step(closure)
+
+    pair = Pair(WHOLE["sgd nesterov"], function=train)
+    for number in range(STEPS):
+        pair.run(number)
