@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .programs_common import Table, base, leaf
+from .programs_common import Table, backward_inside, base, leaf
 
 program = Table()
 
@@ -59,49 +59,25 @@ def twice_inside_grad(jit: Any) -> Any:
 
 @program
 def spent_backward(jit: Any) -> Any:
-
-    def f(x, w):
-        l = base(x, w).sum()
-        l.backward()
-        return l
-
-    jit(f)(leaf(3, 4), leaf(4, 2)).backward()
+    jit(backward_inside)(leaf(3, 4), leaf(4, 2)).backward()
 
 
 @program
 def spent_grad(jit: Any) -> Any:
-
-    def f(x, w):
-        l = base(x, w).sum()
-        l.backward()
-        return l
-
     x = leaf(3, 4)
-    torch.autograd.grad(jit(f)(x, leaf(4, 2)), x)
+    torch.autograd.grad(jit(backward_inside)(x, leaf(4, 2)), x)
 
 
 @program
 def spent_grad_other(jit: Any) -> Any:
-
-    def f(x, w):
-        l = base(x, w).sum()
-        l.backward()
-        return l
-
     x = leaf(3, 4)
-    torch.autograd.grad(jit(f)(x, leaf(4, 2)), leaf(3))
+    torch.autograd.grad(jit(backward_inside)(x, leaf(4, 2)), leaf(3))
 
 
 @program
 def spent_grad_unused(jit: Any) -> Any:
-
-    def f(x, w):
-        l = base(x, w).sum()
-        l.backward()
-        return l
-
     x = leaf(3, 4)
-    return torch.autograd.grad(jit(f)(x, leaf(4, 2)), leaf(3), allow_unused=True)
+    return torch.autograd.grad(jit(backward_inside)(x, leaf(4, 2)), leaf(3), allow_unused=True)
 
 
 @program

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from .programs_common import Table, base, leaf
+from .programs_common import Table, backward_inside, base, leaf
 
 program = Table()
 
@@ -48,12 +48,7 @@ def acc_hook_inside(jit: Any) -> Any:
     x, w = (leaf(3, 4), leaf(4, 2))
     log = []
 
-    def step(x, w):
-        l = base(x, w).sum()
-        l.backward()
-        return l
-
-    f = jit(step)
+    f = jit(backward_inside)
     f(x, w)
     a = w.expand_as(w).grad_fn.next_functions[0][0]
     a.register_hook(lambda gi, go: log.append(go[0].clone()))
@@ -67,12 +62,7 @@ def acc_prehook_inside(jit: Any) -> Any:
     x, w = (leaf(3, 4), leaf(4, 2))
     log = []
 
-    def step(x, w):
-        l = base(x, w).sum()
-        l.backward()
-        return l
-
-    f = jit(step)
+    f = jit(backward_inside)
     a = w.expand_as(w).grad_fn.next_functions[0][0]
     a.register_prehook(lambda g: tuple((t * 2 for t in g)))
     f(x, w)
@@ -97,12 +87,7 @@ def post_acc_inside(jit: Any) -> Any:
     log = []
     w.register_post_accumulate_grad_hook(lambda p: log.append(p.grad.clone()))
 
-    def step(x, w):
-        l = base(x, w).sum()
-        l.backward()
-        return l
-
-    f = jit(step)
+    f = jit(backward_inside)
     f(x, w)
     f(x, w)
     return log
@@ -215,12 +200,7 @@ def multi_grad_inside(jit: Any) -> Any:
     x, w = (leaf(3, 4), leaf(4, 2))
     log = []
 
-    def step(x, w):
-        l = base(x, w).sum()
-        l.backward()
-        return l
-
-    f = jit(step)
+    f = jit(backward_inside)
     f(x, w)
     h = torch.autograd.graph.register_multi_grad_hook(
         (x, w), lambda gs: log.append([g.clone() for g in gs])

@@ -13,6 +13,8 @@ from torch import nn, optim
 
 import graftjit
 
+from .test_steps import batch, step
+
 STEPS = 6
 
 
@@ -91,19 +93,6 @@ class Net(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.last(torch.tanh(self.second(torch.tanh(self.first(x)))))
-
-
-def batch(number: int) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(number)
-    return torch.randn(5, 4, generator=generator), torch.randn(5, 1, generator=generator)
-
-
-def step(net: Any, opt: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    opt.zero_grad()
-    loss = ((net(x) - y) ** 2).mean()
-    loss.backward()
-    opt.step()
-    return loss
 
 
 class Pair:
@@ -286,21 +275,22 @@ def test_the_state_is_the_optimizers_own() -> None:
     pair.run(3)
 
 
+def by_closure(net: Any, opt: Any, x: torch.Tensor, y: torch.Tensor) -> Any:
+    def closure() -> torch.Tensor:
+        opt.zero_grad()
+        loss = ((net(x) - y) ** 2).mean()
+        loss.backward()
+        return loss
+
+    return opt.step(closure)
+
+
 def test_a_closure_is_a_break_that_is_told() -> None:
-    def train(net: Any, opt: Any, x: torch.Tensor, y: torch.Tensor) -> Any:
-        def closure() -> torch.Tensor:
-            opt.zero_grad()
-            loss = ((net(x) - y) ** 2).mean()
-            loss.backward()
-            return loss
-
-        return opt.step(closure)
-
-    pair = Pair(lambda ps: optim.LBFGS(ps, lr=0.1, max_iter=3), function=train)
+    pair = Pair(lambda ps: optim.LBFGS(ps, lr=0.1, max_iter=3), function=by_closure)
     for number in range(3):
         found = [
             fn(net, opt, *batch(number))
-            for fn, net, opt in zip((pair.jitted, train), pair.nets, pair.opts, strict=True)
+            for fn, net, opt in zip((pair.jitted, by_closure), pair.nets, pair.opts, strict=True)
         ]
         close(found[0], found[1])
         for p, q in zip(pair.nets[0].parameters(), pair.nets[1].parameters(), strict=True):
@@ -309,15 +299,6 @@ def test_a_closure_is_a_break_that_is_told() -> None:
 
 
 def test_a_closure_of_sgd() -> None:
-    def train(net: Any, opt: Any, x: torch.Tensor, y: torch.Tensor) -> Any:
-        def closure() -> torch.Tensor:
-            opt.zero_grad()
-            loss = ((net(x) - y) ** 2).mean()
-            loss.backward()
-            return loss
-
-        return opt.step(closure)
-
-    pair = Pair(WHOLE["sgd nesterov"], function=train)
+    pair = Pair(WHOLE["sgd nesterov"], function=by_closure)
     for number in range(STEPS):
         pair.run(number)
