@@ -27,15 +27,14 @@ class Built(build_ext):
 
 
 def marked(name: str) -> tuple[str, str]:
-    text = Path(f"codegen/{name}.h").read_text(encoding="utf-8")
-    return f"{name.upper()}_MARK", f"{KERNELS['mark'](text)}u"
+    return f"{name.upper()}_MARK", f"{KERNELS['mark'](KERNELS['text_of'](f'{name}.h'))}u"
 
 
 # A plain library, though it is found and named like an extension. Where it cannot be made, kernels are built when they are needed.
 ready = Extension(
     "graftjit.codegen._ready",
     sources=[f"codegen/ready/{name}.cpp" for name in READY],
-    depends=["codegen/flags.py", *(f"codegen/{name}.h" for name in READY)],
+    depends=["codegen/flags.py", "codegen/host.h", *(f"codegen/{name}.h" for name in READY)],
     define_macros=[marked(name) for name in READY],
     # Not told to the linker: OpenMP is torch's, a second one in a process is in its way.
     extra_compile_args=[

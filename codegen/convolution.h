@@ -1,4 +1,4 @@
-// Convolutions of float32 images, one- or two-dimensional, forward or transposed: y = bias + w * x. No include.
+// Convolutions of float32 images, one- or two-dimensional, forward or transposed: y = bias + w * x.
 //
 // A product of the weight's rows (output channels) with columns that are places of the result: 32 places and at most 192
 // summands (input channels and taps) are gathered from x into the first-level cache and met by twelve rows of the weight at
@@ -9,22 +9,13 @@
 // What follows a convolution element by element is done to each tile of 32 places and up to twelve channels as soon as it is
 // finished: the graph's own kernel, an `Epilogue`, is called for it, and the result is never in memory by itself.
 // codegen/convolutions.py says which convolutions come here and what `numbers` are, codegen/epilogue.py what an epilogue is.
-#ifdef __clang__
-#pragma clang fp contract(fast)
-#else
-#pragma GCC optimize("fp-contract=fast")
-#endif
-typedef float V __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float F __attribute__((vector_size(64)));
 typedef int Y __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int I __attribute__((vector_size(64)));
 typedef unsigned U __attribute__((vector_size(64)));
 typedef unsigned short Mask;
-typedef long long Z;
-enum { LANES = 16, COLUMNS = 32, DEPTH = 256, WANTED = 192, ROWS = 256, SERIAL = 1 << 16 };
+enum { LANES = 16, DEPTH = 256, WANTED = 192, ROWS = 256, SERIAL = 1 << 16 };
 // An address that the compiler computes here: it would keep one for each row, more than there are registers.
 #define HIDDEN(change) (change, ({ asm("" : "+r"(from)); }))
-#define ALWAYS static inline __attribute__((always_inline))
 
 // One dimension of the result, or of its places that are equal modulo the stride. Place j and tap t meet
 // x[j * step + t * tap + from], weight[t * weight_step + weight_from], and give y[j * y_step + y_from].
@@ -32,13 +23,10 @@ struct Side {
   Z places, taps, step, tap, from, weight_step, weight_from, y_step, y_from;
 };
 
-// Rows [first, last) of all batches' and columns [from, to) of a result, of which a row of the tile holds 32.
-typedef void (*Epilogue)(void **buffers, const Z *numbers, const float *tile, Z first, Z last, Z from, Z to);
-
 struct Convolution {
   const float *x, *w, *bias;
   float *y;
-  Epilogue epilogue;
+  Epilogue<float> epilogue;
   void **buffers;  // of the epilogue, and its numbers
   const Z *numbers;
   Z batch, in, out;  // channels
@@ -246,7 +234,7 @@ static __attribute__((noinline)) void panel(const Convolution &c, const Side *s,
 
 extern "C" void convolution_f32(void **buffers, int threads, const Z *n) {
   Convolution c = {(const float *)buffers[0] + n[0], (const float *)buffers[1] + n[1], nullptr, (float *)buffers[3],
-                   (Epilogue)n[27], buffers + 4, n + 28, n[4], n[5], n[6], {n[7], n[8]}, {n[9], n[10]}, {n[11], n[12]}, {n[13], n[14]}, {n[15], n[16]},
+                   (Epilogue<float>)n[27], buffers + 4, n + 28, n[4], n[5], n[6], {n[7], n[8]}, {n[9], n[10]}, {n[11], n[12]}, {n[13], n[14]}, {n[15], n[16]},
                    {n[17], n[18]}, n[19], n[20], n[21], n[22], n[23], {n[24], n[25]}, n[26]};
   if (n[2]) c.bias = (const float *)buffers[2] + n[3];
   Z phases[2] = {c.transposed ? c.stride[0] : 1, c.transposed ? c.stride[1] : 1};

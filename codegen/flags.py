@@ -5,6 +5,7 @@ Read by `codegen.build`, and by `setup.py` on its own, before there is a package
 
 import platform
 import zlib
+from pathlib import Path
 
 # -ffp-contract=off: a product and a sum stay two roundings, as in eager; the math text calls fma by name.
 # Never -ffast-math: it flushes denormals for the whole process and takes nan checks away.
@@ -26,6 +27,12 @@ READY_NEEDS = frozenset((
 def ready_here() -> bool:
     """Whether this is a kind of machine that kernels are compiled for with the package."""
     return platform.system() == "Linux" and platform.machine() in ("x86_64", "AMD64")
+
+
+def text_of(file: str) -> str:
+    """The text of a kernel that is written once, with what such kernels share before it."""
+    room = Path(__file__).parent
+    return "".join((room / name).read_text(encoding="utf-8") for name in ("host.h", file))
 
 
 def mark(text: str) -> int:

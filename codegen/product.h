@@ -1,4 +1,4 @@
-// Products of float32 matrices: y[b] = bias[b] + x[b] * w[b], w read as [n, k] or as [k, n]. No include, as all our kernels.
+// Products of float32 matrices: y[b] = bias[b] + x[b] * w[b], w read as [n, k] or as [k, n].
 //
 // Panels of 32 columns of w, at most 192 deep, are packed into the first-level cache and met by the rows of x, twelve at a
 // time: 24 sums in vectors of 16 lanes (Goto and van de Geijn, 2008). What a pass over k leaves in y is added to by the
@@ -6,28 +6,7 @@
 // What follows a product element by element is done to each tile of up to twelve rows of a panel as soon as it is finished:
 // the graph's own kernel, an `Epilogue`, is called for it, and the product is never in memory by itself.
 // codegen/products.py says which products come here and what `numbers` are, codegen/epilogue.py what an epilogue is.
-#ifdef __clang__
-#pragma clang fp contract(fast)
-#else
-#pragma GCC optimize("fp-contract=fast")
-#endif
-typedef float V __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int I __attribute__((vector_size(64)));
-typedef long long Z;
-enum { COLUMNS = 32, DEPTH = 192, ROWS = 192, SERIAL = 1 << 17 };
-#define ALWAYS static inline __attribute__((always_inline))
-
-// Rows [first, last) of all batches' and columns [from, to) of a result, of which a row of the tile holds 32.
-typedef void (*Epilogue)(void **buffers, const Z *numbers, const float *tile, Z first, Z last, Z from, Z to);
-
-struct Product {
-  const float *x, *w, *bias;
-  float *y;
-  Epilogue epilogue;
-  void **buffers;  // of the epilogue, and its numbers
-  const Z *numbers;
-  Z batch, m, n, k, x_batch, x_row, w_batch, w_n, w_k, bias_batch, bias_row;
-};
+enum { DEPTH = 192, ROWS = 192, SERIAL = 1 << 17 };
 
 // c = start + a * b over R rows and 32 columns; `start` may be c.
 template <int R>
@@ -109,7 +88,7 @@ static void pack(const float *w, Z w_n, Z w_k, Z columns, Z depth, float *to) {
 }
 
 // Rows [from, to) of the panel of columns that begins at j.
-static void panel(const Product &p, Z batch, Z from, Z to, Z j) {
+static void panel(const Product<float> &p, Z batch, Z from, Z to, Z j) {
   float packed[DEPTH * COLUMNS] __attribute__((aligned(64))), zero[COLUMNS] = {};
   float room[ROWS * COLUMNS] __attribute__((aligned(64))), done[12 * COLUMNS] __attribute__((aligned(64)));
   const float *x = p.x + batch * p.x_batch, *w = p.w + batch * p.w_batch + j * p.w_n;
@@ -139,9 +118,7 @@ static void panel(const Product &p, Z batch, Z from, Z to, Z j) {
 }
 
 extern "C" void product_f32(void **buffers, int threads, const Z *n) {
-  Product p = {(const float *)buffers[0] + n[0], (const float *)buffers[1] + n[1], nullptr, (float *)buffers[3],
-               (Epilogue)n[15], buffers + 4, n + 16, n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12], n[13], n[14]};
-  if (n[2]) p.bias = (const float *)buffers[2] + n[3];
+  const Product<float> p(buffers, n);
   Z panels = (p.n + COLUMNS - 1) / COLUMNS, blocks = (p.m + ROWS - 1) / ROWS;
   Z height = ((p.m + blocks - 1) / blocks + 11) / 12 * 12;
   if (p.batch * p.m * p.n * p.k < SERIAL) threads = 1;

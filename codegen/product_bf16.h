@@ -7,27 +7,11 @@
 // What follows is done to tiles, here of bfloat16, as in product.h; `numbers` are those of product.h, too. The instructions are
 // written as such, for compilers name them differently, and for processors without them this text is compiled as well.
 // codegen/products_bf16.py says which products come here.
-typedef float V __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float L __attribute__((vector_size(64), aligned(2), may_alias));
 typedef float Q __attribute__((vector_size(16), aligned(4), may_alias));
-typedef int I __attribute__((vector_size(64)));
 typedef unsigned short H;
 typedef unsigned U;
-typedef long long Z;
-enum { COLUMNS = 32, ROWS = 66, STEP = 32, DEPTH = 1024, SERIAL = 1 << 18 };
-#define ALWAYS static inline __attribute__((always_inline))
-
-// Rows [first, last) of all batches' and columns [from, to) of a result, of which a row of the tile holds 32.
-typedef void (*Epilogue)(void **buffers, const Z *numbers, const H *tile, Z first, Z last, Z from, Z to);
-
-struct Dots {
-  const H *x, *w, *bias;
-  H *y;
-  Epilogue epilogue;
-  void **buffers;  // of the epilogue, and its numbers
-  const Z *numbers;
-  Z batch, m, n, k, x_batch, x_row, w_batch, w_n, w_k, bias_batch, bias_row;
-};
+enum { ROWS = 66, STEP = 32, DEPTH = 1024, SERIAL = 1 << 18 };
 
 ALWAYS V load(const H *p) { return *(const L *)p; }
 // The elements whose bits are set; the others are zero and not touched.
@@ -122,7 +106,7 @@ ALWAYS void finish(const float *sums, const H *bias, Z columns, H *to) {
 }
 
 // Rows [from, to), at most ROWS, of the columns that begin at j, at most COLUMNS.
-static void panel(const Dots &p, Z batch, Z from, Z to, Z j) {
+static void panel(const Product<H> &p, Z batch, Z from, Z to, Z j) {
   float sums[ROWS * COLUMNS] __attribute__((aligned(64)));
   H done[ROWS * COLUMNS] __attribute__((aligned(64)));
   const H *x = p.x + batch * p.x_batch, *w = p.w + batch * p.w_batch;
@@ -155,9 +139,7 @@ static void panel(const Dots &p, Z batch, Z from, Z to, Z j) {
 }
 
 extern "C" void product_bf16(void **buffers, int threads, const Z *n) {
-  Dots p = {(const H *)buffers[0] + n[0], (const H *)buffers[1] + n[1], nullptr, (H *)buffers[3],
-            (Epilogue)n[15], buffers + 4, n + 16, n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12], n[13], n[14]};
-  if (n[2]) p.bias = (const H *)buffers[2] + n[3];
+  const Product<H> p(buffers, n);
   if (p.batch * p.m * p.n * p.k < SERIAL) threads = 1;
   Z panels = (p.n + COLUMNS - 1) / COLUMNS, blocks = (p.m + ROWS - 1) / ROWS;
   while (p.batch * panels * blocks < threads && blocks * 6 < p.m) ++blocks;

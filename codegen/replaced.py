@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from importlib import resources
 from typing import Any, Protocol
 
 from ..ir.dataclass import dataclass
 from ..ir.graph import Node
 from ..runtime.kernel_store import Library
-from . import build, convolutions, products, products_bf16, ready
+from . import build, convolutions, flags, products, products_bf16, ready
 
 
 class Kernel(Protocol):
@@ -65,4 +64,4 @@ def load(kernels: Iterable[Kernel], covers: Sequence[str] = (), stored: bool = F
 
 @functools.cache
 def _text(file: str) -> str:
-    return resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
+    return flags.text_of(file)
