@@ -275,11 +275,8 @@ def _judge_first(row: Workload, number: int, own: list[dict[str, Any]]) -> None:
         if row.name in FIRST_CALL_BOUNDS
         else []
     )
-    pairs += (
-        [(mine["ratio"], FIRST_CALL_RATIOS[row.group][number])]
-        if row.group in FIRST_CALL_RATIOS
-        else []
-    )
+    over_peer = FIRST_CALL_RATIOS.get(row.name) or FIRST_CALL_RATIOS.get(row.group)
+    pairs += [(mine["ratio"], over_peer[number])] if over_peer else []
     states = {verdicts.UNKNOWN if value is None else verdicts.KEPT if value <= bound else verdicts.MISSED
               for value, bound in pairs}  # fmt: skip
     mine["verdict"] = next(
