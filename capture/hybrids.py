@@ -1,4 +1,4 @@
-"""Objects of classes that are lists or dicts beneath: users' subclasses, OrderedDict, defaultdict.
+"""Objects of classes that are lists or dicts beneath, or tuples from outside: users' subclasses, OrderedDict, defaultdict.
 
 In: an Obj or Instance. Out: its storage, a Sequence or Dict Value that holds the builtin part, and what the C
 methods of list and dict do to it. Attributes and users' own methods stay with the object: `attributes` finds
@@ -17,7 +17,7 @@ from .containers import raises
 from .iteration import drain
 from .kinds import is_kind
 from .tables import NONE
-from .values import Const, Dict, Instance, Obj, Sequence, Value
+from .values import UNREAD, Const, Dict, Instance, Obj, Sequence, Value
 from .wrapping import freeze, shut_list
 
 if TYPE_CHECKING:
@@ -64,15 +64,20 @@ def storage(m: Machine, value: Value) -> Any:
         return None
     if value in m.storages:
         return m.storages[value]
-    base = base_of(type(value.value))
+    kind = type(value.value)
+    base = base_of(kind) or (tuple if issubclass(kind, tuple) else None)
     if base is None:
         return None
     made: Value
-    if base is list:
+    if base is tuple:
+        m.guard("len", value.source, tuple.__len__(value.value))
+        items: list[Any] = [UNREAD] * tuple.__len__(value.value)
+        made = Sequence(items, tuple, value.value, source=value.source)
+    elif base is list:
         made = shut_list(m, value.value, value.source)
     else:
-        kind = OrderedDict if base is OrderedDict else dict
-        made = Dict({}, kind, value.value, opened=False, source=value.source)
+        held = OrderedDict if base is OrderedDict else dict
+        made = Dict({}, held, value.value, opened=False, source=value.source)
     m.storages[value] = made
     return made
 
@@ -102,7 +107,7 @@ def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs)
         return deques.call(m, value, real.__name__, args, kwargs)  # type: ignore[arg-type]
     if real.__objclass__ is deque and isinstance(value, Obj):
         return deques.grow(m, value, real.__name__, args, kwargs)
-    if real.__objclass__ not in BASES:
+    if real.__objclass__ not in (*BASES, tuple):
         return None
     held = storage(m, value)
     if held is None:

@@ -242,3 +242,44 @@ def test_weak_references_and_recurrent_layers():
         (t(30).reshape(2, 5, 3),),
         [lambda: refs.__setitem__(0, weakref.ref(kept[1])), replaced, dropped],
     )
+
+
+class Weights(tuple):
+    """Tuples of a class of its own, as static-graph programs hold parameters."""
+
+    __slots__ = ()
+
+
+class Counted(tuple):
+    def __iter__(self):
+        return iter([self[0]] * 2)
+
+
+@agrees(grad=False)
+def test_tuples_of_a_class_of_their_own():
+    def f(x, ts):
+        first, *rest = ts
+        scaled = [x * one for one in ts]
+        return (
+            first,
+            rest,
+            scaled,
+            list(ts),
+            ts[-1] is ts[0],
+            len(ts),
+            type(ts),
+            {**dict(enumerate(ts))},
+        )
+
+    a, b = t(3), t(3)
+    return (
+        f,
+        (t(3), Weights([a, b])),
+        [
+            lambda: (t(3), Weights([b, a])),
+            lambda: (t(3), Weights([a, a])),
+            lambda: (t(3), Weights([a, b, 2.0])),
+            lambda: (t(3), Counted([a, b])),
+            lambda: (t(3), Weights()),
+        ],
+    )
