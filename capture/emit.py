@@ -208,6 +208,15 @@ class Emitter:
         self.asm.pop_top()
 
     # -- effects ---------------------------------------------------------------------------------------
+    def clear(self, leaves: list[Tensor], read: list[Value]) -> None:
+        """leaf.grad = None, before the program, after all is read that is read anywhere: gradients of the last step make
+        room for those of this one."""
+        self.preload(read if leaves else [])
+        for leaf in leaves:
+            self.asm.load_const(None)
+            self.push(leaf)
+            self.asm.store_attr("grad")
+
     def replay(self, effects: list[Effect]) -> None:
         for effect in effects:
             _REPLAY[type(effect)](self, effect)

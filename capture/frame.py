@@ -499,6 +499,7 @@ class _Attempt:
         real = Emitter(asm, m, self.root)
         if graph is not None:
             given = [*m.inputs, *self._numbers()]
+            real.clear(m.cleared, [*given, *dry.loaded])
             real.call_program(made.program, given, outputs, not graph.mutates)
         real.preload(dry.loaded)
         self._body(real, values, mode, contexts)

@@ -54,6 +54,8 @@ def write(m: Machine, value: Tensor, item: Value | None) -> None:
         _require_fit(value, item)
     elif not (isinstance(item, Const) and item.value is None):
         raise Break(_CODE, "Tensor.grad is set to something that is no tensor")
+    elif not m.root_tracer.n_nodes and "grad" not in m.overlay.get(value, {}):
+        m.cleared.append(value)
     _put(m, value, item)
 
 

@@ -169,6 +169,8 @@ class Machine:
         self.storages: dict[Value, Value] = {}  # objects from outside that are containers beneath
         self.globals: dict[tuple[int, str], Value | None] = {}
         self.effects: list[Effect] = []
+        # leaves whose gradients go before the program runs, for the frame drops them before it computes anything
+        self.cleared: list[Tensor] = []
         self.contexts: list[Any] = []
         self.inputs: list[Tensor] = []
         self.frames: list[Frame] = []
@@ -368,6 +370,7 @@ class Machine:
         for kept in (
             self.keep,
             self.effects,
+            self.cleared,
             self.inputs,
             self.handling,
             self.gone,

@@ -477,3 +477,26 @@ def test_a_rate_that_varies_is_an_argument_of_a_kernel() -> None:
     report = str(jitted.report())
     assert "-> 1 kernel\n" in report, report
     assert not jitted.report().recompiles
+
+
+def test_gradients_that_are_dropped_first_and_read() -> None:
+    def train(net: Any, opt: Any, x: torch.Tensor, y: torch.Tensor) -> Any:
+        before = [p.grad for p in net.parameters()]
+        net[0].weight.grad = None
+        opt.zero_grad()
+        loss = ((net(x) - y) ** 2).mean()
+        loss.backward()
+        scale = 0.0 if before[0] is None else before[0].sum() + before[1].mean()
+        net[2].bias.grad = before[3]
+        return loss.detach() + scale, before[2]
+
+    both = Beside(train)
+    for number in range(4):
+        found = [
+            fn(net, opt, *batch(number))
+            for fn, net, opt in zip((both.jitted, train), both.nets, both.opts, strict=True)
+        ]
+        for a, b in zip(*found, strict=True):
+            torch.testing.assert_close(a, b)
+        both.compare()
+    both.whole()
