@@ -143,6 +143,9 @@ INLINE f64 fma(f64 a, f64 b, f64 c) {
 typedef short short16B __attribute__((vector_size(32)));
 typedef int int16B __attribute__((vector_size(64)));
 #endif
+#if defined(__F16C__) && !defined(__clang__)
+typedef short short8B __attribute__((vector_size(16)));
+#endif
 template <class V> INLINE u32 widened(V h) {
 #if defined(__AVX512BW__) && !defined(__clang__)
   if constexpr (sizeof(V) == 32) return (u32)__builtin_ia32_pmovzxwd512_mask((short16B)h, int16B{}, 0xffff);
@@ -168,6 +171,9 @@ template <class V> INLINE f32 from_f16(V h) {
 #if defined(__AVX512BW__) && !defined(__clang__)
   if constexpr (sizeof(V) == 32) return (f32)__builtin_ia32_vcvtph2ps512_mask((short16B)h, float16B{}, 0xffff, 4);
 #endif
+#if defined(__F16C__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 16) return (f32)__builtin_ia32_vcvtph2ps256((short8B)h);
+#endif
   u32 w = conv<u32>(h);
   f32 small = (f32)((w & 0x7fffu) << 13) * 0x1p112f;
   u32 bits = (u32)small;
@@ -177,6 +183,9 @@ template <class V> INLINE f32 from_f16(V h) {
 template <class V> INLINE u16 to_f16(V v) {
 #if defined(__AVX512BW__) && !defined(__clang__)
   if constexpr (sizeof(V) == 64) return (u16)__builtin_ia32_vcvtps2ph512_mask((float16B)v, 0, short16B{}, 0xffff);
+#endif
+#if defined(__F16C__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 32) return (u16)__builtin_ia32_vcvtps2ph256((float __attribute__((vector_size(32))))v, 0);
 #endif
   u32 u = (u32)v, sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
   f32 magnitude = (f32)a;
@@ -196,6 +205,18 @@ INLINE f32 round_f16(f32 v) { return from_f16(to_f16(v)); }
 typedef char char16B __attribute__((vector_size(16)));
 typedef char char32B __attribute__((vector_size(32)));
 typedef char char64B __attribute__((vector_size(64)));
+typedef short short8V __attribute__((vector_size(16)));
+typedef short short16V __attribute__((vector_size(32)));
+typedef short short32V __attribute__((vector_size(64)));
+typedef int int4V __attribute__((vector_size(16)));
+typedef int int8V __attribute__((vector_size(32)));
+typedef long long long2V __attribute__((vector_size(16)));
+typedef long long long4V __attribute__((vector_size(32)));
+// what a load or store of some lanes is: bytes of the vector, an element, the instruction's type and name
+#define PARTS(OF) \
+  OF(64, char, char64B, qi512) OF(32, char, char32B, qi256) OF(16, char, char16B, qi128) \
+  OF(64, short, short32V, hi512) OF(32, short, short16V, hi256) OF(16, short, short8V, hi128) \
+  OF(32, int, int8V, si256) OF(16, int, int4V, si128) OF(32, long long, long4V, di256) OF(16, long long, long2V, di128)
 INLINE unsigned long long bits(int n) { return n < 64 ? (1ull << n) - 1 : ~0ull; }
 #endif
 template <class V, class T> INLINE V raw(const T *p, full) { V v; __builtin_memcpy(&v, p, sizeof v); return v; }
@@ -207,9 +228,11 @@ template <class V, class T> INLINE V raw(const T *p, int n) {
     return (V)__builtin_ia32_loaddqudi512_mask((const long long *)p, long64B{}, (u8_t)((1u << n) - 1));
 #endif
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
-  if constexpr (sizeof(V) == 64 && sizeof(T) == 1) return (V)__builtin_ia32_loaddquqi512_mask((const char *)p, char64B{}, bits(n));
-  if constexpr (sizeof(V) == 32 && sizeof(T) == 1) return (V)__builtin_ia32_loaddquqi256_mask((const char *)p, char32B{}, bits(n));
-  if constexpr (sizeof(V) == 16 && sizeof(T) == 1) return (V)__builtin_ia32_loaddquqi128_mask((const char *)p, char16B{}, bits(n));
+#define PART(BYTES, OF, KIND, NAME) \
+  if constexpr (sizeof(V) == BYTES && sizeof(T) == sizeof(OF)) \
+    return (V)__builtin_ia32_loaddqu##NAME##_mask((const OF *)p, KIND{}, bits(n));
+  PARTS(PART)
+#undef PART
 #endif
   V v = V{};
   __builtin_memcpy(&v, p, n * sizeof(T));
@@ -224,9 +247,11 @@ template <class T, class V> INLINE void put(T *p, V v, int n) {
     return __builtin_ia32_storedqudi512_mask((long long *)p, (long64B)v, (u8_t)((1u << n) - 1));
 #endif
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
-  if constexpr (sizeof(V) == 64 && sizeof(T) == 1) return __builtin_ia32_storedquqi512_mask((char *)p, (char64B)v, bits(n));
-  if constexpr (sizeof(V) == 32 && sizeof(T) == 1) return __builtin_ia32_storedquqi256_mask((char *)p, (char32B)v, bits(n));
-  if constexpr (sizeof(V) == 16 && sizeof(T) == 1) return __builtin_ia32_storedquqi128_mask((char *)p, (char16B)v, bits(n));
+#define PART(BYTES, OF, KIND, NAME) \
+  if constexpr (sizeof(V) == BYTES && sizeof(T) == sizeof(OF)) \
+    return __builtin_ia32_storedqu##NAME##_mask((OF *)p, (KIND)v, bits(n));
+  PARTS(PART)
+#undef PART
 #endif
   __builtin_memcpy(p, &v, n * sizeof(T));
 }
@@ -454,7 +479,7 @@ EACH(rint)
 EACH(sqrt)
 #undef EACH
 
-//: libm64 <- types
+//: libm64 <- fma
 // doubles: by SLEEF, as ATen has it, where the torch that runs exports it; otherwise libm, a lane at a time
 extern "C" void *dlopen(const char *, int);
 extern "C" void *dlsym(void *, const char *);
@@ -521,9 +546,38 @@ PAIRS64(atan2, u10)
 PAIRS64(hypot, u05)
 PAIRS64(pow, u10)
 // SLEEF's overflow too early (from 709.0 on)
-static f64 sinh(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::sinh(v[i]); return r; }
-static f64 cosh(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::cosh(v[i]); return r; }
-static f64 fmod(f64 a, f64 b) { f64 r; for (int i = 0; i < W; ++i) r[i] = ::fmod(a[i], b[i]); return r; }
+#define ENDS64(NAME) \
+  struct in_##NAME { static constexpr const char *name = SLEEF(NAME, u10); }; \
+  static f64 NAME(f64 v) { \
+    f64 r; \
+    const i64 inside = (v > -709.0) & (v < 709.0); \
+    i64_t near = of_one<in_##NAME> ? -1 : 0; \
+    for (int i = 0; i < W; ++i) near &= inside[i]; \
+    if (near) for (int i = 0; i < W; i += S) set_piece(r, i, of_one<in_##NAME>(piece(v, i))); \
+    else for (int i = 0; i < W; ++i) r[i] = ::NAME(v[i]); \
+    return r; \
+  }
+ENDS64(sinh)
+ENDS64(cosh)
+__attribute__((noinline, cold)) static f64 fmod_by_lanes(f64 a, f64 b) {
+  f64 r; for (int i = 0; i < W; ++i) r[i] = ::fmod(a[i], b[i]); return r;
+}
+// exact: the quotient is rounded to the whole number below it or to the one above, and both rests are doubles
+static f64 fmod(f64 a, f64 b) {
+#ifdef __FP_FAST_FMA
+  const f64 x = (f64)((u64)a & ~(1ull << 63)), y = (f64)((u64)b & ~(1ull << 63));
+  const i64 plain = ((x < y * 0x1p51) & (y < __builtin_inf())) | (y == 0);
+  i64_t all = -1;
+  for (int i = 0; i < W; ++i) all &= plain[i];
+  if (__builtin_expect(!all, 0)) return fmod_by_lanes(a, b);
+  const f64 q = x / y, n = (q + 0x1p52) - 0x1p52;
+  f64 r = fma(n > q ? 1.0 - n : -n, y, x);
+  r = r < 0 ? r + y : r;
+  return (f64)((u64)r | ((u64)a & (1ull << 63)));
+#else
+  return fmod_by_lanes(a, b);
+#endif
+}
 INLINE f64 sigmoid(f64 v) { return 1.0 / (1.0 + exp(-v)); }
 
 //: shifts <- types
@@ -997,7 +1051,7 @@ INLINE f32 pow(f32 x, f32 y) {
 COLD2(fmod)
 INLINE f32 fmod(f32 a, f32 b) {
   const f32 u = (f32)((u32)a & 0x7fffffffu), v = (f32)((u32)b & 0x7fffffffu);
-  const mask plain = (u < v * 0x1p27f) & (v < __builtin_inff());
+  const mask plain = ((u < v * 0x1p27f) & (v < __builtin_inff())) | (v == 0.f);
   if (__builtin_expect(any_lane(~plain), 0)) return fmod_by_lanes(a, b);
   f32 r = doubly(u, v, [](dd x, dd y) {
     dd q = x / y, n = q + 0x1p52;

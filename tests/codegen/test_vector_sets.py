@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Callable
 
@@ -109,6 +110,51 @@ def test_functions_in_double(vector_set: str) -> None:
         made = make(lambda x, y: tuple(fn(x, y) for fn in TWO.values()), *pair)
         for fn, found in zip(TWO.values(), made.run(*pair), strict=True):
             _within(found, fn, *pair)
+
+
+def test_rests_of_doubles_are_exact(vector_set: str) -> None:
+    """Where the quotient rounds up to a whole number, beyond all vectors' reach, and at the ends of the range."""
+    torch.manual_seed(0)
+    whole, y = torch.randint(1, 2**51, (999,)).double(), torch.rand(999, dtype=torch.float64)
+    edges = torch.cartesian_prod(*[torch.cat([EDGES.double(), torch.tensor([5e-324, 1e308])])] * 2)
+    x = torch.cat([
+        torch.nextafter(whole * y, torch.zeros(())), torch.randn(999).double() * 1e9, edges[:, 0],
+    ])  # fmt: skip
+    y = torch.cat([y, torch.randn(999).double(), edges[:, 1]])
+    (found,) = make(torch.fmod, x, y).run(x, y)
+    strange = x.isinf() | (y == 0) | x.isnan() | y.isnan()
+    pairs = zip(x.tolist(), y.tolist(), strange.tolist(), strict=True)
+    rests = [math.nan if odd else math.fmod(a, b) for a, b, odd in pairs]
+    exact = torch.tensor(rests, dtype=torch.float64)
+    assert torch.equal(found.nan_to_num(7.0), exact.nan_to_num(7.0))
+    assert torch.equal(found.signbit() & ~strange, exact.signbit() & ~strange)
+    check(lambda x, y: (x % y, torch.div(x, y, rounding_mode="floor")), x[999:1998], y[999:1998])
+
+
+def test_hyperbolic_functions_of_doubles_near_their_overflow(vector_set: str) -> None:
+    x = torch.cat([torch.linspace(-713, 713, 2001, dtype=torch.float64), EDGES.double()])
+    for fn, exactly in ((torch.sinh, math.sinh), (torch.cosh, math.cosh)):
+        (found,) = make(fn, x).run(x)
+        near, far = x.abs() < 710.4, ~(x.abs() < 711)  # eager is infinite from 710 on
+        exact = torch.tensor([exactly(v) for v in x[near].tolist()], dtype=torch.float64)
+        assert torch.allclose(found[near], exact, rtol=4e-16, atol=0)
+        assert torch.equal(found[far].nan_to_num(7.0), fn(x)[far].nan_to_num(7.0))
+
+
+def test_parts_of_vectors(vector_set: str) -> None:
+    """Loads and stores of some lanes, of each width: what lies beside them stays."""
+    for dtype in (
+        torch.float16,
+        torch.bfloat16,
+        torch.int16,
+        torch.uint8,
+        torch.float32,
+        torch.int64,
+    ):
+        x = torch.randint(0, 100, (6, 80)).to(dtype)
+        check(lambda x: tuple(x[:, :n] + x[:, n : 2 * n] for n in (1, 2, 3, 7, 8, 13, 31, 33)), x)
+        check(lambda x: torch.cat([x[:, 5:] * 2, x[:, :3] + x[:, 2:5], x[:, :9] * 3], 1), x)
+        check(lambda x, y: torch.where(y[:, :9], x[:, :9].double(), x[:, 1:10].double()), x, x > 50)
 
 
 def test_sines_of_large_arguments(vector_set: str) -> None:
