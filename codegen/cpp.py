@@ -21,6 +21,7 @@ from . import (
     cpp_keep,
     cpp_lanes,
     cpp_load,
+    cpp_masks,
     cpp_nans,
     cpp_scalar,
     cpp_scan,
@@ -184,6 +185,8 @@ class Kernel:
         self.group = ""  # where there are several vectors of rows: the subscript of the one at hand
         self.passes = self._passes()
         self.scalars = cpp_scalar.of(self)
+        apart = self.kept | self.scalars
+        self.wide = cpp_masks.wide(nest, lambda number: self.level[number] and number not in apart)
         self.spans |= cpp_scalar.only_literals(self)
         if self.plan.lanes_are_rows:
             self.plan.side_by_side(cpp_lanes.groups(self), self.sizes, lanes)
@@ -428,6 +431,9 @@ class Kernel:
         dtypes = tuple(self.nest.values[arg].dtype for arg in value.args)
         if value.op == "cast" and value.dtype == torch.bfloat16 and value.args[0] in self.plain:
             return f"const f32 {name} = {rounded_plain(args[0], dtypes[0])};"
+        if number in self.wide:
+            said = cpp_masks.text(value, args) or expr.expression(DIALECT, value, args, dtypes)
+            return f"const i64 {name} = {said};"
         return "const " + expr.statement(DIALECT, name, value, args, dtypes)
 
     def _where(self, index: Index, row: bool) -> tuple[str, Any]:

@@ -62,6 +62,8 @@ INLINE f32 where(mask m, f32 a, f32 b) { return m ? a : b; }
 INLINE i32 where(mask m, i32 a, i32 b) { return m ? a : b; }
 INLINE f64 where(mask m, f64 a, f64 b) { return wide(m) ? a : b; }
 INLINE i64 where(mask m, i64 a, i64 b) { return wide(m) ? a : b; }
+INLINE f64 where(i64 m, f64 a, f64 b) { return m ? a : b; }  // of bools that stayed wide (`cpp_masks`)
+INLINE i64 where(i64 m, i64 a, i64 b) { return m ? a : b; }
 INLINE i16 where(mask m, i16 a, i16 b) { return conv<i16>(m) ? a : b; }
 INLINE i8 where(mask m, i8 a, i8 b) { return conv<i8>(conv<i16>(m)) ? a : b; }
 INLINE u8 where(mask m, u8 a, u8 b) { return conv<i8>(conv<i16>(m)) ? a : b; }

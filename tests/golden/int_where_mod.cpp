@@ -18,7 +18,7 @@ extern "C" void k0_where(void **buffers, int threads) {
     auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
       const i64 v0 = ld(p0 + i, n);
       const i64 v2 = v0 % v1 + (v1 & ((v0 % v1 != 0) & ((v0 ^ v1) < 0)));
-      const mask v4 = narrow(v2 == v3);
+      const i64 v4 = v2 == v3;
       const i64 v6 = v0 / v5 + ((v0 % v5 != 0) & ((v0 ^ v5) < 0));
       const i64 v7 = -v0;
       const i64 v8 = where(v4, v6, v7);
