@@ -52,10 +52,17 @@ for _question in _STATE_QUESTIONS:
 
 def _compiling(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     """Whoever asks offers a path without questions to tensor data: that is the one to take. torch.func's own
-    transforms ask for a compiler of other ways, and make a function of another name for it. A module's call asks to
-    leave out the hooks that are called when it fails."""
+    transforms ask for a compiler of other ways, and make a function of another name for it. Not those that would then
+    give something else."""
     asking = m.frames[-1].code
-    return Const(id(asking) not in WALKED and asking is not torch.nn.Module._call_impl.__code__)
+    return Const(id(asking) not in WALKED and asking not in _AS_WRITTEN)
+
+
+_AS_WRITTEN = (
+    torch.nn.Module._call_impl.__code__,  # leaves out the hooks that are called when it fails
+    # goes without nested tensors, which give zeros at places that are padding
+    torch.nn.TransformerEncoder.forward.__code__,
+)
 
 
 BUILTINS[torch.compiler.is_compiling] = _compiling

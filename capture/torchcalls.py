@@ -74,7 +74,7 @@ _REFUSED: dict[str, str] = {
                      "__array__", "__repr__", "__format__", "__str__", "__reduce_ex__", "__deepcopy__",
                      "__contains__", "__hash__", "__sizeof__", "__dir__", "is_nonzero", "equal", "allclose", "data_ptr", "storage",
                      "untyped_storage", "share_memory_", "__dlpack__", "pin_memory",
-                     "_typed_storage"), "GB104"),
+                     "_typed_storage", "_nested_tensor_from_mask_left_aligned"), "GB104"),
     **dict.fromkeys(("set_", "resize_", "resize_as_", "__setstate__", "apply_", "map_", "swap_tensors",
                      "as_subclass", "_make_subclass", "set_data"), "GB115"),
 }  # fmt: skip
@@ -224,7 +224,9 @@ def differentiate(m: Machine, fn: Any, fn_args: tuple[Any, ...]) -> tuple[Any, .
 def _made_of_tensors(result: Any) -> bool:
     parts = result.values() if is_kind(result, dict) else result
     if is_kind(result, (tuple, list, dict)) and not is_kind(result, torch.Size):
-        return all(_made_of_tensors(part) for part in parts)
+        # None beside tensors is a result that was not asked for.
+        given = [part for part in parts if part is not None]
+        return bool(given or not parts) and all(map(_made_of_tensors, given))
     return is_kind(result, torch.Tensor)
 
 

@@ -54,8 +54,11 @@ def put_off(
     placed: set[int] = set()
     while ready:
         key, at = heapq.heappop(ready)
-        if at in placed or key != given.key(at):
-            continue  # there is another entry of it
+        if at in placed:
+            continue
+        if key != given.key(at):  # it is another one since something else was placed
+            heapq.heappush(ready, (given.key(at), at))
+            continue
         placed.add(at)
         found.append(steps[at])
         changed = given.place(at)
@@ -74,7 +77,9 @@ class _Backwards:
     def __init__(self, steps: Sequence[Kernel | Node], flow: Flow) -> None:
         self.uses = memory.uses(steps, flow)
         self.size: dict[Node, int] = {node: memory.size_of(node) for node in memory.owned(flow)}
-        self.makers: dict[Node, int] = {}
+        self.makers: dict[
+            Node, int
+        ] = {}  # how many of them are not placed yet: parts of a cat have many
         self.readers: dict[Node, list[int]] = {}
         for at, (made, read) in enumerate(self.uses):
             for node in dict.fromkeys(made):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -289,6 +290,23 @@ def test_recurrent_and_attention():
         return y, h, c, z, w
 
     return f, (t(2, 3, 4),)
+
+
+@agrees(calls=2, grad=False, graphs=1, breaks=0)
+def test_attention_without_weights_in_one_call():
+    torch.manual_seed(0)
+    mha = nn.MultiheadAttention(4, 2, batch_first=True).eval()
+    return lambda x: mha(x, x, x, need_weights=False), (t(2, 3, 4),)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@agrees(calls=2, grad=False, graphs=2, breaks=1)
+def test_encoder_gives_zeros_at_padding():
+    torch.manual_seed(0)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 2).eval()
+    padding = torch.tensor([[False, False, False], [False, True, True]])
+
+    return lambda x: encoder(x * 2, src_key_padding_mask=padding) + 1, (t(2, 3, 4),)
 
 
 @agrees(backward=True)

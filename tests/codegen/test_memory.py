@@ -72,6 +72,24 @@ def _dense(x: T) -> T:
     return torch.cat(parts, 1)
 
 
+def _fluid(x: T) -> T:
+    """What is joined has many makers, some of which compute beside their parts what others read."""
+    f = torch.stack([x * (k + 1) for k in range(9)])
+    for _ in range(2):
+        f = torch.stack([f[k].roll((k % 3, 1), (0, 1)) for k in range(9)])
+        total = f.sum(0)
+        right, up = (sum((k % n - 1) * f[k] for k in range(9)) / total for n in (3, 4))
+        along = [(k % 3 - 1) * right + (k % 4 - 1) * up for k in range(9)]
+        square = right * right + up * up
+        f = torch.stack(
+            [
+                f[k] * 0.4 + total * (1 + 3 * u + 4.5 * u**2 - 1.5 * square)
+                for k, u in enumerate(along)
+            ]
+        )
+    return f
+
+
 def _late(x: T) -> T:
     """What the second product reads is made before the first one's large result, in the order of the program."""
     q, k, v = x @ W, x @ TURNED, x @ HALF
@@ -94,6 +112,7 @@ ROWS: tuple[tuple[str, Callable[[T], Any], T], ...] = (
     ("cats of cats", _dense, X),
     ("column statistics", lambda x: (x - x.mean(0)) / x.var(0).sqrt(), X),
     ("products that come late", _late, X),
+    ("a stack by many kernels", _fluid, X.abs() + 1),
     ("several results", lambda x: ((x @ W).relu(), (x * 2) @ W, x.sum(0)), X),
 )
 
