@@ -20,6 +20,7 @@ from ..ir.cast_cache import cached_cast
 from ..ir.dataclass import dataclass
 from ..ir.symbols import Expr, evaluate, is_symbolic
 from . import _native, operators
+from .grad_mode import keeping, saves
 from .numbers import NotNative, Registers, values_of
 from .program import Alloc, Aten, Free, Launch, Otherwise, ProgramSpec, Scratch, Slot, View
 from .session import SESSION
@@ -85,7 +86,8 @@ def call_form(
     takes after them. The function is made of text, `lambda t3, t4: results(op(t3, [c0, t4], dim=c1))`, so that a
     call costs little more than the operator."""
     slots = tuple(dict.fromkeys(slots_of((step.args, step.kwargs))))
-    names: dict[str, Any] = {"op": step.op, "results": _as_results}
+    op = keeping(step.op) if saves(step) else step.op
+    names: dict[str, Any] = {"op": op, "results": _as_results}
     numbers: dict[Expr, str] = {}
     arguments = [_written(value, names, numbers) for value in step.args]
     arguments += [
@@ -233,6 +235,7 @@ def _lower_aten(step: Aten, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
     if native and step.op is cached_cast:
         (weight, dtype, device), (result,) = step.args, step.results
         return "cast", (result, weight.index, dtype, device, call)
+    native = native and not saves(step)
     plan = operators.plan(step.op, step.args, step.kwargs, to.numbers) if native else None
     if plan is None:
         return "python", (call, slots, step.results, numbers)

@@ -97,6 +97,12 @@ def _late(x: T) -> T:
     return torch.softmax(many, -1) @ torch.cumsum(v, 0)
 
 
+def _parts(x: T) -> T:
+    """Each part of the cat is another kernel's: behind the last but one it is the last one's to make it."""
+    parts = [torch.softmax((x * at) @ W, -1) for at in range(1, 4)]
+    return torch.cat(parts) @ TURNED
+
+
 ROWS: tuple[tuple[str, Callable[[T], Any], T], ...] = (
     ("pointwise", lambda x: (x.sin() + x.cos() * 2).tanh(), X),
     ("mlp", _mlp, X),
@@ -113,6 +119,7 @@ ROWS: tuple[tuple[str, Callable[[T], Any], T], ...] = (
     ("column statistics", lambda x: (x - x.mean(0)) / x.var(0).sqrt(), X),
     ("products that come late", _late, X),
     ("a stack by many kernels", _fluid, X.abs() + 1),
+    ("parts by several kernels", _parts, X),
     ("several results", lambda x: ((x @ W).relu(), (x * 2) @ W, x.sum(0)), X),
 )
 
