@@ -319,7 +319,7 @@ def unmet() -> list[str]:
 
 
 def _lowered() -> list[Any]:
-    from graftjit.codegen import backend  # noqa: F401  (fills the rules)
+    from graftjit.codegen import planned  # noqa: F401  (fills the rules)
     from graftjit.codegen.lowering import RULES
 
     return list(RULES)

@@ -151,11 +151,6 @@ template <class V, class F> INLINE V fold(V v, F f) {
 """
 
 
-def described(nest: LoopNest, text: str) -> str:
-    """A kernel's text by itself, with what it covers above it: for the report."""
-    return "".join(f"// {line}\n" for line in nest.covers) + text
-
-
 def _needs_libm(names: set[str]) -> bool:
     return bool(names & {"libm64", "division", "sincos", "tan", "pow", "fmod"})
 

@@ -7,14 +7,12 @@ given to `launch` it. `schedule` plans with `replaced`, the backend loads with `
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from ..ir.dataclass import dataclass
 from ..ir.graph import Node
-from ..runtime.kernel_store import Library
-from . import build, convolutions, flags, products, products_bf16, ready
+from . import convolutions, fixed, products, products_bf16
+from .fixed import Loaded
 
 
 class Kernel(Protocol):
@@ -42,26 +40,12 @@ def replaced(nodes: Iterable[Node]) -> dict[Node, Kernel]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Libraries of kernels, and where these are."""
-
-    libraries: tuple[Library, ...]
-    addresses: dict[str, int]
+def pairs(kernels: Iterable[Kernel]) -> list[tuple[str, str]]:
+    """(symbol, file) of each of these, once."""
+    among = set(kernels)
+    return [(one.SYMBOL, one.FILE) for one in KERNELS if one in among]
 
 
 def load(kernels: Iterable[Kernel], covers: Sequence[str] = (), stored: bool = False) -> Loaded:
     """The libraries of these kernels; raises as `build.load` does."""
-    libraries = tuple(
-        ready.find(one.SYMBOL, _text(one.FILE))
-        or build.load(_text(one.FILE), [one.SYMBOL], one.SYMBOL.partition("_")[0], covers, stored)
-        for one in KERNELS
-        if one in kernels
-    )
-    addresses = {name: at for one in libraries for name, at in one.addresses.items()}
-    return Loaded(libraries, addresses)
-
-
-@functools.cache
-def _text(file: str) -> str:
-    return flags.text_of(file)
+    return fixed.load(pairs(kernels), covers, stored)

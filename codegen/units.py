@@ -17,7 +17,7 @@ from pathlib import Path
 SMALL = 4_000  # characters of kernels, some hundredths of a second: what another compiler's start and a link are worth
 TIMEOUT = 300.0  # seconds of one compiler
 
-_KERNEL = re.compile(r'^extern "C" void \w+\(void \*\*buffers.*?^}\n', re.MULTILINE | re.DOTALL)
+_KERNEL = re.compile(r'^extern "C" void (\w+)\(void \*\*buffers.*?^}\n', re.MULTILINE | re.DOTALL)
 
 
 def processors() -> int:
@@ -26,6 +26,11 @@ def processors() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not everywhere
         return os.cpu_count() or 1
+
+
+def kernels(text: str) -> dict[str, str]:
+    """The text of each kernel, by its name."""
+    return {found.group(1): found.group() for found in _KERNEL.finditer(text)}
 
 
 def parts(text: str, most: int) -> list[str]:

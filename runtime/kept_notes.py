@@ -1,9 +1,10 @@
-"""Notes in the kernel store: what was found out about kernels, so that no other process has to find it out again.
+"""Notes in the kernel store: what was found out about kernels and graphs, so that no other process has to find it out again.
 
 In: the texts that a finding depends on, and the finding as plain JSON values. Out: the same values, for whoever asks with
 the same texts on the same machine and with the same compiler. A note is a file among the kernels, with the same kind of
 name: it appears at once, it is checked against the hash in its name, it goes when it is old and travels in bundles. What
-is damaged, or cannot be read or written, is as if it were not there. Used by `codegen.tune`.
+is damaged, or cannot be read or written, is as if it were not there. Used by `codegen.tune` and
+`codegen.kept_plans`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from graftjit import JitConfig, graft_break, jit
 from graftjit.capture import machine
-from graftjit.codegen import backend, build
+from graftjit.codegen import build, planned
+from graftjit.runtime import device
 from graftjit.runtime.codes import CODES, RETIRED
 from graftjit.runtime.errors import BuildError
 from graftjit.runtime.session import SESSION
@@ -684,7 +685,7 @@ def a_gradient():
 
 @raises(
     "FB302",
-    around=lambda: faulty(backend.device, "find_compiler", lambda: None),
+    around=lambda: faulty(device, "find_compiler", lambda: None),
     level="O1",
     line=False,
 )
@@ -695,7 +696,7 @@ def no_compiler():
     return f, (t(),)
 
 
-@raises("FB303", around=lambda: faulty(backend.cpp, "render"), level="O1", line=False)
+@raises("FB303", around=lambda: faulty(planned.cpp, "render"), level="O1", line=False)
 def no_code():
     def f(x):
         return x.cos() + 1

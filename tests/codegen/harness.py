@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from graftjit.codegen import build, cpp, replaced, schedule
-from graftjit.codegen.backend import compile_graph  # noqa: F401  (fills the rules)
+from graftjit.codegen.planned import programmed  # noqa: F401  (fills the rules)
 from graftjit.codegen.shadow import differs
 from graftjit.ir.graph import Graph, Node
 from graftjit.ir.passes import optimize

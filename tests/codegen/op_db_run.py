@@ -35,9 +35,9 @@ from symbolic import arguments, trace_open
 
 from graftjit import jit
 from graftjit.codegen import build, cpp, replaced, schedule
-from graftjit.codegen.backend import compile_graph  # noqa: F401  (fills the rules)
 from graftjit.codegen.lowering import RULES
 from graftjit.codegen.nest import Kernel
+from graftjit.codegen.planned import programmed  # noqa: F401  (fills the rules)
 from graftjit.ir.errors import CannotTrace, TraceError
 from graftjit.ir.graph import Graph, Node
 from graftjit.ir.passes import optimize

@@ -9,7 +9,16 @@ import pytest
 import torch
 
 import graftjit
-from graftjit.codegen import build, convolutions, flags, products, products_bf16, ready, replaced
+from graftjit.codegen import (
+    build,
+    convolutions,
+    fixed,
+    flags,
+    products,
+    products_bf16,
+    ready,
+    replaced,
+)
 from graftjit.runtime import device
 
 pytestmark = pytest.mark.skipif(
@@ -21,7 +30,7 @@ x, w, b = torch.randn(64, 96), torch.randn(128, 96), torch.randn(128)
 
 
 def text(one: replaced.Kernel) -> str:
-    return replaced._text(one.FILE)
+    return fixed.text_of(one.FILE)
 
 
 @pytest.mark.parametrize("one", ONE)

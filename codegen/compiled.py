@@ -1,0 +1,89 @@
+"""What the backend gives: a graph that can run, and records of its kernels for the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..ir.dataclass import dataclass, field
+from ..ir.graph import Graph
+from ..ir.symbols import hint_of
+from ..runtime.events import Compiled as CompiledEvent
+from ..runtime.program import ProgramSpec
+from ..runtime.session import LOGGER, SESSION
+from .replay import compile_replay
+from .shadow import shadowed
+
+Program = Callable[..., tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecord:
+    """One kernel for the report: its text, what it covers (operator and line), bytes moved a call."""
+
+    name: str
+    source: str
+    covers: tuple[str, ...]
+    bytes: int
+    cached: bool = False
+
+
+def record(
+    name: str, text: str, covers: tuple[str, ...], nbytes: int, cached: bool
+) -> KernelRecord:
+    """The record of a kernel: what it covers stands above its text."""
+    return KernelRecord(
+        name, "".join(f"// {line}\n" for line in covers) + text, covers, nbytes, cached
+    )
+
+
+@dataclass(slots=True)
+class Compiled:
+    """A graph that can run. `program` takes input tensors by position and returns a tuple of outputs.
+
+    mode      "fused", "replay" (`reason` says why), or "background": ATen's operators until kernels take their place
+    kernels   a record a kernel; `distinct`: how many there are in the library; `library` counts ATen calls
+    timings   stage -> seconds
+    """
+
+    graph: Graph
+    program: Program
+    mode: str
+    spec: ProgramSpec | None = None
+    kernels: tuple[KernelRecord, ...] = ()
+    library: int = 0
+    distinct: int = 0
+    reason: str = ""
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        return self.program(*inputs)
+
+
+def tell(compiled: Compiled, level: str) -> None:
+    """The event of a graph that has been compiled."""
+    graph = compiled.graph
+    SESSION.emit(
+        CompiledEvent(
+            graph=graph.name,
+            level=level,
+            nodes=sum(node.op == "call" for node in graph.nodes),
+            kernels=len(compiled.kernels),
+            distinct=compiled.distinct,
+            library=compiled.library,
+            arena_bytes=0 if compiled.spec is None else hint_of(compiled.spec.arena),
+            seconds=compiled.timings["total"],
+        )
+    )
+
+
+def watched(graph: Graph, program: Program, kernels: Sequence[str] = ()) -> Program:
+    """The program, under GRAFTJIT_CHECK with each run compared with eager's."""
+    if not SESSION.options.check or graph.mutates or graph.random or not graph.calls:
+        return program
+    return shadowed(program, compile_replay(graph), graph, kernels)
+
+
+def show() -> Callable[[str], None] | None:
+    """Where the passes' graphs are printed, if they are."""
+    return LOGGER.debug if SESSION.options.debug >= 4 else None

@@ -1,0 +1,176 @@
+"""A program as plain values of JSON, and back: what is kept of a plan.
+
+Addresses of kernels are names in it (`At`), and constants are left out: they are the loader's to put in. Raises NotKept
+for what has no plain form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from ..ir.dataclass import dataclass
+from ..runtime.program import (
+    Alloc,
+    Aten,
+    Free,
+    Launch,
+    Otherwise,
+    ProgramSpec,
+    Scratch,
+    Slot,
+    Step,
+    View,
+)
+from ..runtime.tape import Tape
+from .graph_key import OPERATORS, NotKept
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The address of what has this name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a program is bound to when it is loaded: addresses by name, and what keeps them."""
+
+    addresses: Mapping[str, int]
+    keep: Any
+
+
+def written(spec: ProgramSpec) -> dict[str, Any]:
+    """The program without its name and its constants."""
+    if spec.symbols or spec.n_numbers:
+        raise NotKept("numbers")
+    return {
+        "inputs": spec.n_inputs,
+        "slots": spec.n_slots,
+        "steps": [_WRITE[type(step)](step) for step in spec.steps],
+        "outputs": list(spec.outputs),
+        "arena": _written(spec.arena),
+        "joined": sorted(spec.joined),
+    }
+
+
+def read(plain: Mapping[str, Any], name: str, constants: dict[int, Any], to: Bound) -> ProgramSpec:
+    """The program that was written."""
+    return ProgramSpec(
+        name,
+        plain["inputs"],
+        plain["slots"],
+        tuple([_READ[kind](to, *rest) for kind, *rest in plain["steps"]]),
+        tuple(plain["outputs"]),
+        plain["arena"],
+        constants,
+        joined=frozenset(plain["joined"]),
+    )
+
+
+# --- steps -----------------------------------------------------------------------------------------------------
+
+_WRITE: dict[type, Callable[[Any], list[Any]]] = {
+    Alloc: lambda s: ["alloc", s.slot, _all(s.shape), _all(s.stride), *map(_written, (s.dtype, s.device))],
+    Scratch: lambda s: ["scratch", s.slot, _written(s.offset), _written(s.nbytes)],
+    Launch: lambda s: ["launch", s.kernel, _written(s.address), list(s.slots), list(s.writes), _all(s.numbers)],
+    Otherwise: lambda s: ["otherwise", _tape(s.call), list(s.slots), _all(s.numbers)],
+    Aten: lambda s: [
+        "aten", _written(s.op), _written(s.args), _written(s.kwargs), list(s.results),
+    ],
+    View: lambda s: ["view", s.slot, s.base, _all(s.shape), _all(s.stride), _written(s.offset), s.absolute],
+    Free: lambda s: ["free", list(s.slots)],
+}  # fmt: skip
+
+_READ: dict[str, Callable[..., Step]] = {
+    "alloc": lambda _, slot, shape, stride, dtype, device: Alloc(
+        slot, tuple(shape), tuple(stride), _read(dtype), _read(device)
+    ),
+    "scratch": lambda _, slot, offset, nbytes: Scratch(slot, offset, nbytes),
+    "launch": lambda to, kernel, address, slots, writes, numbers: Launch(
+        kernel, _bound(to, address), tuple(slots), to.keep, tuple(writes),
+        tuple([_bound(to, one) for one in numbers]),
+    ),
+    "otherwise": lambda _, tape, slots, numbers: Otherwise(
+        _tape_of(*tape), tuple(slots), tuple(numbers)
+    ),
+    "aten": lambda _, op, args, kwargs, results: Aten(
+        _read(op), _read(args), _read(kwargs), tuple(results)
+    ),
+    "view": lambda _, slot, base, shape, stride, offset, absolute: View(
+        slot, base, tuple(shape), tuple(stride), offset, absolute
+    ),
+    "free": lambda _, slots: Free(tuple(slots)),
+}  # fmt: skip
+
+
+def _tape(tape: Any) -> list[Any]:
+    if type(tape) is not Tape or tape.names:
+        raise NotKept(f"{tape!r}")
+    return [tape.kernel, tape.given, _written(tape.entries)]
+
+
+def _tape_of(kernel: str, given: int, entries: Any) -> Tape:
+    return Tape(kernel, given, (), _read(entries))
+
+
+# --- values ----------------------------------------------------------------------------------------------------
+
+_PLAIN = (int, float, bool, str, type(None))
+_BY_NAME = (torch.dtype, torch.layout, torch.memory_format)
+
+
+def _all(values: Any) -> list[Any]:
+    return [_written(one) for one in values]
+
+
+def _written(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list:
+        return _all(value)
+    if kind is tuple:
+        return {"tuple": _all(value)}
+    if kind is Slot:
+        return {"slot": value.index}
+    if kind is At:
+        return {"at": value.name}
+    if kind in _BY_NAME:
+        return {"torch": str(value).removeprefix("torch.")}
+    if kind is torch.device:
+        return {"device": str(value)}
+    if kind is dict:
+        return {"dict": [[key, _written(one)] for key, one in value.items()]}
+    if kind is OpOverload and value.namespace in OPERATORS:
+        return {"op": [value.namespace, value._schema.name.split("::")[1], value._overloadname]}
+    raise NotKept(f"a {kind.__name__}")
+
+
+_SPECIAL: dict[str, Callable[[Any], Any]] = {
+    "tuple": lambda items: tuple([_read(one) for one in items]),
+    "slot": Slot,
+    "torch": lambda name: getattr(torch, name),
+    "device": torch.device,
+    "dict": lambda items: {key: _read(one) for key, one in items},
+    "op": lambda name: getattr(getattr(getattr(torch.ops, name[0]), name[1]), name[2]),
+}
+
+
+def _read(value: Any) -> Any:
+    kind = type(value)
+    if kind is list:
+        return [_read(one) for one in value]
+    if kind is dict:
+        ((name, inner),) = value.items()
+        return _SPECIAL[name](inner)
+    return value
+
+
+def _bound(to: Bound, value: Any) -> Any:
+    """A number, or the address of what is named."""
+    return to.addresses[value["at"]] if type(value) is dict else value
