@@ -462,12 +462,15 @@ class Tracer:
         return self._entered[position][0].requires_grad
 
     def rewritten(self) -> list[tuple[int, Ghost]]:
-        """(position, ghost) of the inputs whose history the graph changes by a write."""
-        entered = [
-            (at, self._entered[at][1])
-            for at in sorted(self._recorder.followed & self._entered.keys())
+        """(position, ghost) of the inputs whose history the graph changes by a write. A leaf that asks for a gradient is none of
+        them: torch lets nobody write to it but through what is detached from it."""
+        written = sorted(self._recorder.followed & self._entered.keys())
+        entered = [(at, *self._entered[at]) for at in written]
+        return [
+            (at, ghost)
+            for at, tensor, ghost in entered
+            if ghost.requires_grad and not (tensor.requires_grad and tensor.is_leaf)
         ]
-        return [(at, ghost) for at, ghost in entered if ghost.requires_grad]
 
     def known_nodes(self) -> dict[Node, Ghost]:
         """The ghosts of inputs and constants by their nodes."""

@@ -500,3 +500,25 @@ def test_gradients_that_are_dropped_first_and_read() -> None:
             torch.testing.assert_close(a, b)
         both.compare()
     both.whole()
+
+
+WRITTEN: dict[str, Callable[[Any, Any], Any]] = {
+    "max_norm": lambda w, rows: nn.functional.embedding(rows, w, max_norm=1.0).sum(),
+    "what is detached": lambda w, rows: (w.detach().mul_(0.5), (w[rows] * 2).sum())[1],
+    "after it was read": lambda w, rows: (y := w * 2, w.detach().mul_(0.5), y[rows].sum())[2],
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_leaf_is_written_through_what_is_detached(name: str) -> None:
+    """It stays the leaf that it is, and keeps its gradient."""
+    found = []
+    for run in (WRITTEN[name], graftjit.jit(WRITTEN[name])):
+        torch.manual_seed(0)
+        weight = torch.randn(5, 3, requires_grad=True)
+        for _ in range(2):
+            loss = run(weight, torch.tensor([1, 2]))
+            loss.backward()
+        assert weight.is_leaf
+        found.append((loss.detach(), weight.detach(), weight.grad, torch.tensor(weight._version)))
+    torch.testing.assert_close(found[1], found[0])
