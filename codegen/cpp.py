@@ -102,7 +102,10 @@ def render(
             for nest in nests
             if (lane_count(nest, vector_bytes), of_bytes(nest)) == (lanes, narrow)
         ]
-        if any(writer.plan.tile is not None or writer.plan.turned for writer in writers):
+        if any(
+            writer.plan.tile is not None or writer.plan.turned or writer.plan.squares
+            for writer in writers
+        ):
             names.add("tile")
         kernels = _apart(
             writers, {} if symbols is None else symbols, {} if texts is None else texts

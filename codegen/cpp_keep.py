@@ -49,6 +49,7 @@ def _home(kernel: Kernel, number: int) -> loops.Store | None:
         )
         if (
             alone and one_place and not taken and plan.vector is not None and strides[plan.vector]
+            and (strides[plan.vector] == 1 or not plan.squares)  # across, a square at a time
             and kernel.phase[store.value] == last
             and nest.buffers[store.buffer].dtype == nest.values[number].dtype
         ):  # fmt: skip

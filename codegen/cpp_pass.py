@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..ir.symbols import greatest
-from . import cpp_epilogue, cpp_keep, cpp_scan, loops
+from . import cpp_epilogue, cpp_keep, cpp_scan, cpp_squares, loops
 from .cpp_dialect import identity, register
 from .cpp_plan import CHUNK, PLACES, SPLIT_PARTS, SUM_BLOCK, Pass
 from .extents import is_symbolic
@@ -161,7 +161,7 @@ class PassWriter:
                 for copy in range(self.unroll):
                     self.put(f"auto s{number}_{copy} = {self.accumulator(number)[1]};")
             first, last = "block", "end"
-        self._body(name, blocked)
+        self._body(name)
         self._calls(first, last, length, step, blocked)
         if blocked:
             for number in self.sums:
@@ -172,7 +172,7 @@ class PassWriter:
         kernel.depth -= 1
         self.put("}")
 
-    def _names(self, copy: int, blocked: bool) -> str:
+    def names(self, copy: int, blocked: bool) -> str:
         """The accumulators of one copy as further arguments of the body."""
         names = []
         for number in self.one.folds:
@@ -181,30 +181,38 @@ class PassWriter:
                 names.append(f"k{number}_{copy}")
         return "".join(f", {name}" for name in names)
 
-    def _body(self, name: str, blocked: bool) -> None:
+    def _body(self, name: str) -> None:
         """A lambda for one element vector: (position, number of lanes, accumulators)."""
         kernel = self.kernel
+        self.head("body", "" if self.plan.lanes_are_rows else ", auto n", name)
+        for number in self.one.body:
+            self.put(kernel._statement(number))
+        self.taken()
+        for store in self.one.stores:
+            kernel._store(store)
+        kernel.depth -= 1
+        self.put("};")
+
+    def head(self, of: str, more: str, name: str = "") -> None:
+        """The first lines of such a lambda, with its parameters, and what an earlier pass kept."""
+        name = name or f"x{self.plan.folds[-1]}"
         parameters = ""
         for number in self.one.folds:
             parameters += f", {self.accumulator(number)[0]} &a{number}_0"
             if self.nest.values[number].attr in PLACES:
                 parameters += f", {self.place} &k{number}_0"
-        lanes = "" if self.plan.lanes_are_rows else ", auto n"
         self.put(
-            f"auto body = [&](const i64_t {name}{lanes}{parameters}) __attribute__((always_inline)) {{"
+            f"auto {of} = [&](const i64_t {name}{more}{parameters}) __attribute__((always_inline)) {{"
         )
-        kernel.depth += 1
+        self.kernel.depth += 1
         self._known_again()
-        for number in self.one.body:
-            self.put(kernel._statement(number))
+
+    def taken(self) -> None:
+        """What is kept of the element, and what the accumulators take of it."""
         for number in self.one.keeps:
-            cpp_keep.write(kernel, number)
+            cpp_keep.write(self.kernel, number)
         for number in self.one.folds:
             self._take(number)
-        for store in self.one.stores:
-            kernel._store(store)
-        kernel.depth -= 1
-        self.put("};")
 
     def _known_again(self) -> None:
         """Read back the values that an earlier pass kept."""
@@ -244,21 +252,23 @@ class PassWriter:
             cpp_epilogue.columns(self.kernel)
             return
         self.put(f"i64_t at = {first};")
+        if self.plan.squares:
+            cpp_squares.write(self, last, blocked)
         if self.unroll > 1 and (unknown or length >= together):
             self.put(f"for (; at + {together} <= {last}; at += {together}) {{")
             for copy in range(self.unroll):
-                self.put(f"  body(at + {copy * step}{count}{self._names(copy, blocked)});")
+                self.put(f"  body(at + {copy * step}{count}{self.names(copy, blocked)});")
             self.put("}")
         if unknown or (
             length >= step and (self.unroll == 1 or length % together >= step or length < together)
         ):
             self.put(
-                f"for (; at + {step} <= {last}; at += {step}) body(at{count}{self._names(0, blocked)});"
+                f"for (; at + {step} <= {last}; at += {step}) body(at{count}{self.names(0, blocked)});"
             )
         if lanes and (unknown or length % step):
             known = first == "0" and not unknown
             rest = str(length % step) if known else f"int({last} - at)"
-            self.put(f"if (at < {last}) body(at, {rest}{self._names(0, blocked)});")
+            self.put(f"if (at < {last}) body(at, {rest}{self.names(0, blocked)});")
 
     def join(self, number: int, copy: int, prefix: str) -> str:
         """A copy of an accumulator taken into the first one."""

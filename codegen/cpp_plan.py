@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..ir.dataclass import dataclass, field
-from . import cpp_tile, loops
+from . import cpp_squares, cpp_tile, loops
 from .cpp_dialect import WIDTH, register
 from .extents import estimate, is_symbolic, surely
 from .loops import LoopNest, Value
@@ -112,6 +112,7 @@ class Plan:
         None  # the axis along which loads lie that squares of lanes are turned over for (`cpp_tile`)
     )
 
+    squares: bool = False  # lanes are rows that lie in memory one after the other (`cpp_squares`)
     turned: bool = False  # rows are folded as many at a time as there are lanes (`cpp_turn`)
 
     def rows_in_lanes(self) -> Plan:
@@ -155,8 +156,10 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
         ):
             plan.folds.append(plan.rows.pop())
         return plan
-    if outer and _rows_in_lanes(nest, lanes):
-        plan = Plan(outer[:-1], inner, outer[-1], lanes_are_rows=True)
+    turned = short_rows(nest, lanes)
+    squares = not turned and cpp_squares.pays(nest, lanes)
+    if outer and (squares or _rows_in_lanes(nest, lanes)):
+        plan = Plan(outer[:-1], inner, outer[-1], lanes_are_rows=True, squares=squares)
         columns = max(estimate(nest.columns), 1)
         plan.chunk = nest.hints.chunk or max(
             lanes * 4, min(CHUNK, PARALLEL_WORK // columns // lanes * lanes)
@@ -165,7 +168,7 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
     plan = Plan(outer, inner[:-1], inner[-1] if inner else None)
     long = is_symbolic(nest.columns) or nest.columns >= SPLIT_COLUMNS
     scans = any(value.op == "scan" for value in nest.values)  # one element after the other
-    plan.turned = short_rows(nest, lanes)
+    plan.turned = turned
     plan.split = len(inner) == 1 and surely("<", nest.rows, 4) and long and not scans
     return plan
 

@@ -53,6 +53,8 @@ ROWS: tuple[Row, ...] = (
     ("softmax batch", lambda x: F.softmax(x, -1), lambda n: [r(n, 8)], [[0]], 1, 0),
     ("softmax", lambda x: F.softmax(x, -1), lambda n: [r(4, n)], [[1]], 1, 0),
     ("log softmax", lambda x: F.log_softmax(x, 0), lambda n: [r(n, 5)], [[0]], 1, 0),
+    ("few classes", lambda x: F.log_softmax(x, -1) * 2, lambda n: [r(n, 37)], [[0]], 1, 0),
+    ("best class", lambda x: x.argmax(-1), lambda n: [r(3, n, 16).double()], [[1]], 1, 0),
     ("logsumexp", lambda x: x.logsumexp(1), lambda n: [r(3, n)], [[1]], 1, 0),
     ("layer norm", lambda x: F.layer_norm(x, (8,), G, C), lambda n: [r(n, 8)], [[0]], 1, 0),
     ("layer norm over", lambda x: F.layer_norm(x, x.shape[1:]), lambda n: [r(4, n)], [[1]], 1, 0),

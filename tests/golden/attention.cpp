@@ -76,60 +76,106 @@ extern "C" void k2_softmax(void **buffers, int threads) {
   const float *b1 = (const float *)buffers[1];  // float32[2, 16, 16] stride [256, 16, 1]
   float *b2 = (float *)buffers[2];  // float32[2, 16, 16] stride [256, 16, 1]
   (void)threads;
-  for (i64_t item = 0; item < 32; ++item) {
-    const i64_t x1 = (item) % 16;
-    const i64_t x0 = (item) / 16;
-    const bool_t *p0 = b0 + x1 * 16;
-    const float *p1 = b1 + x0 * 256 + x1 * 16;
-    float *p2 = b2 + x0 * 256 + x1 * 16;
-    const f32 v0 = splat<f32>(-__builtin_inff());
-    f32 a4_0 = splat<f32>(-__builtin_inff());
-    f32 a4_1 = splat<f32>(-__builtin_inff());
-    f32 a4_2 = splat<f32>(-__builtin_inff());
-    f32 a4_3 = splat<f32>(-__builtin_inff());
-    {
-      auto body = [&](const i64_t i, auto n, f32 &a4_0) __attribute__((always_inline)) {
-        const mask v1 = ld(p0 + i, n);
-        const f32 v2 = ld(p1 + i, n);
-        const f32 v3 = where(v1, v0, v2);
-        a4_0 = maximum(keep(v3, splat<f32>(-__builtin_inff()), n), a4_0);
-      };
-      i64_t at = 0;
-      for (; at + 8 <= 16; at += 8) body(at, full{}, a4_0);
-    }
-    a4_0 = maximum(a4_1, a4_0);
-    a4_0 = maximum(a4_2, a4_0);
-    a4_0 = maximum(a4_3, a4_0);
-    const f32 v4 = fold(a4_0, [](f32 a, f32 b) { return maximum(b, a); });
-    f32 a7_0 = splat<f32>(0.0f);
-    f32 a7_1 = splat<f32>(0.0f);
-    {
-      auto body = [&](const i64_t i, auto n, f32 &a7_0) __attribute__((always_inline)) {
-        const mask v1 = ld(p0 + i, n);
-        const f32 v2 = ld(p1 + i, n);
-        const f32 v3 = where(v1, v0, v2);
-        const f32 v5 = v3 - v4;
-        const f32 v6 = exp(v5);
-        st(p2 + i, v6, n);
-        a7_0 = a7_0 + keep(v6, splat<f32>(0.0f), n);
-      };
-      i64_t at = 0;
-      for (; at + 16 <= 16; at += 16) {
-        body(at + 0, full{}, a7_0);
-        body(at + 8, full{}, a7_1);
+  for (i64_t item = 0; item < 2; ++item) {
+    const i64_t x0 = (item);
+    const bool_t *p0 = b0;
+    const float *p1 = b1 + x0 * 256;
+    float *p2 = b2 + x0 * 256;
+    auto rows = [&](const i64_t i, auto n) __attribute__((always_inline)) {
+      const f32 v0 = splat<f32>(-__builtin_inff());
+      alignas(64) float t3[128];
+      f32 a4_0 = splat<f32>(-__builtin_inff());
+      f32 a4_1 = splat<f32>(-__builtin_inff());
+      {
+        auto body = [&](const i64_t x2, f32 &a4_0) __attribute__((always_inline)) {
+          const mask v1 = lds(p0 + x2 + i * 16, 16, n);
+          const f32 v2 = lds(p1 + x2 + i * 16, 16, n);
+          const f32 v3 = where(v1, v0, v2);
+          put(t3 + (x2) * 8, v3, full{});
+          a4_0 = maximum(v3, a4_0);
+        };
+        i64_t at = 0;
+        if constexpr (__is_same(decltype(n), full)) {
+          mask t1_[W];
+          f32 t2_[W];
+          auto square = [&](const i64_t x2, const int k, f32 &a4_0) __attribute__((always_inline)) {
+            const mask v1 = t1_[k];
+            const f32 v2 = t2_[k];
+            const f32 v3 = where(v1, v0, v2);
+            put(t3 + (x2) * 8, v3, full{});
+            a4_0 = maximum(v3, a4_0);
+          };
+          for (; at + W <= 16; at += W) {
+            for (int k = 0; k < W; ++k) t1_[k] = ld(p0 + at + (i + k) * 16, n);
+            turn_over(t1_);
+            for (int k = 0; k < W; ++k) t2_[k] = ld(p1 + at + (i + k) * 16, n);
+            turn_over(t2_);
+            for (int k = 0; k < W; k += 2) {
+              square(at + k + 0, k + 0, a4_0);
+              square(at + k + 1, k + 1, a4_1);
+            }
+          }
+        }
+        for (; at + 2 <= 16; at += 2) {
+          body(at + 0, a4_0);
+          body(at + 1, a4_1);
+        }
       }
-    }
-    a7_0 = a7_0 + a7_1;
-    const f32 v7 = fold(a7_0, [](f32 a, f32 b) { return a + b; });
-    {
-      auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
-        const f32 v6 = ld(p2 + i, n);
-        const f32 v8 = v6 / v7;
-        st(p2 + i, v8, n);
-      };
-      i64_t at = 0;
-      for (; at + 8 <= 16; at += 8) body(at, full{});
-    }
+      a4_0 = maximum(a4_1, a4_0);
+      const f32 v4 = a4_0;
+      alignas(64) float t6[128];
+      f32 a7_0 = splat<f32>(0.0f);
+      f32 a7_1 = splat<f32>(0.0f);
+      f32 a7_2 = splat<f32>(0.0f);
+      f32 a7_3 = splat<f32>(0.0f);
+      {
+        auto body = [&](const i64_t x2, f32 &a7_0) __attribute__((always_inline)) {
+          const f32 v3 = raw<f32>(t3 + (x2) * 8, full{});
+          const f32 v5 = v3 - v4;
+          const f32 v6 = exp(v5);
+          put(t6 + (x2) * 8, v6, full{});
+          a7_0 = a7_0 + v6;
+        };
+        i64_t at = 0;
+        for (; at + 4 <= 16; at += 4) {
+          body(at + 0, a7_0);
+          body(at + 1, a7_1);
+          body(at + 2, a7_2);
+          body(at + 3, a7_3);
+        }
+      }
+      a7_0 = a7_0 + a7_1;
+      a7_0 = a7_0 + a7_2;
+      a7_0 = a7_0 + a7_3;
+      const f32 v7 = a7_0;
+      {
+        auto body = [&](const i64_t x2) __attribute__((always_inline)) {
+          const f32 v6 = raw<f32>(t6 + (x2) * 8, full{});
+          const f32 v8 = v6 / v7;
+          sts(p2 + x2 + i * 16, 16, v8, n);
+        };
+        i64_t at = 0;
+        if constexpr (__is_same(decltype(n), full)) {
+          f32 s0_[W];
+          auto square = [&](const i64_t x2, const int k) __attribute__((always_inline)) {
+            const f32 v6 = raw<f32>(t6 + (x2) * 8, full{});
+            const f32 v8 = v6 / v7;
+            s0_[k] = v8;
+          };
+          for (; at + W <= 16; at += W) {
+            #pragma GCC unroll 8
+            for (int k = 0; k < W; k += 1) {
+              square(at + k + 0, k + 0);
+            }
+            turn_over(s0_);
+            for (int k = 0; k < W; ++k) st(p2 + at + (i + k) * 16, s0_[k], n);
+          }
+        }
+        for (; at + 1 <= 16; at += 1) body(at);
+      }
+    };
+    i64_t at = 0;
+    for (; at + 8 <= 16; at += 8) rows(at, full{});
   }
 }
 
