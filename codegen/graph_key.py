@@ -21,6 +21,7 @@ from .. import ir, runtime
 from ..ir.graph import Graph, Meta, Node
 from ..ir.rewrite import FOLD_LIMIT
 from ..runtime import device
+from ..runtime.session import SESSION
 from ..runtime.version import VERSION
 
 FORMAT = "plan 1"  # raise it when the meaning of kept plans changes
@@ -85,6 +86,8 @@ def _files() -> list[str]:
             files = [one for one in entries if one.name.endswith((".py", ".h"))]
         for entry in sorted(files, key=lambda one: one.name):
             facts = entry.stat()
+            if facts.st_mtime_ns > SESSION.began:
+                raise NotKept("a file of graftjit was changed after this process had begun")
             found.append(f"{entry.name} {facts.st_size} {facts.st_mtime_ns}")
     return found
 

@@ -12,6 +12,7 @@ import dataclasses
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ class Session:
 
     def __init__(self) -> None:
         self.log = events.EventLog()
+        self.began = time.time_ns()  # files of ours that are younger may not be what runs
         self.left_out: frozenset[str] = frozenset()  # native routes not in use: runtime.tensors
         self._options: Options | None = None
         self._store: KernelStore | None = None

@@ -259,13 +259,16 @@ def test_what_torch_is_set_to_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_code_that_plans_is_in_the_key() -> None:
     file = Path(graph_key.__file__).with_name("fuse.py")
-    facts = file.stat()
     graph_key._code.cache_clear()
-    before = graph_key._code()
+    before, facts = graph_key._code(), file.stat()
     try:
-        os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
+        os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns - 1))
         graph_key._code.cache_clear()
         assert graph_key._code() != before
+        os.utime(file, ns=(facts.st_atime_ns, SESSION.began + 1))  # what runs may be what it was
+        graph_key._code.cache_clear()
+        with pytest.raises(graph_key.NotKept):
+            graph_key._code()
     finally:
         os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
         graph_key._code.cache_clear()
