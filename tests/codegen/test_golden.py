@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from graftjit.codegen import cpp, products_bf16, schedule
+from graftjit.codegen.compiled import record
 from graftjit.codegen.nest import Kernel
 from graftjit.ir.passes import optimize
 
@@ -149,7 +150,10 @@ def text_of(name: str) -> str:
     lines = [f"// {number}. {step}" for number, step in enumerate(steps, 1)]
     texts: dict[str, str] = {}
     cpp.render([kernel.nest for kernel in plan.kernels], VECTOR_BYTES, texts=texts)
-    kernels = [cpp.described(k.nest, texts[k.nest.name]) for k in plan.kernels]
+    kernels = [
+        record(k.nest.name, texts[k.nest.name], k.nest.covers, k.bytes, cached=False).source
+        for k in plan.kernels
+    ]
     return "\n".join([*lines, "", *kernels])
 
 
