@@ -22,6 +22,7 @@ from ..ir.dataclass import dataclass, field
 from ..ir.graph import Graph
 from ..ir.location import Location
 from ..ir.trace import Tracer
+from ..runtime import taking_back
 from ..runtime.guards import Row
 from ..runtime.sources import Source
 from ..runtime.state import snapshot
@@ -73,7 +74,6 @@ from .left import (
 from .liveness import live_locals
 from .machine import Frame, Machine, Scope, make_frame
 from .nesting import lift
-from .numbers import Held
 from .resume import (
     SPARE,
     CannotResume,
@@ -84,16 +84,8 @@ from .resume import (
     needs_spare,
     order_of,
 )
-from .values import (
-    UNREAD,
-    Const,
-    Dict,
-    Obj,
-    Sequence,
-    Tensor,
-    Unread,
-    Value,
-)
+from .trees import Trees, shift
+from .values import Tensor, Unread, Value
 
 MAX_RESTARTS = 200
 
@@ -350,7 +342,7 @@ class _Attempt:
         return self._emit(lambda e: e.push(result), tail, mode, [])
 
     def _direct(self, result: Value) -> Capture | None:
-        trees = _Trees()
+        trees = Trees()
         try:
             tree = trees.of(result)
         except NotConstant:
@@ -359,22 +351,24 @@ class _Attempt:
         graph = self._finish(trees.outputs)
         program_inputs = self._input_sources() if graph else []
         offset = len(program_inputs)
-        tree = _shift(tree, offset)
+        tree = shift(tree, offset)
         made = Capture("direct", [], graph, None, program_inputs + trees.inputs, offset, tree)
         self._compile(made)
         return made
 
     def _compile(self, made: Capture) -> None:
         if made.graph is not None:
+            made.rerun = not made.graph.mutates or self.machine.fragile
+            made.graph.late = made.graph.mutates and made.rerun
             made.program = self.backend(made.graph)
             made.symbolic = numbers.told(self.machine, made.graph)
-            made.rerun = not made.graph.mutates
             if made.graph.mutates:
                 self._guard_aliases()
                 for source, tensor in self.tracer.followed():
                     self.machine.guard("history", source, history(tensor))
-            elif made.graph.random and self.tracer.may_raise_since(0):
-                made.program = rebuild.taking_back_random_numbers(made.program, made.graph)
+            if made.rerun:
+                raises = self.tracer.may_raise_since(0)
+                made.program = taking_back.again(made.program, made.graph, raises)
         else:
             made.program = rebuild.nothing
         aliasing.guard(self.machine)
@@ -500,7 +494,7 @@ class _Attempt:
         if graph is not None:
             given = [*m.inputs, *self._numbers()]
             real.clear(m.cleared, [*given, *dry.loaded])
-            real.call_program(made.program, given, outputs, not graph.mutates)
+            real.call_program(made.program, given, outputs, made.rerun)
         real.preload(dry.loaded)
         self._body(real, values, mode, contexts)
         tail(real)
@@ -554,55 +548,6 @@ class _Arguments(dict[str, Value]):
         value = self[name]
         del self[name]
         return value
-
-
-class _Trees:
-    """The result of a direct entry as data; NotConstant where it needs code."""
-
-    def __init__(self) -> None:
-        self.outputs: list[Tensor] = []
-        self.inputs: list[Source] = []
-        self.seen: set[Value] = set()
-
-    def of(self, value: Value) -> Any:
-        if isinstance(value, Held) and not value.looked:
-            if value.source is None:
-                raise NotConstant
-        elif isinstance(value, Const):
-            return ("const", value.value)
-        if value.source is not None:
-            if getattr(value, "changed", False):
-                raise NotConstant
-            if value.source not in self.inputs:
-                self.inputs.append(value.source)
-            return ("input", self.inputs.index(value.source))
-        if isinstance(value, Tensor):
-            if value not in self.outputs:
-                self.outputs.append(value)
-            return ("out", self.outputs.index(value))
-        if isinstance(value, Obj):
-            return ("const", value.value)
-        if value in self.seen or UNREAD in getattr(value, "items", ()):
-            raise NotConstant
-        self.seen.add(value)
-        if isinstance(value, Sequence) and value.cls in (list, tuple):
-            return (value.cls.__name__, *[self.of(item) for item in value.items])
-        if isinstance(value, Dict) and value.cls is dict:
-            pairs = [(self.of(key), self.of(item)) for key, item in value.items.values()]
-            return ("dict", tuple(pairs))
-        raise NotConstant
-
-
-def _shift(tree: Any, offset: int) -> Any:
-    """The tree with its inputs counted after the program's."""
-    kind = tree[0]
-    if kind == "input":
-        return ("input", tree[1] + offset)
-    if kind in ("list", "tuple"):
-        return (kind, *[_shift(child, offset) for child in tree[1:]])
-    if kind == "dict":
-        return (kind, tuple((_shift(k, offset), _shift(v, offset)) for k, v in tree[1]))
-    return tree
 
 
 def _types_only(rows: list[Row]) -> list[Row]:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
-from ..ir.graph import Graph
 from ..runtime.errors import GraftError
 from ..runtime.events import RanPlain
 from ..runtime.safe import instance_dict
 from ..runtime.session import SESSION
+from ..runtime.taking_back import Begun
 
 
 def make_record(cls: type, items: tuple[Any, ...]) -> Any:
@@ -181,26 +181,11 @@ def dict_iterator(of: dict[Any, Any], kind: str, index: int) -> Iterator[Any]:
 
 def program_failed(error: BaseException) -> None:
     """A compiled program raised before anything was changed. What plain Python must see itself is raised on."""
+    if isinstance(error, Begun):
+        raise error.error
     if not isinstance(error, Exception) or isinstance(error, GraftError):
         raise error
     SESSION.emit(RanPlain(code="GB108", reason=f"{type(error).__name__}: {error}"))
-
-
-def taking_back_random_numbers(program: Callable[..., Any], graph: Graph) -> Callable[..., Any]:
-    """The program; if it raises, the generators are as before, for Python runs the frame again."""
-    indices = {node.meta.device.index for node in graph.inputs if node.meta.device.type == "cuda"}
-    generators = [torch.default_generator, *[torch.cuda.default_generators[i] for i in indices]]
-
-    def run(*inputs: Any) -> Any:
-        states = [generator.get_state() for generator in generators]
-        try:
-            return program(*inputs)
-        except BaseException:
-            for generator, state in zip(generators, states, strict=True):
-                generator.set_state(state)
-            raise
-
-    return run
 
 
 def size_of(tensor: torch.Tensor, dim: int) -> int:

@@ -189,7 +189,7 @@ def record(
     before it has looked at."""
     name = getattr(fn, "__name__", str(fn))
     m.activity += 1
-    start, written = m.tracer.n_nodes, m.tracer.mutates
+    start = m.tracer.n_nodes
     try:
         result = _run(m, fn, fn_args, fn_kwargs)
     except DataDependent as error:
@@ -203,7 +203,7 @@ def record(
             code = "GB114" if error.code == "history" else "GB124"
         raise Break(code, f"{name}: {error}") from error
     if may_fail:
-        _failing(m, name, start, written)
+        _failing(m, name, start)
     if result is not None and not _made_of_tensors(result) and not _is_answer(fn, name):
         raise Break("GB118", f"{name}() tells of a state that no guard holds")
     return from_result(m, result)
@@ -212,12 +212,12 @@ def record(
 def differentiate(m: Machine, fn: Any, fn_args: tuple[Any, ...]) -> tuple[Any, ...]:
     """What a call gives that goes backward over the ghosts: ghosts or None."""
     m.activity += 1
-    start, written = m.tracer.n_nodes, m.tracer.mutates
+    start = m.tracer.n_nodes
     try:
         found = _run(m, fn, fn_args, {})
     except CannotTrace as error:
         raise Break("GB108" if isinstance(error, TraceError) else _AUTOGRAD, str(error)) from error
-    _failing(m, "backward", start, written)
+    _failing(m, "backward", start)
     return found  # type: ignore[no-any-return]
 
 
@@ -257,18 +257,14 @@ def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return result
 
 
-def _failing(m: Machine, name: str, start: int, written: bool) -> None:
-    """Should an operator raise when the program runs, nothing may be missing or twice. Without a write Python runs
-    the frame again; with one that must not be needed."""
-    if m.tracer.may_raise_since(start) and _is_watched(m):
-        m.fragile = True
-        if m.tracer.mutates:
-            raise Break("GB138", f"{name}() may raise, and a tensor of the caller is written to")
-    elif m.fragile and m.tracer.mutates and not written:
-        raise Break(
-            "GB138",
-            f"{name}() writes to a tensor of the caller, and an operator before it may raise",
-        )
+def _failing(m: Machine, name: str, start: int) -> None:
+    """Should an operator raise when the program runs, nothing may be missing or twice: Python runs the frame again.
+    Until then nothing may have been written."""
+    if not m.tracer.may_raise_since(start):
+        return
+    m.fragile |= _is_watched(m)
+    if m.fragile and m.tracer.mutates and not m.tracer.writes_can_wait:
+        raise Break("GB138", f"{name}() may raise, and a tensor of the caller is written to")
 
 
 def _is_watched(m: Machine) -> bool:

@@ -14,11 +14,13 @@ from typing import Any
 
 from ..ir.graph import Graph
 from ..ir.joint import Joint
+from ..ir.late import early, late
 from ..ir.location import Location
 from ..runtime.errors import BuildError, GraftError, InternalError
 from ..runtime.events import Fallback
 from ..runtime.session import SESSION
 from ..runtime.spent import SpentProgram
+from ..runtime.taking_back import unwriting
 from . import kept_plans
 from .compiled import Compiled, show, tell
 from .replay import compile_replay
@@ -35,9 +37,12 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     elif graph.needs_grad:
         compiled = _joint_or_replayed(graph, level, background, tune)
     else:
-        compiled = _fused_or_replayed(graph, level, background, tune)
+        written_late = late(graph) if graph.late else graph
+        compiled = _fused_or_replayed(written_late, level, background, tune)
         if (graph.spent or (graph.spends and graph.mutates)) and compiled.mode != "replay":
             compiled.program = SpentProgram(compiled.program, graph.spent)
+    if graph.late and compiled.mode == "replay":
+        compiled.program = unwriting(compiled.program, early(graph))
     compiled.timings["total"] = time.perf_counter() - start
     if compiled.mode != "background":  # that is told when it is done
         tell(compiled, level)
@@ -61,7 +66,7 @@ def _joint_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -
     def build(half: Graph) -> Compiled:
         start = time.perf_counter()
         with SESSION.working_for(*owner):
-            made = _half(half, level, background, tune)
+            made = _half(late(half) if half.late else half, level, background, tune)
             made.timings["total"] = time.perf_counter() - start
             if half.name != graph.name:  # the forward is told of with its frame
                 tell(made, level)

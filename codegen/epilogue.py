@@ -46,7 +46,7 @@ def hosted(
         for base in _roots(step):
             readers.setdefault(base, []).append(number)
     for number, step in enumerate(steps):
-        if not isinstance(step, Kernel) or step.writes:  # the host might read what is stored
+        if not isinstance(step, Kernel) or step.writes_inputs:  # the host might read what is stored
             continue
         hosts = [node for node in step.reads if node in replaced and found[place[node]] is node]
         for host in sorted(hosts, key=place.__getitem__, reverse=True):
@@ -72,7 +72,7 @@ def hosted(
 
 def _writes(step: Kernel | Node) -> bool:
     """Does it write what was there before?"""
-    return bool(writes(step) if isinstance(step, Node) else step.writes)
+    return bool(writes(step) if isinstance(step, Node) else step.writes_inputs)
 
 
 def _roots(step: Kernel | Node) -> Iterator[Node]:

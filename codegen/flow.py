@@ -13,6 +13,7 @@ from typing import Any
 from ..ir.dataclass import dataclass, field
 from ..ir.effects import is_fresh, is_random, may_raise, reads, root, writes
 from ..ir.graph import Graph, Meta, Node
+from ..ir.late import put_back
 
 
 def base_of(node: Node) -> Node:
@@ -77,6 +78,10 @@ class Flow:
     def call(self, node: Node) -> Node:
         """The operator of the program that a node is, or does a part of."""
         return self.whole.get(node, node)
+
+    def moved_by(self, write: Node) -> int:
+        """By how much a write moves the version of what it writes."""
+        return 0 if write.target is put_back else self.moves.get(write, 1)
 
     def is_store(self, node: Node) -> bool:
         """Is it a copy that writes into an input?"""
@@ -153,7 +158,9 @@ class _Order:
         if self.flow.is_store(node):
             found += [] if self.effect is None else [self.effect]
             self.stores.append(node)
-        elif has_effect(node) and (not written or any(map(_is_outside, written))):
+        elif has_effect(node) and (
+            not written or may_raise(node) or any(map(_is_outside, written))
+        ):
             found += self.stores if self.effect is None else [self.effect, *self.stores]
             self.effect, self.stores = node, []
         return [other for other in dict.fromkeys(found) if other is not node]

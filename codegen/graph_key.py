@@ -33,7 +33,7 @@ SAID = (
     "mutates", "random", "overlaps", "apart", "written", "joined", "consumes", "own", "spends", "spent",
 )  # fmt: skip
 UNSAID = (
-    "name", "calls", "call_outputs", "constants", "sources", "slow_ops", "grad_where", "facts", "joint",
+    "name", "calls", "call_outputs", "constants", "sources", "slow_ops", "grad_where", "facts", "joint", "late",
 )  # fmt: skip
 
 

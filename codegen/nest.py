@@ -43,6 +43,11 @@ class Kernel:
         return tuple(root(node) for node in (*self.reads, *more) if node is not self.host)
 
     @property
+    def writes_inputs(self) -> bool:
+        """Does it change what was there before?"""
+        return any(node.op == "input" for node in self.stores)
+
+    @property
     def bytes(self) -> int:
         """Bytes of memory it moves, each tensor counted once; at the sizes of capture."""
         total = 0
@@ -248,7 +253,7 @@ class _NestBuilder:
             *(flow.memory(node) for node, *_rest in placed),
         )
         moved = [flow.call(node) for node, _where, _value in stores if flow.is_store(node)]
-        writes = tuple(base_of(write) for write in moved for _ in range(flow.moves.get(write, 1)))
+        writes = tuple(base_of(write) for write in moved for _ in range(flow.moved_by(write)))
         return Kernel(loops.collapse(nest), reads, written_to, tuple(calls), None, writes)
 
 

@@ -16,6 +16,7 @@ import torch
 
 from ..ir.effects import facts_of, is_fresh, may_raise, reads, root, writes
 from ..ir.graph import Graph, Meta, Node
+from ..ir.late import put_back
 from ..ir.rewrite import with_nodes
 from ..ir.torch_level import substitute
 from .extents import positive
@@ -23,6 +24,7 @@ from .flow import base_of
 from .lowering import rule_for
 
 aten = torch.ops.aten
+COPIES = frozenset({aten.copy_.default, put_back})
 Moves = Mapping[Node, int]  # a write -> by how much eager moves the input's version for it
 
 
@@ -40,7 +42,7 @@ def copies(graph: Graph, refused: frozenset[Node]) -> dict[Node, tuple[Node, ...
     found = {
         node: _copy_of(node)
         for node in graph.nodes
-        if node.target is aten.copy_.default and base_of(node.args[0]) not in refused
+        if node.target in COPIES and base_of(node.args[0]) not in refused
     }
     return {write: (copy,) for write, copy in found.items() if copy is not None}
 

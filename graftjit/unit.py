@@ -27,6 +27,7 @@ from .runtime.errors import BreakError, CheckError, GraftError, InternalError
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
 from .runtime.state import State, snapshot
+from .runtime.taking_back import Begun
 from .runtime.weak import Living
 from .turns import TURNS, other_threads
 
@@ -590,6 +591,8 @@ def on_rerun(state: Any, entry: Any, error: BaseException) -> None:
     """A compiled program raised; the frame runs again in plain Python, which raises its own exception."""
     if isinstance(error, CheckError):
         raise error
+    if isinstance(error, Begun):
+        raise error.error
     SESSION.emit(
         events.RanPlain(
             code="GB108", reason=f"{type(error).__name__}: {error}", where=_place(state.code)

@@ -100,6 +100,7 @@ class Graph:
     random         a random operator is inside
     sources        where each input came from, as given to `Tracer.input`
     overlaps       groups of input positions whose tensors share memory
+    late           Python runs the frame again should the program raise: no input may be written by then (see `ir.late`)
     apart          whoever runs the graph makes sure that no two of its inputs share memory
     written        positions of the inputs whose memory the graph writes (their overlaps included); eager would
                    have raised their version counters
@@ -144,6 +145,7 @@ class Graph:
     numbers: list[Symbol] = field(default_factory=list)
     facts: Any = None
     apart: bool = False
+    late: bool = False
 
     def text(self) -> str:
         """The ATen level as typed Python."""

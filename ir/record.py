@@ -21,6 +21,7 @@ from .errors import DataDependent, Unsupported
 from .ghost import Ghost, Owner, Store, make_ghost
 from .graph import Meta, Node
 from .infer import infer
+from .late import can_wait
 from .layout import has_overlap, is_dense, numel, overlap
 from .location import Location
 from .registered import overridden
@@ -58,6 +59,7 @@ class Recorder:
         self.where: Location | None = None
         self.mutates = False
         self.random = False
+        self.fixed = False  # an input was written for which no copy of it can stand (see `late`)
         self.written: set[int] = set()
         self.followed: set[int] = set()  # those written while autograd followed
         self.slow_ops: list[str] = []
@@ -77,12 +79,13 @@ class Recorder:
         """A point to return to."""
         self.where = where
         self._log.clear()
-        written = set(self.written), set(self.followed)
+        written = set(self.written), set(self.followed), self.fixed
         return len(self.nodes), self.mutates, self.random, written, len(self.slow_ops)
 
     def undo(self, mark: Any) -> None:
         """Back to a mark."""
-        length, self.mutates, self.random, (self.written, self.followed), slow = mark
+        length, self.mutates, self.random, written, slow = mark
+        self.written, self.followed, self.fixed = written
         del self.nodes[length:]
         del self.slow_ops[slow:]
         if self._casts:
@@ -319,6 +322,7 @@ class Recorder:
         ghost._store.written = True
         if not ghost._store.fresh:
             self.mutates = True
+            self.fixed |= bool(self.kept_casts) or not can_wait(root(ghost._node))
             self.written.update(ghost._store.inputs)
             if torch.is_grad_enabled():
                 self.followed.update(ghost._store.inputs)

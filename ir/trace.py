@@ -427,6 +427,11 @@ class Tracer:
         """(source, tensor) of the inputs that were written to under autograd's eyes."""
         return [(self._sources[at], self._entered[at][0]) for at, _ in self.rewritten()]
 
+    @property
+    def writes_can_wait(self) -> bool:
+        """Whether what was written so far could be written after all operators have run."""
+        return not (self._recorder.fixed or self.rewritten())
+
     def may_raise_since(self, start: int) -> bool:
         """Whether an operator after the first `start` of `n_nodes` may raise because of its data."""
         return any(may_raise(node) for node in self._recorder.nodes[start:])

@@ -142,8 +142,9 @@ _TABLE: tuple[Code, ...] = (
          "__eq__, __hash__ or __bool__ of a user's class decides here",
          "compare plain values (numbers, strings, identity)"),
     Code("GB138", "operator that may raise beside a write to a tensor of the caller",
-         "should it raise, what came before it must have happened (attributes, handlers, modes), and a write cannot"
-         " be taken back to let Python run the frame again",
+         "should it raise, what came before it must have happened (attributes, handlers, modes): Python runs the frame"
+         " again, and until then nothing may be written. A tensor with holes, one of varying sizes, one with a history,"
+         " and casts that autocast keeps cannot be written later",
          "look up first, write to tensors of the caller last, or in a function of its own"),
     Code("GB139", "an object may end here",
          "dropping it may run its __del__, or the finally of a suspended generator, and that has its place among"

@@ -1,0 +1,95 @@
+"""Programs whose frame Python runs again should they raise: what they have done by then is taken back.
+
+`again(program, graph)` is for any of them: random numbers are drawn anew, and an exception that comes when inputs were written
+already (memory that ran out) is `Begun`: Python must not do it a second time. `unwriting(program, positions)` is for one
+that runs the calls as the program wrote them: it gives inputs their values and versions back. Fused programs write late
+instead (`ir.late`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..ir.graph import Graph
+
+Program = Callable[..., Any]
+
+
+class Begun(BaseException):
+    """The program had changed its inputs when it raised `error`, which nobody is to catch on the way."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def again(program: Program, graph: Graph, raises: bool) -> Program:
+    """The program, fit to be run again by Python; `raises`: an operator in it may raise because of its data."""
+    if graph.random and raises:
+        program = _drawing_anew(program, graph)
+    return _telling(program, graph.written) if graph.mutates else program
+
+
+def _drawing_anew(program: Program, graph: Graph) -> Program:
+    """The program; if it raises, the generators are as before."""
+    indices = {node.meta.device.index for node in graph.inputs if node.meta.device.type == "cuda"}
+    generators = [torch.default_generator, *[torch.cuda.default_generators[i] for i in indices]]
+
+    def run(*inputs: Any) -> Any:
+        states = [generator.get_state() for generator in generators]
+        try:
+            return program(*inputs)
+        except BaseException:
+            for generator, state in zip(generators, states, strict=True):
+                generator.set_state(state)
+            raise
+
+    return run
+
+
+def _telling(program: Program, written: Sequence[int]) -> Program:
+    """The program; an exception after the first write is told apart."""
+
+    def run(*inputs: Any) -> Any:
+        before = _versions(inputs, written)
+        try:
+            return program(*inputs)
+        except Exception as error:
+            if before != _versions(inputs, written):
+                raise Begun(error) from None
+            raise
+
+    return run
+
+
+def _versions(inputs: Sequence[Any], positions: Sequence[int]) -> Any:
+    """How often each has been written to. Tensors of inference mode do not count; nothing else may write to them."""
+    with torch._C.DisableTorchFunction():
+        try:
+            return [inputs[at]._version for at in positions]
+        except RuntimeError:
+            return None if torch.is_inference_mode_enabled() else object()
+
+
+def unwriting(program: Program, positions: Sequence[int]) -> Program:
+    """The program; if it raises, the inputs at these positions are as before."""
+
+    def run(*inputs: Any) -> Any:
+        written = [inputs[at] for at in positions]
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            before = [one.detach().clone() for one in written]
+            versions = [None if one.is_inference() else one._version for one in written]
+        try:
+            return program(*inputs)
+        except BaseException:
+            with torch.no_grad(), torch._C.DisableTorchFunction():
+                for one, value, version in zip(written, before, versions, strict=True):
+                    one.copy_(value)
+                    if version is not None:
+                        torch._C._autograd._unsafe_set_version_counter((one,), (version,))  # type: ignore[attr-defined]
+            raise
+
+    return run
