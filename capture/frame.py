@@ -30,7 +30,6 @@ from ..runtime.tensors import history
 from ..runtime.variation import Variation
 from . import aliasing, arrays, lookers, numbers, quiet, rebuild
 from . import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
-from . import clipping as _clipping  # noqa: F401
 from . import custom as _custom  # noqa: F401
 from . import differentiating as _differentiating  # noqa: F401
 from . import exceptions as _exceptions  # noqa: F401
@@ -38,6 +37,8 @@ from . import groups as _groups  # noqa: F401
 from . import handlers as _handlers  # noqa: F401
 from . import imports as _imports  # noqa: F401
 from . import itertools_models as _itertools_models  # noqa: F401
+from . import lists as _lists  # noqa: F401
+from . import optimizer_steps as _optimizer_steps  # noqa: F401
 from . import optimizers as _optimizers  # noqa: F401
 from . import patterns as _patterns  # noqa: F401
 from . import polyfills as _polyfills  # noqa: F401

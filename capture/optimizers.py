@@ -1,8 +1,7 @@
 """Optimizers of torch.optim inside a frame: their Python code is walked, but for what it does for other compilers.
 
-In: calls that `step` and `zero_grad` make. Out: what the functions of this file give. A step count is a tensor, so that
-its value is no constant of the graph: bias corrections are computed of it in double precision, as Python computes them.
-Learning rates may vary from the first call on.
+In: calls that `step` and `zero_grad` make. Out: what the functions of this file give; rules that count steps are those of
+`optimizer_steps`. Learning rates may vary from the first call on.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim import optimizer as of_torch
-from torch.optim.adam import _single_tensor_adam
 
 from .breaks import Break
 from .numbers import Held
@@ -78,12 +76,12 @@ def in_place_of(m: Machine, frame: Frame) -> Value | None:
     return m.call(Obj(_in_grad_mode), [func, args, kwargs], {})
 
 
-def _left_to_python(what: str) -> Any:
+def left_to_python(what: str) -> Any:
     """Stands for the real thing where no model of ours does."""
     raise NotImplementedError(what)
 
 
-@models(_left_to_python)
+@models(left_to_python)
 def _model_left_to_python(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     raise Break("GB115", f"an optimizer with {args[0].value}")  # type: ignore[attr-defined]
 
@@ -98,8 +96,38 @@ def _way_of(params: Any, differentiable: Any, use_fused: Any = False) -> Any:
         if param is not None:
             some = True
             if use_fused or param.device.type != "cpu":
-                return _left_to_python("fused or foreach kernels")
+                return left_to_python("fused or foreach kernels")
     return False, not some
+
+
+@stands_for(of_torch._device_dtype_check_for_fused)
+def _check_for_fused(p: Any, cuda_unsupported: Any = False) -> None:
+    left_to_python("fused=True")
+
+
+@stands_for(torch.optim.Optimizer._group_tensors_by_device_and_dtype)
+def _groups(tensorlistlist: Any, with_indices: Any = False) -> Any:
+    """{(device, dtype): (lists, places)}, by the first of the lists."""
+    found: dict[Any, Any] = {}
+    for place, tensor in enumerate(tensorlistlist[0]):
+        key = (tensor.device, tensor.dtype)
+        if key not in found:
+            found[key] = ([[] for _ in tensorlistlist], [])
+        for part, given in zip(found[key][0], tensorlistlist, strict=True):
+            if given:
+                part.append(given[place])
+        found[key][1].append(place)
+    return found
+
+
+def _nothing_to_check(self: Any) -> None:
+    """In place of a warning and an error about graphs of an accelerator that are being recorded."""
+
+
+for _name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
+    _check = getattr(torch.optim.Optimizer, _name, None)
+    if _check is not None:
+        stands_for(_check)(_nothing_to_check)
 
 
 # -- gradients ---------------------------------------------------------------------------------------------
@@ -125,12 +153,12 @@ def _without_gradients(params: Any, set_to_none: Any) -> None:
 
 
 # -- numbers -----------------------------------------------------------------------------------------------
-def _may_vary(number: Any) -> Any:
+def may_vary(number: Any) -> Any:
     """The number, of which a program may have another one at each call."""
     return number
 
 
-@models(_may_vary)
+@models(may_vary)
 def _model_may_vary(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     number = args[0]
     if isinstance(number, Held) and number.source is not None:
@@ -139,16 +167,27 @@ def _model_may_vary(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 @stands_for(of_torch._to_scalar)
-def _to_scalar(x: Any) -> Any:
+def to_scalar(x: Any) -> Any:
     """As torch's own; all numbers of a step that a program may change come by here."""
     if isinstance(x, torch.Tensor):
         return x.squeeze() if x.dim() else x
-    return _may_vary(x)
+    return may_vary(x)
 
 
-def _power(base: Any, count: Any) -> Any:
+def power(base: Any, count: Any) -> Any:
     """base ** count, where a schedule may have changed the base (`OneCycleLR`)."""
     return base**count
+
+
+@stands_for(of_torch._get_value)
+def as_number(x: Any) -> Any:
+    """A number that a tensor holds, as a tensor in double precision, as Python would compute with it."""
+    return x.to(torch.float64) if isinstance(x, torch.Tensor) else x
+
+
+@stands_for(of_torch._stack_if_compiling)
+def _as_it_is(x: Any) -> Any:
+    return x
 
 
 def _plain_power(base: Any, count: Any) -> Any:
@@ -159,43 +198,10 @@ def _power_of_varied(base: Any, count: Any) -> Any:
     return (torch.zeros_like(count) + base) ** count
 
 
-@models(_power)
+@models(power)
 def _model_power(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     base = args[0]
     way = _plain_power
     if isinstance(base, Held) and base.source and m.varied.number(base.source, base.real):
         way = _power_of_varied
     return m.call(Obj(way), args, kwargs)
-
-
-# -- Adam --------------------------------------------------------------------------------------------------
-@stands_for(_single_tensor_adam)
-def adam(
-    params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, max_exp_avg_sqs: Any, state_steps: Any,
-    grad_scale: Any, found_inf: Any, *, amsgrad: Any, has_complex: Any, beta1: Any, beta2: Any, lr: Any,
-    weight_decay: Any, eps: Any, maximize: Any, capturable: Any, differentiable: Any, decoupled_weight_decay: Any,
-) -> None:  # fmt: skip
-    """Algorithm 1 of https://arxiv.org/abs/1412.6980, with decoupled weight decay (https://arxiv.org/abs/1711.05101)
-    and AMSGrad (https://arxiv.org/abs/1904.09237), each operation and its rounding as torch has them."""
-    lr = _may_vary(lr)
-    for index, param in enumerate(params):
-        gradient, first, second = grads[index], exp_avgs[index], exp_avg_sqs[index]
-        if maximize:
-            gradient = -gradient
-        count = state_steps[index]
-        count += 1
-        if weight_decay != 0:
-            if decoupled_weight_decay:
-                param.mul_(1 - lr * weight_decay)
-            else:
-                gradient = gradient.add(param, alpha=weight_decay)
-        first.lerp_(gradient, 1 - beta1)
-        second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        done = count.to(torch.float64)
-        size = (1 - _power(beta1, done)).reciprocal() * -lr
-        spread = (1 - _power(beta2, done)) ** 0.5
-        if amsgrad:
-            torch.maximum(max_exp_avg_sqs[index], second, out=max_exp_avg_sqs[index])
-            second = max_exp_avg_sqs[index]
-        below = (second.sqrt() / spread).add_(eps)
-        param.add_(size.to(param.dtype) * first / below)

@@ -5,6 +5,7 @@ In: `torch.is_grad_enabled()` and its like. Out: constants; `_set_grad_enabled` 
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -50,12 +51,16 @@ for _question in _STATE_QUESTIONS:
     BUILTINS[_question] = _answers(_question)
 
 
+_OPTIMIZERS = os.path.dirname(torch.optim.__file__)  # would leave out checks of their options
+
+
 def _compiling(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     """Whoever asks offers a path without questions to tensor data: that is the one to take. torch.func's own
     transforms ask for a compiler of other ways, and make a function of another name for it. Not those that would then
     give something else."""
     asking = m.frames[-1].code
-    return Const(id(asking) not in WALKED and asking not in _AS_WRITTEN)
+    plain = id(asking) in WALKED or asking in _AS_WRITTEN
+    return Const(not plain and not asking.co_filename.startswith(_OPTIMIZERS))
 
 
 _AS_WRITTEN = (

@@ -23,8 +23,10 @@ _MODULES: dict[str, str | None] = {
     "torch.jit": "GB102", "torch.cuda": "GB118", "torch.distributed": "GB102", "torch.compiler": "GB102",
     "torch._functorch": "GB124", "torch.func": "GB124", "torch._higher_order_ops": "GB124",
     "graftjit.runtime": "GB135", "graftjit.runtime.differentiate": None, "graftjit.unit": "GB135", "graftjit.jit": "GB135",
-    "graftjit.context": "GB118", "graftjit.compiled": "GB135", "torch.optim": "GB115",
-    **dict.fromkeys(("torch.optim.optimizer", *(f"torch.optim.{n}" for n in ("sgd", "adam", "adamw", "rmsprop", "adadelta")))), "copy": "GB102",
+    "graftjit.context": "GB118", "graftjit.compiled": "GB135", "torch.optim": "GB115", "copy": "GB102",
+    **dict.fromkeys(f"torch.optim.{name}" for name in (
+        "optimizer", "sgd", "adam", "adamw", "rmsprop", "adadelta", "adagrad", "nadam", "radam", "adamax", "asgd", "rprop",
+    )),
 }  # fmt: skip
 
 

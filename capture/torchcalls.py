@@ -25,6 +25,7 @@ from .containers import NotConstant, as_constant, from_constant
 from .kinds import is_kind
 from .nesting import lift
 from .numbers import Held
+from .scaled import by_tensor
 from .values import (
     Array,
     BuiltinMethod,
@@ -167,6 +168,10 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
         taken = _by_mode(m, fn, args, kwargs)
         if taken is not None:
             return taken
+    if "alpha" in kwargs or "value" in kwargs:
+        scaled = by_tensor(m, name, args, kwargs)
+        if scaled is not None:
+            return scaled
     fn_args = tuple(to_argument(m, value) for value in args)
     fn_kwargs = {key: to_argument(m, value) for key, value in kwargs.items()}
     return record(m, fn, fn_args, fn_kwargs)

@@ -57,28 +57,59 @@ WHOLE: dict[str, Made] = {
     "rmsprop": lambda ps: optim.RMSprop(ps, lr=0.01),
     "rmsprop centered": lambda ps: optim.RMSprop(ps, lr=0.01, centered=True, momentum=0.9),
     "adadelta": lambda ps: optim.Adadelta(ps, lr=1.0),
-}
-# Those that are right and may break, which the report tells.
-OTHERS: dict[str, Made] = {
-    "sgd foreach": lambda ps: optim.SGD(ps, lr=0.1, momentum=0.9, foreach=True),
-    "adam foreach": lambda ps: optim.Adam(ps, lr=0.01, foreach=True),
-    "adamw foreach": lambda ps: optim.AdamW(ps, lr=0.01, foreach=True),
-    "sgd fused": lambda ps: optim.SGD(ps, lr=0.1, momentum=0.9, fused=True),
-    "adam fused": lambda ps: optim.Adam(ps, lr=0.01, fused=True),
-    "adamw fused": lambda ps: optim.AdamW(ps, lr=0.01, fused=True),
-    "adam tensor lr": lambda ps: optim.Adam(ps, lr=torch.tensor(0.01)),
+    "adagrad": lambda ps: optim.Adagrad(ps, lr=0.1, lr_decay=0.01, weight_decay=0.1),
+    "adagrad maximize": lambda ps: optim.Adagrad(
+        ps, lr=0.1, maximize=True, initial_accumulator_value=0.1
+    ),
+    "nadam": lambda ps: optim.NAdam(ps, lr=0.01),
+    "nadam decoupled": lambda ps: optim.NAdam(
+        ps, lr=0.01, weight_decay=0.1, decoupled_weight_decay=True, maximize=True
+    ),
+    "radam": lambda ps: optim.RAdam(ps, lr=0.01),
+    "radam soon": lambda ps: optim.RAdam(ps, lr=0.01, betas=(0.8, 0.9), weight_decay=0.1),
+    "adamax": lambda ps: optim.Adamax(ps, lr=0.01, weight_decay=0.1),
+    "asgd": lambda ps: optim.ASGD(ps, lr=0.01, t0=2),
+    "asgd maximize": lambda ps: optim.ASGD(
+        ps, lr=0.01, maximize=True, weight_decay=0.1, lambd=0.01
+    ),
+    "rprop": lambda ps: optim.Rprop(ps, lr=0.01),
+    "rprop maximize": lambda ps: optim.Rprop(ps, lr=0.01, maximize=True, etas=(0.4, 1.3)),
     "sgd tensor lr": lambda ps: optim.SGD(ps, lr=torch.tensor(0.1), momentum=0.9),
+    "adam tensor lr": lambda ps: optim.Adam(ps, lr=torch.tensor(0.01)),
+    "rmsprop tensor lr": lambda ps: optim.RMSprop(ps, lr=torch.tensor([0.01])),
     "adam tensor betas": lambda ps: optim.Adam(
         ps, lr=0.01, betas=(torch.tensor(0.9), torch.tensor(0.99)), foreach=False, capturable=False
     ),
-    "adagrad": lambda ps: optim.Adagrad(ps, lr=0.1, lr_decay=0.01, weight_decay=0.1),
-    "nadam": lambda ps: optim.NAdam(ps, lr=0.01),
-    "radam": lambda ps: optim.RAdam(ps, lr=0.01),
-    "adamax": lambda ps: optim.Adamax(ps, lr=0.01),
-    "asgd": lambda ps: optim.ASGD(ps, lr=0.01),
-    "rprop": lambda ps: optim.Rprop(ps, lr=0.01),
 }
-ALL = WHOLE | OTHERS
+# Those that are right and break, which the report tells.
+BREAKING: dict[str, Made] = {
+    "sgd fused": lambda ps: optim.SGD(ps, lr=0.1, fused=True),
+    "sgd fused momentum": lambda ps: optim.SGD(
+        ps, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1, fused=True
+    ),
+    "adam fused": lambda ps: optim.Adam(ps, lr=0.01, fused=True, amsgrad=True, weight_decay=0.1),
+    "adamw fused": lambda ps: optim.AdamW(ps, lr=0.01, fused=True, maximize=True),
+    "adagrad fused": lambda ps: optim.Adagrad(ps, lr=0.1, lr_decay=0.01, fused=True),
+}
+# The same with operators of lists.
+LISTS = (
+    "sgd", "sgd nesterov", "sgd maximize", "adam amsgrad", "adam maximize", "adamw", "rmsprop", "rmsprop centered",
+    "adadelta", "adagrad", "adagrad maximize", "nadam", "nadam decoupled", "radam", "radam soon", "adamax", "asgd",
+    "asgd maximize", "rprop", "rprop maximize", "sgd tensor lr",
+)  # fmt: skip
+
+
+def with_lists(make: Made) -> Made:
+    def made(params: Any) -> optim.Optimizer:
+        opt = make(params)
+        for group in opt.param_groups:
+            group["foreach"] = True
+        return opt
+
+    return made
+
+
+WHOLE |= {f"{name}, lists": with_lists(WHOLE[name]) for name in LISTS}
 
 
 class Net(nn.Module):
@@ -157,16 +188,90 @@ def close(a: torch.Tensor, b: torch.Tensor) -> None:
     torch.testing.assert_close(a, b, rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", WHOLE)
 def test_steps(name: str) -> None:
-    pair = Pair(ALL[name])
+    pair = Pair(WHOLE[name])
     for number in range(STEPS):
         pair.run(number)
         if number == 2:
             before = pair.compiles()
-    if name in WHOLE:
-        assert pair.breaks() == []
-        assert pair.compiles() == before
+    assert pair.breaks() == []
+    assert pair.compiles() == before
+
+
+@pytest.mark.parametrize("name", BREAKING)
+def test_steps_that_break(name: str) -> None:
+    pair = Pair(BREAKING[name])
+    for number in range(3):
+        pair.run(number)
+    assert any("fused" in one for one in pair.breaks())
+
+
+# -- parameters and options of other kinds --------------------------------------------------------------------
+ODD: dict[str, Callable[[], list[torch.Tensor]]] = {
+    "complex": lambda: [torch.randn(3, 2, dtype=torch.complex64), torch.randn(2)],
+    "of two dtypes": lambda: [
+        torch.randn(3),
+        torch.randn(2, 2, dtype=torch.float64),
+        torch.randn(2),
+    ],
+    "one number": lambda: [torch.randn(()), torch.randn(1)],
+    "narrow": lambda: [torch.randn(20).to(torch.bfloat16)],
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "lists": {"foreach": True},
+    "capturable": {"capturable": True},
+    "differentiable": {"differentiable": True},
+}
+CLASSES = [
+    optim.SGD, optim.Adam, optim.AdamW, optim.RMSprop, optim.Adadelta, optim.Adagrad, optim.NAdam, optim.RAdam,
+    optim.Adamax, optim.ASGD, optim.Rprop,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_odd_kinds(cls: Any, kind: str, options: str) -> None:
+    """Values, and what is refused, without fusion."""
+    if options == "capturable" and cls in (optim.SGD, optim.Adagrad):
+        return
+    outcomes = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        params = [nn.Parameter(one) for one in ODD[kind]()]
+        opt = cls(params, lr=0.01, **OPTIONS[options])
+        run = (
+            graftjit.jit(opt.step, config=graftjit.JitConfig(jit_level="O0"))
+            if compiled
+            else opt.step
+        )
+        for number in range(7):
+            for p in params:
+                p.grad = torch.randn(
+                    p.shape, dtype=p.dtype, generator=torch.Generator().manual_seed(number)
+                )
+            try:
+                run()
+            except (RuntimeError, AssertionError) as error:
+                outcomes.append((type(error), str(error)))
+                break
+        else:
+            outcomes.append([p.detach() for p in params])
+    found, expected = outcomes
+    if not isinstance(expected, list):
+        assert found == expected
+        return
+    # NAdam's rule for lists rounds elsewhere than the one for single tensors, which is ours for both.
+    exact = kind == "narrow" and not (cls is optim.NAdam and options == "lists")
+    close_to(found, expected, 0.0 if exact else 1e-6)
+
+
+def close_to(found: Any, expected: Any, bound: float) -> None:
+    narrow = any(one.dtype is torch.bfloat16 for one in expected)
+    bound = 1e-2 if bound and narrow else bound
+    torch.testing.assert_close(found, expected, rtol=bound, atol=bound / 10)
 
 
 SCHEDULES: dict[str, tuple[Made, Callable[[Any], Any]]] = {
@@ -184,7 +289,7 @@ SCHEDULES: dict[str, tuple[Made, Callable[[Any], Any]]] = {
         lambda o: optim.lr_scheduler.ReduceLROnPlateau(o, patience=0, threshold=1.0),
     ),
     "a tensor": (
-        OTHERS["adam tensor lr"], lambda o: optim.lr_scheduler.ExponentialLR(o, 0.9),
+        WHOLE["adam tensor lr"], lambda o: optim.lr_scheduler.ExponentialLR(o, 0.9),
     ),
 }  # fmt: skip
 
