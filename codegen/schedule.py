@@ -37,6 +37,7 @@ from .lowering import RULES, scatters
 from .nest import Kernel
 from .replaced import Kernel as Replacement
 from .replaced import replaced
+from .sink import sink
 from .spread import spread
 from .stores import Moves
 from .trouble import otherwise
@@ -72,15 +73,15 @@ def plan(graph: Graph, device: str = "cpu", fuse: bool = True) -> Plan:
     """Decide what runs, in which order, with which kernels. fuse=False: ATen calls only.
 
     Fusion that reaches far keeps more alive at a time. Where the program would need more memory than eager does at its
-    best, nearer ways are tried, and the first one that needs no more is taken, or the one that needs least.
+    best, nearer ways are tried, then pointwise work moves to its readers (`sink`); the first way that needs no more is taken, or the one that needs least.
     """
     graph = spread(graph) if fuse else graph
     moves: Moves = {}
     if fuse and device == "cpu":
         graph, moves = stores.sunk(graph)
     found: list[tuple[int, Plan]] = []
-    for near in (False, True):
-        made = _planned(graph, device, fuse, near, moves)
+    for near, sunk in ((False, False), (True, False), (False, True)):
+        made = _planned(graph, device, fuse, near, moves, sunk=sunk)
         eager = memory.peak_of_eager(made.flow)
         ways = [made]
         if fuse and eager > SMALL and len(made.steps) > 2:
@@ -139,8 +140,9 @@ def _planned(
     moves: Moves | None = None,
     alone: frozenset[Node] = NONE,
     apart: frozenset[Node] = NONE,
+    sunk: bool = False,
 ) -> Plan:
-    """`alone`: the inputs that are written by kernels of their own. `apart`: those into which ATen copies what a kernel
+    """`near`: see `Fusion`; `sunk`: what one other kernel reads is computed there (`sink`). `alone`: the inputs that are written by kernels of their own. `apart`: those into which ATen copies what a kernel
     computed, for no kernel of theirs reads each element before it stores it."""
     copies: dict[Node, tuple[Node, ...]] = {}
     if fuse and device == "cpu":
@@ -150,6 +152,8 @@ def _planned(
     flow = analyse(graph, copies, moves, stores.is_apart(graph))
     fusion = Fusion(flow, device, fuse, near, alone)
     fusion.run()
+    if sunk:
+        sink(fusion)
     if fuse and not near and device == "cpu":
         absorb(fusion)
     units = fusion.finish()
