@@ -422,7 +422,8 @@ class Kernel:
         if value.op == "scan":
             return f"const {register(value.dtype)} {name} = {cpp_scan.element(self, number)};"
         if value.op == "index":
-            return f"const i64 {name} = {self._index(value.attr, row)};"
+            kind = register(value.dtype)
+            return f"const {kind} {name} = {self._index(value.attr, row, kind)};"
         if value.op == "number":
             return f"const {register(value.dtype)} {name} = {argument(self.n(value.attr), value.dtype)};"
         args = tuple(f"v{arg}" for arg in value.args)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from .loops import LoopNest, Value
 
 if TYPE_CHECKING:
@@ -21,13 +23,9 @@ def load(kernel: Kernel, value: Value, row: bool) -> str:
     pointer = kernel.pointers[value.attr] + moved
     guarded = value.op == "load_if"
     offsets = value.args[2:] if guarded else value.args
-    spread = ""  # what lies between the lanes and `pointer`, where that is no plain stride
-    if offsets and kernel.along[offsets[0]]:
-        spread = f"v{offsets[0]}"
-        spread += f" + lanes<i64>(0) * {kernel.n(stride)}" if stride else ""
-    elif offsets:
-        lane = "" if offsets[0] in kernel.scalars else "[0]"
-        pointer += f" + v{offsets[0]}{lane}"
+    moving = [number for number in offsets if kernel.along[number]]
+    pointer += "".join(f" + {one(kernel, each)}" for each in offsets if each not in moving)
+    spread = _spread(kernel, moving, stride, guarded)
     if not guarded:
         return f"ldg({pointer}, {spread}, n)" if spread else _plain(kernel, pointer, stride)
     mask, other = value.args[0], f"v{value.args[1]}"
@@ -41,6 +39,21 @@ def load(kernel: Kernel, value: Value, row: bool) -> str:
     else:
         text = f"ldsp({pointer}, {spread or _steps(kernel, stride)}, {span}, {other}, n)"
     return f"{always} ? {text} : {other}" if always else text
+
+
+def _spread(kernel: Kernel, offsets: list[int], stride: Any, guarded: bool) -> str:
+    """What lies between the lanes and the pointer, where that is no plain stride. Of 32 bits where all of it is."""
+    if not offsets:
+        return ""
+    kinds = {kernel.nest.values[number].dtype for number in offsets}
+    narrow = kinds == {torch.int32} and stride == 0 and not guarded
+    names = [
+        f"v{number}"
+        if narrow or kernel.nest.values[number].dtype == torch.int64
+        else f"conv<i64>(v{number})"
+        for number in offsets
+    ]
+    return " + ".join((*names, *([f"lanes<i64>(0) * {kernel.n(stride)}"] if stride else [])))
 
 
 def one(kernel: Kernel, number: int) -> str:

@@ -13,22 +13,24 @@ from typing import TYPE_CHECKING
 import torch
 
 from . import loops
-from .cpp_dialect import FORMS, SCALAR, register
+from .cpp_dialect import FORMS, SCALAR, float_text, register
 from .loops import Value
 
 if TYPE_CHECKING:
     from .cpp import Kernel
 
 INTEGERS = (torch.int64, torch.int32)
+FLOATS = (torch.float32, torch.float64)
 LITERALS = ("const", "number")  # written where they are used
-ARITHMETIC = ("add", "sub", "mul", "and", "or", "lt", "le", "gt", "ge", "eq", "ne")
+ARITHMETIC = ("add", "sub", "mul", "and", "or", "lt", "le", "gt", "ge", "eq", "ne", "minimum", "maximum")
+FLOATING = ("add", "sub", "mul", "div", "fma", "floor", "minimum", "maximum")
 FROM_MEMORY = ("load", "checked", "index")
 _COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
 def of(kernel: Kernel) -> set[int]:
     """The values that are scalars: integers that are the same in all lanes, made of such ones, and used for nothing but
-    places and further ones."""
+    places and further ones; floats that such an integer is made of, or that are made of one, whoever uses them beside."""
     values = kernel.nest.values
     found = {n for n, value in enumerate(values) if _possible(kernel, n, value)} - kernel.kept
     while True:
@@ -36,24 +38,36 @@ def of(kernel: Kernel) -> set[int]:
         for number, value in enumerate(values):
             if number not in found:
                 vectors.update(_as_vectors(value))
-        left = found - vectors
+        left = {n for n in found if n not in vectors or values[n].dtype in FLOATS}
         left = {n for n in left if all(a in left or _literal(values[a]) for a in values[n].args)}
         if left == found:
-            return found
+            return found - _floats_apart(kernel, found)
         found = left
+
+
+def _floats_apart(kernel: Kernel, found: set[int]) -> set[int]:
+    """The floats among these, where no place hangs on one."""
+    values = kernel.nest.values
+    floats = {n for n in found if values[n].dtype in FLOATS}
+    placed = any(a in floats for n in found - floats for a in values[n].args)
+    return set() if placed else floats
 
 
 def _possible(kernel: Kernel, number: int, value: Value) -> bool:
     if kernel.along[number]:
         return False
     met = {value.dtype, *(kernel.nest.values[arg].dtype for arg in value.args)}
-    if value.op in (*FROM_MEMORY, "cast"):
+    if value.op == "cast":
+        return met <= {*INTEGERS, *FLOATS}
+    if value.op in FROM_MEMORY:
         return met <= set(INTEGERS)
+    if met <= set(FLOATS):
+        return value.op in FLOATING
     return value.op in (*ARITHMETIC, "where") and met <= {*INTEGERS, torch.bool}
 
 
 def _literal(value: Value) -> bool:
-    return value.op in LITERALS and value.dtype in INTEGERS
+    return value.op in LITERALS and value.dtype in (*INTEGERS, *FLOATS)
 
 
 def _as_vectors(value: Value) -> tuple[int, ...]:
@@ -77,10 +91,18 @@ def only_literals(kernel: Kernel) -> set[int]:
 
 
 def statement(kernel: Kernel, number: int, row: bool) -> str:
-    """The line that declares a scalar."""
+    """The line that declares a scalar; of a float also the vector, which costs nothing where nobody uses it."""
     value = kernel.nest.values[number]
-    kind = SCALAR[register(value.dtype)]
-    return f"const {kind} v{number} = {_text(kernel, value, row, kind)};"
+    register_kind = register(value.dtype)
+    kind = SCALAR[register_kind]
+    text = f"const {kind} {_name(value, number)} = {_text(kernel, value, row, kind)};"
+    if value.dtype in FLOATS:
+        text += f" const {register_kind} v{number} = splat<{register_kind}>(s{number});"
+    return text
+
+
+def _name(value: Value, number: int) -> str:
+    return f"{'s' if value.dtype in FLOATS else 'v'}{number}"
 
 
 def _text(kernel: Kernel, value: Value, row: bool, kind: str) -> str:
@@ -94,8 +116,8 @@ def _text(kernel: Kernel, value: Value, row: bool, kind: str) -> str:
     if value.op == "checked":
         low, high = (kernel.n(bound) for bound in value.attr)
         return f"checked({args[0]}, {low}, {high}, trouble)"
-    if value.op == "where":
-        return f"{args[0]} ? {args[1]} : {args[2]}"
+    if value.op in _WRITTEN:
+        return _WRITTEN[value.op].format(*args, f="" if kind == "double" else "f")
     if value.op == "cast":
         return f"({kind}){args[0]}"
     if value.op in _COMPARED:
@@ -105,8 +127,17 @@ def _text(kernel: Kernel, value: Value, row: bool, kind: str) -> str:
     return form.format(*args)
 
 
+_WRITTEN = {
+    "where": "{0} ? {1} : {2}", "maximum": "{0} != {0} || {0} > {1} ? {0} : {1}",
+    "minimum": "{0} != {0} || {0} < {1} ? {0} : {1}",
+    "fma": "__builtin_fma{f}({0}, {1}, {2})", "floor": "__builtin_floor{f}({0})",
+}  # fmt: skip
+
+
 def _operand(kernel: Kernel, number: int) -> str:
     value = kernel.nest.values[number]
+    if value.op == "const" and value.dtype in FLOATS:
+        return float_text(value.attr, value.dtype)
     if value.op == "const":
         literal = (
             f"{int(value.attr)}ll" if value.attr != -(2**63) else "(-9223372036854775807ll - 1)"
@@ -114,4 +145,4 @@ def _operand(kernel: Kernel, number: int) -> str:
         return literal if value.dtype == torch.int64 else f"(i32_t){literal}"
     if value.op == "number":
         return f"({SCALAR[register(value.dtype)]}){kernel.n(value.attr)}"
-    return f"v{number}"
+    return _name(value, number)

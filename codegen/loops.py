@@ -54,15 +54,15 @@ class Index:
 class Value:
     """One value. `op` is a key of `expr.OPS` or one of these:
 
-    load     attr = (buffer number, Index); args = () or (int64 value,): elements to add to the index
-    load_if  attr as of load, args = (bool value, value) or (bool value, value, int64 value): a load where the bool
-             holds, elsewhere that value, and memory is not touched there
+    load     attr = (buffer number, Index); args = int64 or int32 values: elements to add to the index
+    load_if  attr as of load, args = (bool value, value, and such offsets): a load where the bool holds, elsewhere that
+             value, and memory is not touched there
     inside   a bool: attr = ((Index, low, high), ...); low <= form < high for each of them, and each of args, bool values
     checked  args = (int64 value,), attr = (low, high): the value, which has to be in [low, high); where it is not,
              low, and the kernel tells its caller that there was trouble
     const    attr = a Python bool, int or float (inf and nan too)
     number   attr = an expression (`ir.symbols`), an argument of the kernel at run time, as `dtype`
-    index    attr = an Index; the int64 value of that affine form itself (arange, positions)
+    index    attr = an Index; the value of that affine form itself (arange, positions): int64, or an int32 that holds it
     cast     args = (value,); to `dtype`, rounding as torch's `.to`
     reduce   args = (value,), attr = a key of `REDUCTIONS`; `dtype` is also the accumulator's type. The
              argument has that type already; for argmax and argmin it has its own, and `dtype` is int64.

@@ -1,4 +1,4 @@
-"""Lowering of operators that move elements: padding, cat, roll, flip, nearest upsampling.
+"""Lowering of operators that move elements: padding, cat, roll, flip.
 
 Nothing is computed, so an operand is read from memory (`Rule.far`) at another place, and where the result takes from
 several operands or from none, by loads under a mask that is affine in the place (`inside`): the renderer turns those into
@@ -16,7 +16,7 @@ from ..ir.graph import Node
 from ..ir.symbols import is_symbolic
 from . import affine
 from .affine import Map
-from .extents import as_real, positive
+from .extents import positive
 from .loops import Index
 from .lowering import RULES, At, Rule
 
@@ -229,33 +229,6 @@ def _edge_pad_when(node: Node) -> bool:
     return not is_symbolic(sizes) and positive(node.args[0].meta.shape)
 
 
-# --- nearest upsampling ---
-
-
-def _nearest(at: At) -> int:
-    """min(floor(i * scale), size - 1) in float32, as eager has it."""
-    source, place = at.arg(0), list(at.where[:2])
-    for dim in range(2, len(at.where)):
-        given = at.arg(dim)
-        size, out = source.meta.shape[dim], at.meta.shape[dim]
-        if size == out and given in (None, 1.0):
-            place.append(at.where[dim])
-            continue
-        scale = 1.0 / given if given is not None and given > 0 else as_real(size) / out
-        kind = torch.float32
-        scaled = at.apply(
-            "mul", at.builder.cast(at.builder.index(at.where[dim]), kind), at.const(scale, kind)
-        )
-        number = at.builder.cast(at.apply("floor", scaled), torch.int64)
-        place.append(at.place(at.apply("minimum", number, at.const(size - 1, torch.int64))))
-    return at.fetch(source, tuple(place))
-
-
-def _nearest_when(node: Node) -> bool:
-    shape = node.args[0].meta.shape
-    return not is_symbolic((node.args, shape)) and positive(shape) and not node.kwargs
-
-
 def _rule(
     build: Any, when: Any, far: Any = _first, alone: bool = False, symbolic: str = ""
 ) -> Rule:
@@ -273,7 +246,4 @@ RULES.update({
     aten.reflection_pad2d.default: _rule(_edge_pad, _edge_pad_when),
     aten.replication_pad1d.default: _rule(_edge_pad, _edge_pad_when),
     aten.replication_pad2d.default: _rule(_edge_pad, _edge_pad_when),
-    aten.upsample_nearest1d.default: _rule(_nearest, _nearest_when),
-    aten.upsample_nearest2d.default: _rule(_nearest, _nearest_when),
-    aten.upsample_nearest3d.default: _rule(_nearest, _nearest_when),
 })  # fmt: skip

@@ -83,22 +83,28 @@ class Builder:
     def scan(self, kind: str, number: int) -> int:
         return self.add(Value("scan", (number,), self.dtype(number), kind))
 
-    def index(self, form: Index) -> int:
-        """The int64 value of a form."""
+    def index(self, form: Index, dtype: torch.dtype = torch.int64) -> int:
+        """The value of a form: an int64, or for a form without terms an int32 that is known to hold it."""
         plain = Index(form.strides, form.offset)
         if not form.terms:
-            return self.add(Value("index", (), torch.int64, plain))
+            return self.add(Value("index", (), dtype, plain))
         found = self.offset(form.terms)
         still = not any(plain.strides) and plain.offset == 0
         return found if still else self.apply("add", found, self.index(plain))
 
     def offset(self, terms: Sequence[tuple[int, int]]) -> int:
         """The sum of the terms of a form."""
-        parts = [
-            number if factor == 1 else self.apply("mul", number, self.const(factor, torch.int64))
-            for number, factor in terms
-        ]
+        parts = [self.cast(part, torch.int64) for part in self.offsets(terms)]
         return functools.reduce(lambda a, b: self.apply("add", a, b), parts)
+
+    def offsets(self, terms: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+        """The terms of a form, a value each: int64, or int32 where the rule says that it holds them."""
+        return tuple(
+            number
+            if factor == 1
+            else self.apply("mul", number, self.const(factor, self.dtype(number)))
+            for number, factor in terms
+        )
 
     def inside(self, *bounds: tuple[Index, Any, Any]) -> int:
         """For `load_if`: does each form lie in its [low, high)?"""

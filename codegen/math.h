@@ -25,6 +25,7 @@ typedef i8 mask;
 #else
 typedef i32 mask;
 #endif
+typedef int int32B __attribute__((vector_size(32)));
 typedef int int64B __attribute__((vector_size(64)));        // one whole register of AVX-512
 typedef long long long64B __attribute__((vector_size(64)));
 template <class T> struct vec;
@@ -349,6 +350,37 @@ template <class N> INLINE f32 ldg(const bf16_t *p, i64 at, N n) { return from_bf
 template <class N> INLINE f32 ldg(const f16_t *p, i64 at, N n) { return from_f16(rawg<u16>((const u16_t *)p, at, n)); }
 template <class N> INLINE mask ldg(const bool_t *p, i64 at, N n) { return truth(rawg<u8>((const u8_t *)p, at, n)); }
 
+template <class V> INLINE bool none(V wrong) {
+#if defined(__AVX512DQ__) && defined(__AVX512VL__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 64) return !__builtin_ia32_cvtd2mask512((int64B)wrong);
+  if constexpr (sizeof(V) == 32) return !__builtin_ia32_cvtd2mask256((int32B)wrong);
+#endif
+  int any = 0;
+  for (int i = 0; i < W; ++i) any |= wrong[i];
+  return !any;
+}
+// places of 32 bits, for lanes that walk along a row: where none is behind the last one, and that is near, two loads and
+// one shuffle read what they would one by one
+template <class T, class N> INLINE auto ldg(const T *p, i32 at, N n) {
+  typedef decltype(ld(p, n)) V;
+#if !defined(__clang__)
+  if constexpr (sizeof(V{}[0]) >= 4 && W >= 4) {
+    const u32 on = (u32)(at - splat<i32>(at[0]));
+    const unsigned last = on[counted(n) - 1];
+    const i32 behind = keep((i32)(on > splat<u32>(last)), i32{}, n);
+    if (last < 2 * W && none(behind)) {
+      const T *const near = p + at[0];
+      const int count = (int)last + 1;
+      const V low = ld(near, count < W ? count : W);
+      const V high = count > W ? ld(near + W, count - W) : low;
+      if constexpr (sizeof(V{}[0]) == 4) return __builtin_shuffle(low, high, (i32)on);
+      else return __builtin_shuffle(low, high, conv<i64>((i32)on));
+    }
+  }
+#endif
+  return ldg(p, conv<i64>(at), n);
+}
+
 //: load_if <- gather
 // Loads of some lanes only; the others are `other`, and no memory is touched for them. span: lanes from..to-1.
 struct span { i64_t from, to; };
@@ -471,13 +503,35 @@ INLINE mask signbit(f64 v) { return narrow((i64)v < 0); }
 template <class V> INLINE V sign(V v) { V one = splat<V>(1), zero = V{}; return (v > 0 ? one : zero) - (v < 0 ? one : zero); }
 
 //: rounding <- types
+// the instruction by name where the machine has it: GCC leads a loop over lanes that it knows through memory
+template <int HOW, class V> INLINE bool rounded(V v, V &r) {
+#if defined(__AVX512F__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 64) {
+    if constexpr (sizeof(v[0]) == 4) r = (V)__builtin_ia32_rndscaleps_mask((float16B)v, HOW, (float16B)v, 0xffff, 4);
+    else r = (V)__builtin_ia32_rndscalepd_mask((double8B)v, HOW, (double8B)v, 0xff, 4);
+    return true;
+  }
+#endif
+#if defined(__AVX__) && !defined(__clang__)
+  if constexpr (sizeof(V) == 32) {
+    if constexpr (sizeof(v[0]) == 4) r = (V)__builtin_ia32_roundps256((float __attribute__((vector_size(32))))v, HOW);
+    else r = (V)__builtin_ia32_roundpd256((double __attribute__((vector_size(32))))v, HOW);
+    return true;
+  }
+#endif
+  return false;
+}
+#define EACH(NAME, HOW) \
+  INLINE f32 NAME(f32 v) { f32 r; if (!rounded<HOW>(v, r)) for (int i = 0; i < W; ++i) r[i] = __builtin_##NAME##f(v[i]); return r; } \
+  INLINE f64 NAME(f64 v) { f64 r; if (!rounded<HOW>(v, r)) for (int i = 0; i < W; ++i) r[i] = __builtin_##NAME(v[i]); return r; }
+EACH(floor, 9)
+EACH(ceil, 10)
+EACH(trunc, 11)
+EACH(rint, 4)
+#undef EACH
 #define EACH(NAME) \
   INLINE f32 NAME(f32 v) { f32 r; for (int i = 0; i < W; ++i) r[i] = __builtin_##NAME##f(v[i]); return r; } \
   INLINE f64 NAME(f64 v) { f64 r; for (int i = 0; i < W; ++i) r[i] = __builtin_##NAME(v[i]); return r; }
-EACH(floor)
-EACH(ceil)
-EACH(trunc)
-EACH(rint)
 EACH(sqrt)
 #undef EACH
 

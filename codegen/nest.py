@@ -171,12 +171,12 @@ class _NestBuilder:
     def load(self, node: Node, where: Map, guard: tuple[int, ...] = ()) -> int:
         number, offset = self.memory(node)
         index = affine.address(where, node.meta.stride, offset, len(self.axes))
-        offset_of = (self.builder.offset(index.terms),) if index.terms else ()
+        offsets = self.builder.offsets(index.terms)
         index = Index(index.strides, index.offset)
         if self.guard is not None and not guard:
             guard = self.guard, self.builder.const(False, node.meta.dtype)
         op = "load_if" if guard else "load"
-        args = (*guard, *offset_of)
+        args = (*guard, *offsets)
         return self.builder.add(loops.Value(op, args, node.meta.dtype, (number, index)))
 
     def stored_value(self, node: Node) -> tuple[Node, Map, int]:
