@@ -22,7 +22,21 @@ if TYPE_CHECKING:
 INTEGERS = (torch.int64, torch.int32)
 FLOATS = (torch.float32, torch.float64)
 LITERALS = ("const", "number")  # written where they are used
-ARITHMETIC = ("add", "sub", "mul", "and", "or", "lt", "le", "gt", "ge", "eq", "ne", "minimum", "maximum")
+ARITHMETIC = (
+    "add",
+    "sub",
+    "mul",
+    "and",
+    "or",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "eq",
+    "ne",
+    "minimum",
+    "maximum",
+)
 FLOATING = ("add", "sub", "mul", "div", "fma", "floor", "minimum", "maximum")
 FROM_MEMORY = ("load", "checked", "index")
 _COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}

@@ -80,7 +80,7 @@ class _Columns(Builder):
             sums.append(total)
         return sums
 
-    def index(self, form: Index) -> int:
+    def index(self, form: Index, dtype: torch.dtype = torch.int64) -> int:
         return _no_place()
 
     def at(self, number: int, place: tuple[int, ...]) -> int:

@@ -163,7 +163,9 @@ def test_open_sizes() -> None:
         for how in ({"scale_factor": 2.0}, {"size": (31, 32)}):
             check_open(interpolation(mode, how), batches, ((0,),), sizes, kernels=1)
     check_open(interpolation("nearest", {"size": (31, 32)}), batches, ((0,),), sizes, library=None)
-    check_open(interpolation("bilinear", {"size": (31, 32)}), images, ((2, 3),), sizes, library=None)
+    check_open(
+        interpolation("bilinear", {"size": (31, 32)}), images, ((2, 3),), sizes, library=None
+    )
 
 
 @pytest.mark.parametrize("mode, rank", MIXED + NEAREST)
