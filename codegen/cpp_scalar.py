@@ -47,6 +47,18 @@ def of(kernel: Kernel) -> set[int]:
     places and further ones; floats that such an integer is made of, or that are made of one, whoever uses them beside."""
     values = kernel.nest.values
     found = {n for n, value in enumerate(values) if _possible(kernel, n, value)} - kernel.kept
+    whole = _closed(kernel, found)
+    floats = {n for n in whole if values[n].dtype in FLOATS}
+    if any(a in floats for n in whole - floats for a in values[n].args):
+        return whole
+    return _closed(
+        kernel, {n for n in found if values[n].dtype not in FLOATS}
+    )  # no place hangs on one
+
+
+def _closed(kernel: Kernel, found: set[int]) -> set[int]:
+    """Those of them that are made of such ones, and integers that no vector is made of."""
+    values = kernel.nest.values
     while True:
         vectors = {store.value for store in kernel.nest.stores}
         for number, value in enumerate(values):
@@ -55,16 +67,8 @@ def of(kernel: Kernel) -> set[int]:
         left = {n for n in found if n not in vectors or values[n].dtype in FLOATS}
         left = {n for n in left if all(a in left or _literal(values[a]) for a in values[n].args)}
         if left == found:
-            return found - _floats_apart(kernel, found)
+            return found
         found = left
-
-
-def _floats_apart(kernel: Kernel, found: set[int]) -> set[int]:
-    """The floats among these, where no place hangs on one."""
-    values = kernel.nest.values
-    floats = {n for n in found if values[n].dtype in FLOATS}
-    placed = any(a in floats for n in found - floats for a in values[n].args)
-    return set() if placed else floats
 
 
 def _possible(kernel: Kernel, number: int, value: Value) -> bool:
