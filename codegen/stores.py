@@ -115,7 +115,7 @@ def _chains(graph: Graph) -> dict[Node, list[Node]]:
         for one in reads(node):
             if one is not root(one) and root(one) in chains:
                 refused.add(root(one))
-        raisers += node.target is not aten.copy_.default and may_raise(node)
+        raisers += node.target not in COPIES and may_raise(node)
         for memory in (root(one) for one in writes(node)):
             if memory.op != "input":
                 continue
@@ -126,13 +126,16 @@ def _chains(graph: Graph) -> dict[Node, list[Node]]:
                 or not is_fresh(node.args[1])
             ):
                 refused.add(memory)
-            chains.setdefault(memory, []).append(node)
+            chain = chains.setdefault(memory, [])
+            chain.append(node)
+            if node.target is not chain[0].target:
+                refused.add(memory)  # one of them moves the version, the other one does not
     return {memory: chain for memory, chain in chains.items() if memory not in refused}
 
 
 def _is_value(write: Node, memory: Node) -> bool:
     """Does the write put into the whole input what lies as it does?"""
-    if write.target is not aten.copy_.default or write.args[0] is not memory:
+    if write.target not in COPIES or write.args[0] is not memory:
         return False
     if _copy_of(write) is None:
         return False

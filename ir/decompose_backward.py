@@ -113,12 +113,14 @@ def _layer_norm(at: Rewriter, node: Node) -> Node | None:
 
 
 def _batch_norm(at: Rewriter, node: Node) -> Node | None:
-    """As layer norm, over all dimensions but the second; with running statistics these stay as they are."""
+    """As layer norm, over all dimensions but the second; in evaluation the running statistics are numbers like others."""
     given, x, weight, mean, variance, saved_mean, saved_spread, train, eps, mask = node.args[0].args
     if not mask[node.target] or not _floating(given, x, weight) or len(x.meta.shape) < 2:
         return None
-    if 0 in x.meta.shape or is_symbolic(x.meta.shape):
+    if 0 in x.meta.shape or is_symbolic(x.meta.shape[1]):
         return None
+    if is_symbolic(x.meta.shape) and x.meta.stride[1] == 1:
+        return None  # columns of who knows how many rows are ATen's, as they are in `norms`
     rank, channels = len(x.meta.shape), x.meta.shape[1]
     dims = (0, *range(2, rank))
 
@@ -141,7 +143,7 @@ def _batch_norm(at: Rewriter, node: Node) -> Node | None:
     scale = spread if weight is None else _mul(at, spread, lifted(weight))
     if not train:
         return _as(at, _mul(at, g, scale), node.meta)
-    share = channels / product(x.meta.shape)
+    share = 1.0 / product(x.meta.shape[dim] for dim in dims)
     return _as(at, _mul(at, _freed(at, g, n, dims, share), scale), node.meta)
 
 

@@ -1,8 +1,8 @@
 """Group norm, and batch norm by the statistics of the batch, in parts: folds and what is done to each element.
 
 `split_norms` is a pass: the operators become moments (two passes over the values, as layer norm's) and a pointwise rest in the
-type that eager computes in. Batch norm that keeps running statistics stays as it is. Instance
-norm comes as batch norm over a view; it is computed over the dimensions that it is a view of, so that it fuses
+type that eager computes in. Running statistics move by values of their own, in double as eager's, and writes that leave
+their versions as they are. Instance norm comes as batch norm over a view; it is computed over the dimensions that it is a view of, so that it fuses
 with what follows. A graph to graph function of its own, for the operators give several results. Run by `ir.passes`.
 """
 
@@ -14,9 +14,11 @@ from typing import Any
 
 import torch
 
+from .effects import root
 from .graph import Graph, Node
+from .late import put_back
 from .rewrite import Rewriter, split_results
-from .symbols import bounds_of, is_symbolic
+from .symbols import bounds_of, is_symbolic, product
 
 aten = torch.ops.aten
 IN_CACHE = 1 << 19  # elements
@@ -27,7 +29,12 @@ def split_norms(graph: Graph) -> Graph:
     """The same graph with each such norm in parts."""
     if not any(node.op == "call" and node.target in NORMS for node in graph.nodes):
         return graph
-    return split_results(graph, _splits, lambda at, node: NORMS[node.target](at, node))
+    shared = {graph.inputs[at] for group in graph.overlaps for at in group}
+
+    def splits(node: Node) -> bool:
+        return _splits(node) and shared.isdisjoint(map(root, _statistics(node)))
+
+    return split_results(graph, splits, lambda at, node: NORMS[node.target](at, node))
 
 
 Parts = tuple[Node, ...]
@@ -45,7 +52,7 @@ def _splits(node: Node) -> bool:
         and not is_symbolic(x.shape[1])
         and not _is_atens(node)
         and (node.target is aten.native_group_norm.default or _trains(node))
-        and all(one is None or one.meta.dtype.is_floating_point for one in node.args[1:3])
+        and all(one.meta.dtype.is_floating_point for one in node.args[1:5] if isinstance(one, Node))
     )
 
 
@@ -61,11 +68,25 @@ def _is_atens(node: Node) -> bool:
 
 
 def _trains(node: Node) -> bool:
-    """Batch norm by the batch. With running statistics it stays ATen's, which writes them and leaves their versions as
-    they are."""
+    """Batch norm by the batch; with running statistics where these are tensors apart, their factor is known, and a channel
+    has two elements."""
     if node.target is aten._native_batch_norm_legit.no_stats:
         return node.args[3] is True
-    return node.args[5] is True and node.args[3] is None and node.args[4] is None
+    kept = _statistics(node)
+    if node.args[5] is not True or not kept:
+        return node.args[5] is True
+    apart = len({root(one) for one in kept}) == len(kept)
+    return apart and type(node.args[6]) is float and bounds_of(_count(node.args[0]))[0] > 1
+
+
+def _statistics(node: Node) -> list[Node]:
+    """The running statistics that a norm moves."""
+    return [one for one in node.args[3:5] if one is not None] if node.target in STATISTICS else []
+
+
+def _count(x: Node) -> Any:
+    """How many elements a channel has."""
+    return product(size for dim, size in enumerate(x.meta.shape) if dim != 1)
 
 
 def _math(dtype: torch.dtype) -> torch.dtype:
@@ -80,19 +101,21 @@ def _view(at: Rewriter, node: Node, shape: tuple[Any, ...]) -> Node:
     return node if node.meta.shape == shape else at.call(aten.view.default, node, shape)
 
 
-def _moments(at: Rewriter, x: Node, dims: tuple[int, ...]) -> tuple[Node, Node, Node]:
-    """(mean, distances from it, variance) over these dimensions, which stay; in the type of x, where var_mean adds up
-    float32 in double."""
-    mean = at.call(aten.mean.dim, x, dims, True)
+def _moments(
+    at: Rewriter, x: Node, dims: tuple[int, ...], total: torch.dtype
+) -> tuple[Node, Node, Node]:
+    """(mean, distances from it, variance) over these dimensions, which stay, in the type of x. `total`: the type in which
+    the elements are added up for the mean."""
+    mean = _cast(at, at.call(aten.mean.dim, _cast(at, x, total), dims, True), x.meta.dtype)
     away = at.call(aten.sub.Tensor, x, mean)
     return mean, away, at.call(aten.mean.dim, at.call(aten.mul.Tensor, away, away), dims, True)
 
 
 def _normed(
-    at: Rewriter, x: Node, dims: tuple[int, ...], eps: Any, weight: Node | None, bias: Node | None,
+    at: Rewriter, x: Node, dims: tuple[int, ...], eps: Any, weight: Node | None, bias: Node | None, total: torch.dtype,
 ) -> tuple[Node, Node, Node, Node]:  # fmt: skip
     """(the elements, mean, variance, reciprocal of the deviation) of x in the type it is computed in."""
-    mean, away, variance = _moments(at, x, dims)
+    mean, away, variance = _moments(at, x, dims, total)
     spread = at.call(aten.rsqrt.default, at.call(aten.add.Scalar, variance, eps))
     found = at.call(aten.mul.Tensor, away, spread)
     if weight is not None:
@@ -116,7 +139,9 @@ def _group_norm(at: Rewriter, node: Node) -> Parts:
         return _cast(at, view, _math(kind))
 
     values = _cast(at, _view(at, x, split), _math(kind))
-    found, mean, _variance, spread = _normed(at, values, dims, eps, own(weight), own(bias))
+    found, mean, _variance, spread = _normed(
+        at, values, dims, eps, own(weight), own(bias), _math(kind)
+    )
     rows = tuple(
         _cast(at, _view(at, one, (count, groups)), meta.dtype)
         for one, meta in zip((mean, spread), node.meta[1:], strict=True)
@@ -136,12 +161,34 @@ def _batch_norm(at: Rewriter, node: Node) -> Parts:
         return _cast(at, _view(at, one, (*lead, *(1,) * (len(shape) - 2))), _math(kind))
 
     values = _cast(at, base, _math(kind))
-    found, mean, _variance, spread = _normed(at, values, dims, eps, own(weight), own(bias))
+    total = torch.float64 if kind == torch.float32 else _math(kind)  # as eager
+    found, mean, variance, spread = _normed(at, values, dims, eps, own(weight), own(bias), total)
+    if node.target in STATISTICS:
+        _move_statistics(at, node, mean, variance)
     rows = tuple(
         _cast(at, _view(at, one, meta.shape), meta.dtype)
         for one, meta in zip((mean, spread), node.meta[1:], strict=True)
     )
-    return (_view(at, _cast(at, found, kind), shape), *rows)
+    found = _view(at, _cast(at, found, kind), shape)
+    if (
+        found.meta.stride != node.meta[0].stride
+    ):  # of a turned batch it is in the order of the dimensions
+        found = at.call(aten.clone.default, found, memory_format=torch.contiguous_format)
+    return (found, *rows)
+
+
+def _move_statistics(at: Rewriter, node: Node, mean: Node, variance: Node) -> None:
+    """old * (1 - momentum) + new * momentum of the mean, and of the variance without its bias; in double."""
+    count, momentum = _count(node.args[0]), node.args[6]
+    for kept, found in zip(node.args[3:5], (mean, variance), strict=True):
+        if kept is None:
+            continue
+        new = _view(at, _cast(at, found, torch.float64), kept.meta.shape)
+        if found is variance:
+            new = at.call(aten.mul.Scalar, new, count / (count - 1))
+        new = at.call(aten.mul.Scalar, new, momentum)
+        new = at.call(aten.add.Tensor, new, kept, alpha=1 - momentum)
+        at.call(put_back, kept, _cast(at, new, kept.meta.dtype))
 
 
 def _instances(x: Node) -> tuple[Node, tuple[Any, Any]]:
@@ -159,3 +206,5 @@ NORMS: dict[Any, Callable[[Rewriter, Node], Parts]] = {
     aten._native_batch_norm_legit.default: _batch_norm,
     aten._native_batch_norm_legit.no_stats: _batch_norm,
 }
+# These write running statistics, and leave their versions as they are.
+STATISTICS = (aten.native_batch_norm.default, aten._native_batch_norm_legit.default)

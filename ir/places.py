@@ -17,6 +17,7 @@ from .effects import Facts, facts_of, is_fresh, reads, root, writes
 from .errors import NoRule
 from .graph import Graph, Meta, Node
 from .infer import infer
+from .late import put_back
 from .layout import is_dense
 from .record import meta_args
 from .schema import plan_of
@@ -55,7 +56,7 @@ def _candidates(graph: Graph) -> set[Node]:
             continue
         written = writes(node)
         for operand in written:
-            if node.target is not aten.copy_.default or not _fits(node):
+            if node.target not in (aten.copy_.default, put_back) or not _fits(node):
                 found.discard(root(operand))
         if node.alias is not None and not written:
             continue  # a view reads nothing

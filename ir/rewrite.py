@@ -47,7 +47,8 @@ class Rewriter:
         plan = plan_of(op)
         meta = infer(plan, meta_args(args), {k: meta_args(v) for k, v in kwargs.items()})
         self._made += 1
-        alias = args[plan.view_of] if plan.kind == "view" else None
+        shared = plan.view_of if plan.kind == "view" else next(iter(plan.returned), None)
+        alias = args[shared] if isinstance(shared, int) else None
         name = f"{self.origin.name}_{self._made}"
         node = Node("call", op, args, kwargs, meta, name, self.origin.where, alias)
         self.nodes.append(node)
