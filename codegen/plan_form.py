@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from ..ir import cast_cache, quiet_copy  # noqa: F401  (operators of ours that a plan may name)
+from ..ir import cast_cache, late  # noqa: F401  (operators of ours that a plan may name)
 from ..ir.dataclass import dataclass
 from ..runtime.program import (
     Alloc,

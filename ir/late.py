@@ -106,7 +106,7 @@ class _Late:
         memories = dict.fromkeys(
             root(target) for target in writes(node) if root(target).op == "input"
         )
-        told = bool(memories) and bool(plan_of(node.target).writes)
+        told = node.target is not put_back and bool(memories) and bool(plan_of(node.target).writes)
         for memory in memories:
             self.count[memory] = self.count.get(memory, 0) + told
         if memories and self._is_value(node):

@@ -32,7 +32,8 @@ def split_norms(graph: Graph) -> Graph:
     shared = {graph.inputs[at] for group in graph.overlaps for at in group}
 
     def splits(node: Node) -> bool:
-        return _splits(node) and shared.isdisjoint(map(root, _statistics(node)))
+        kept = {root(one) for one in _statistics(node)}
+        return _splits(node) and all(one.op == "input" for one in kept) and shared.isdisjoint(kept)
 
     return split_results(graph, splits, lambda at, node: NORMS[node.target](at, node))
 
