@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -129,6 +129,16 @@ def test_what_else_is_done_with_statistics(program: Callable[..., Any]) -> None:
     same(program, LAYOUTS["plain"].clone().requires_grad_(), *statistics(8), rtol=1e-4, atol=1e-4)
 
 
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """One thread: channels whose statistics share memory race in eager's own two."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("alone")
 def test_one_tensor_for_both_statistics() -> None:
     """Eager moves the mean of a channel, then its variance from there."""
     w, b, m, _ = statistics(8)

@@ -229,9 +229,7 @@ class Beside:
         assert "FB301" not in str(report), report
 
 
-CASES = [
-    (name, step) for name in MODELS for step in STEPS
-]
+CASES = [(name, step) for name in MODELS for step in STEPS]
 
 
 @pytest.mark.parametrize(("name", "step"), CASES, ids=lambda one: getattr(one, "__name__", one))
