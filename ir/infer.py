@@ -12,6 +12,7 @@ import torch
 from .errors import DataDependent, NoRule, Unsupported
 from .probe import can_sample, pinned_all, run_meta, run_sample
 from .schema import Plan
+from .several_sizes import over_sizes
 
 
 def infer(
@@ -25,10 +26,15 @@ def infer(
             pass
     if slow_ops is not None and plan.name not in slow_ops:
         slow_ops.append(plan.name)
+    pure = plan.kind == "pure"
+    if not plan.random:
+        open_sizes = over_sizes(plan.op, args, kwargs, pure)
+        if open_sizes is not None:
+            return open_sizes
     args, kwargs = pinned_all(args), pinned_all(kwargs)  # torch is asked with plain sizes
     if not plan.random and can_sample(plan.op, args, kwargs):
         try:
-            return run_sample(plan.op, args, kwargs, plan.kind == "pure")
+            return run_sample(plan.op, args, kwargs, pure)
         except torch._C._LinAlgError:  # type: ignore[attr-defined]
             pass  # zeros are singular; the metadata is asked for below
         except NotImplementedError as error:

@@ -1,0 +1,120 @@
+"""Models trained over batches of many sizes: gradients of eager's, and one compilation for all sizes but the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from beside import gradients
+from torch import nn
+
+import graftjit
+from graftjit.ir.facts import Facts
+from graftjit.ir.graph import Meta
+from graftjit.ir.layout import contiguous_strides, format_strides
+from graftjit.ir.several_sizes import over_sizes
+
+SIZES = (12, 20, 7, 33, 16, 3)
+IMAGE = (3, 12, 12)
+OPEN = object()
+aten = torch.ops.aten
+
+
+class Experts(nn.Module):
+    """Rows of one expert each are gathered, computed, and added where they came from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.expert = nn.Linear(8, 2), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        weights = self.gate(x).softmax(-1)
+        out = torch.zeros_like(x)
+        return out.index_add_(0, rows, self.expert(x[rows]) * weights[rows, 0, None])
+
+
+def conv_net(*middle: nn.Module, features: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), *middle, nn.Flatten(), nn.Linear(features, 5)
+    )
+
+
+def image(count: int) -> tuple[torch.Tensor, ...]:
+    return (torch.randn(count, *IMAGE),)
+
+
+def tokens(count: int) -> tuple[torch.Tensor, ...]:
+    return (torch.randint(11, (count, 6)),)
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], tuple[torch.Tensor, ...]]]] = {
+    "batch_norm": (lambda: conv_net(nn.BatchNorm2d(4), nn.ReLU(), features=576), image),
+    "max_pool": (lambda: conv_net(nn.ReLU(), nn.MaxPool2d(2), features=144), image),
+    "avg_pool": (lambda: conv_net(nn.Tanh(), nn.AvgPool2d(3, 2, 1), features=144), image),
+    "adaptive": (lambda: conv_net(nn.SiLU(), nn.AdaptiveAvgPool2d(1), features=4), image),
+    "group_norm": (lambda: conv_net(nn.GroupNorm(2, 4), nn.GELU(), features=576), image),
+    "grouped": (lambda: conv_net(nn.Conv2d(4, 4, 3, groups=4, bias=False), features=400), image),
+    "pixel_shuffle": (lambda: conv_net(nn.PixelShuffle(2), features=576), image),
+    "transposed": (lambda: conv_net(nn.ConvTranspose2d(4, 2, 2, 2), features=1152), image),
+    "embedding": (lambda: nn.Sequential(nn.Embedding(11, 8), nn.LayerNorm(8), nn.Linear(8, 3)), tokens),
+    "attention": (lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True),
+                  lambda count: (torch.randn(count, 5, 8),)),
+    "sequences": (lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True),
+                  lambda count: (torch.randn(2, count, 8),)),
+    "experts": (Experts, lambda count: (torch.randn(40, 8), torch.randperm(40)[:count])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_compilation_for_all_sizes(name: str) -> None:
+    make, batch = MODELS[name]
+    torch.manual_seed(0)
+    model = make()
+    twin = make()
+    twin.load_state_dict(model.state_dict())
+    jitted = graftjit.jit(lambda *args: model(*args))
+    for count in SIZES:
+        args = batch(count)
+        ours, theirs = jitted(*args), twin(*args)
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+        found, expected = (
+            gradients(out, list(net.parameters())) for out, net in ((ours, model), (theirs, twin))
+        )
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    for mine, other in zip(model.buffers(), twin.buffers(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+    report = graftjit.report(jitted)
+    assert report.recompile_count <= 1, str(report)
+
+
+def _asked(op: Any, *shapes: Any, strides: Any = contiguous_strides) -> tuple[Any, Any]:
+    """The open size, and what `over_sizes` says of a sum-like operator over tensors; OPEN in a shape is that size."""
+    facts = Facts()
+    with facts.active():
+        size = facts.symbol("int", 6, ("number", "a"), 2)
+        given = [tuple(size if one is OPEN else one for one in shape) for shape in shapes]
+        cpu = torch.device("cpu")
+        metas = [Meta(shape, strides(shape), torch.float32, cpu) for shape in given]
+        return size, over_sizes(op, tuple(metas), {}, pure=True)
+
+
+def test_a_size_is_the_one_that_moves_alike() -> None:
+    size, found = _asked(aten.cdist.default, (OPEN, 3), (4, 3))
+    assert [str(one) for one in found.shape] == [str(size), "4"]
+    assert [str(one) for one in found.stride] == ["4", "1"]
+
+
+def test_where_nothing_moves_alike_there_is_no_answer() -> None:
+    assert (
+        _asked(aten.pixel_shuffle.default, (2, OPEN, 4))[1] is None
+    )  # refused: a factor is missing
+    assert _asked(aten.combinations.default, (OPEN,))[1] is None  # as many as pairs
+    assert _asked(aten.cdist.default, (4, 3), (4, 3))[1] is None  # no size is open
+
+
+def test_other_layouts_than_rows_are_not_answered() -> None:
+    assert _asked(aten.clone.default, (OPEN, 3, 4, 4))[1] is not None
+    channels_last = lambda shape: format_strides(shape, torch.channels_last)  # noqa: E731
+    assert _asked(aten.clone.default, (OPEN, 3, 4, 4), strides=channels_last)[1] is None
