@@ -103,6 +103,16 @@ def test_twenty_steps(optimizer: str) -> None:
     assert len(both.jitted.report().recompiles) <= 1  # state comes with the first step
 
 
+def test_a_step_first_met_under_a_profiler() -> None:
+    """What looks on at the first call is no part of what later calls are."""
+    both = Beside(step, "adamw")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        both.run(0)
+    for number in range(1, 4):
+        both.run(number)
+    assert graftjit.report(both.jitted).break_count == 0
+
+
 def test_backward_alone_accumulates() -> None:
     def accumulate(net: Any, opt: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         loss = ((net(x) - y) ** 2).mean()
