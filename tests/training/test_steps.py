@@ -113,6 +113,16 @@ def test_a_step_first_met_under_a_profiler() -> None:
     assert graftjit.report(both.jitted).break_count == 0
 
 
+def test_methods_that_torch_compile_has_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch does so to its optimizers at the first use of torch.compile; it says nothing to us."""
+    wrapped = torch.compiler.disable(torch.optim.AdamW._init_group)
+    monkeypatch.setattr(torch.optim.AdamW, "_init_group", wrapped)
+    both = Beside(step, "adamw")
+    for number in range(4):
+        both.run(number)
+    assert graftjit.report(both.jitted).break_count == 0
+
+
 def test_backward_alone_accumulates() -> None:
     def accumulate(net: Any, opt: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         loss = ((net(x) - y) ** 2).mean()
