@@ -30,8 +30,8 @@ def in_place_of(m: Machine, frame: Frame) -> Value | None:
     code = frame.code
     if code.co_qualname != _WRAPPER or code.co_filename != _FILE or "fn" not in frame.cells:
         return None
-    args, kwargs = (
-        m.load_cell(frame.cells[name]) if name in frame.cells else frame.locals[name]
-        for name in ("args", "kwargs")
-    )
-    return m.call(Obj(_wrapped), [m.load_cell(frame.cells["fn"]), args, kwargs], {})
+    fn, args, kwargs = (m.variable(frame, name) for name in ("fn", "args", "kwargs"))
+    assert fn is not None
+    assert args is not None
+    assert kwargs is not None
+    return m.call(Obj(_wrapped), [fn, args, kwargs], {})

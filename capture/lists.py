@@ -40,17 +40,21 @@ def _each(method: Any, self: Any) -> Any:
     return tuple([method(one) for one in self])
 
 
+def _one_each(value: Any, tensors: Any) -> Any:
+    """An operand for each of the tensors: of its list, or the same for all."""
+    return value if isinstance(value, (list, tuple)) else [value] * len(tensors)
+
+
 def _each_by(method: Any, self: Any, other: Any, alpha: Any = None) -> Any:
-    others = other if isinstance(other, (list, tuple)) else [other] * len(self)
-    pairs = zip(self, others, strict=True)
+    pairs = zip(self, _one_each(other, self), strict=True)
     if alpha is None:
         return tuple([method(one, by) for one, by in pairs])
     return tuple([method(one, by, alpha=alpha) for one, by in pairs])
 
 
 def _times(method: Any, self: Any, other: Any) -> Any:
-    others = other if isinstance(other, (list, tuple)) else [other] * len(self)
-    return [method(one, _in_kind(one, by)) for one, by in zip(self, others, strict=True)]
+    pairs = zip(self, _one_each(other, self), strict=True)
+    return [method(one, _in_kind(one, by)) for one, by in pairs]
 
 
 def _in_kind(one: Any, by: Any) -> Any:
@@ -67,14 +71,12 @@ def _power(method: Any, self: Any, exponent: Any) -> Any:
 
 
 def _between(method: Any, self: Any, tensors1: Any, weight: Any) -> Any:
-    weights = weight if isinstance(weight, (list, tuple)) else [weight] * len(self)
-    parts = zip(self, tensors1, weights, strict=True)
+    parts = zip(self, tensors1, _one_each(weight, self), strict=True)
     return tuple([method(one, other, by) for one, other, by in parts])
 
 
 def _plus(method: Any, self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
-    values = value if isinstance(value, (list, tuple)) else [value] * len(self)
-    parts = zip(self, tensor1, tensor2, values, strict=True)
+    parts = zip(self, tensor1, tensor2, _one_each(value, self), strict=True)
     return tuple([method(one, first, second, value=by) for one, first, second, by in parts])
 
 

@@ -271,6 +271,12 @@ class Machine:
             raise Break("GB108", "NameError: a closure variable is not bound")
         return cell.content
 
+    def variable(self, frame: Frame, name: str) -> Value | None:
+        """A local of a frame at its start, also one that functions of the frame share."""
+        if name in frame.cells:
+            return self.load_cell(frame.cells[name])
+        return frame.locals.get(name)
+
     def store_cell(self, cell: Cell, value: Value | None) -> None:
         self.unhook(cell.content)
         cell.content = value

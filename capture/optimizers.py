@@ -67,11 +67,8 @@ def in_place_of(m: Machine, frame: Frame) -> Value | None:
     """What the frame of a function that torch.optim has made gives, if it is not walked itself."""
     if frame.code is not _USE_GRAD:
         return None
-    func = m.load_cell(frame.cells["func"])
-    args, kwargs = (
-        m.load_cell(frame.cells[name]) if name in frame.cells else frame.locals[name]
-        for name in ("args", "kwargs")
-    )
+    func, args, kwargs = (m.variable(frame, name) for name in ("func", "args", "kwargs"))
+    assert func is not None
     assert isinstance(args, Sequence)
     assert isinstance(kwargs, Dict)
     return m.call(Obj(_in_grad_mode), [func, args, kwargs], {})

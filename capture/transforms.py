@@ -117,10 +117,10 @@ def _parts(
     else:
         held = {name: m.load_cell(frame.cells[name]) for name in ("func", *transform.options)}
         func = held.pop("func")
-        given = _variable(m, frame, "args")
+        given = m.variable(frame, "args")
         assert isinstance(given, Sequence)
         places = containers.sequence_items(m, given)
-        rest = _variable(m, frame, "kwargs")
+        rest = m.variable(frame, "kwargs")
         pairs = containers.dict_items(m, rest) if isinstance(rest, Dict) else []
         named = {as_constant(m, key): item for key, item in pairs}
     try:
@@ -130,13 +130,6 @@ def _parts(
             _CODE, f"{transform.api.__name__} with options that are not constants"
         ) from None
     return func, options, places, named
-
-
-def _variable(m: Machine, frame: Frame, name: str) -> Value | None:
-    """A local of a frame at its start, also one that functions of the frame share."""
-    if name in frame.cells:
-        return m.load_cell(frame.cells[name])
-    return frame.locals.get(name)
 
 
 # -- what torch hands to the function ----------------------------------------------------------------------

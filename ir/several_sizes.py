@@ -16,7 +16,7 @@ from .probe import can_sample, run_sample
 from .symbols import Expr, Symbol, evaluate, is_int, mapped, symbols_of
 
 CHANNELS_LAST = ([0, 2, 3, 1], [0, 2, 3, 4, 1])
-REFUSALS = (RuntimeError, NotImplementedError, IndexError, ValueError, TypeError)
+REFUSALS = (RuntimeError, IndexError, ValueError)  # of sizes that do not go together
 
 
 def _assignments(symbols: list[Symbol]) -> list[dict[str, Any]] | None:
@@ -57,7 +57,10 @@ class _Joined:
     """What three results have in common, as one with open sizes. Raises LookupError where they have nothing."""
 
     def __init__(self, sizes: list[Expr], assignments: list[dict[str, Any]]) -> None:
-        self._known = {tuple(evaluate(one, given) for given in assignments): one for one in sizes}
+        self._known: dict[tuple[Any, ...], Expr | None] = {}
+        for one in sizes:
+            column = tuple(evaluate(one, given) for given in assignments)
+            self._known[column] = None if column in self._known else one  # None: which of two it is
 
     def result(self, results: list[Any]) -> Any:
         first = results[0]
@@ -88,7 +91,12 @@ class _Joined:
         return Meta(sizes, _dense(sizes, order), first.dtype, first.device)
 
     def _size(self, column: tuple[int, ...]) -> Any:
-        return column[0] if len(set(column)) == 1 else self._known[column]
+        if len(set(column)) == 1:
+            return column[0]
+        found = self._known[column]
+        if found is None:
+            raise LookupError
+        return found
 
 
 def over_sizes(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: bool) -> Any | None:
