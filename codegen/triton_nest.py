@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from ..ir.dataclass import dataclass, field
-from . import expr, loops
-from .loops import Index, LoopNest
+from . import expr, loops, triton_memory
+from .loops import LoopNest
 from .triton_dialect import DIALECT, TYPES, fold_of, identity
 
 LINE = 1024  # elements of a pointwise tile
@@ -93,7 +93,7 @@ def plan_of(nest: LoopNest, persistent_limit: int) -> Plan:
         dims = _square(nest) or (_dim("x", nest, range(len(nest.inner)), LINE),)
     tile = math.prod(dim.block for dim in dims)
     warps = min(8, max(1, _power(tile // 256)))
-    return Plan(nest, dims, warps, _reach(nest, dims) >= 2**31)
+    return Plan(nest, dims, warps, triton_memory.reach(nest, dims) >= 2**31)
 
 
 def _dim(name: str, nest: LoopNest, axes: Iterable[int], limit: int, view: str = "") -> Dim:
@@ -143,28 +143,12 @@ def _power(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
-def _reach(nest: LoopNest, dims: Sequence[Dim]) -> int:
-    """The largest number that occurs when an offset is computed, masked elements included."""
-    sizes = dict(enumerate(nest.outer + nest.inner))
-    flat = max((dim.extent + dim.block for dim in dims), default=0)
-    # The first axis of a dimension may run past its size in masked elements.
-    for dim in dims:
-        if dim.axes:
-            below = math.prod(sizes[axis] for axis in dim.axes[1:])
-            sizes[dim.axes[0]] = -(-(dim.extent + dim.block) // max(1, below))
-    offsets = [
-        abs(index.offset) + sum(abs(s) * sizes[axis] for axis, s in enumerate(index.strides))
-        for index in loops.indices(nest)
-    ]
-    return max([flat, *offsets])
-
-
 def body_of(plan: Plan, parameters: Sequence[str]) -> Body:
     """The lines of one program."""
-    return _Writer(plan, parameters).write()
+    return Writer(plan, parameters).write()
 
 
-class _Writer:
+class Writer:
     def __init__(self, plan: Plan, parameters: Sequence[str]) -> None:
         self.plan = plan
         self.nest = plan.nest
@@ -178,7 +162,7 @@ class _Writer:
             axis
             for index in loops.indices(self.nest)
             for dim in plan.dims
-            if self._straight(index, dim) is None
+            if triton_memory.straight(index, dim, self.sizes) is None
             for axis in dim.axes
             if index.strides[axis]
         }
@@ -192,7 +176,7 @@ class _Writer:
             for number in range(len(self.nest.values)):
                 self._value(number)
             for store in self.nest.stores:
-                self._store(store)
+                self.body.add(triton_memory.store(self, store))
         else:
             for step in range(max(self.phase, default=0) + 1):
                 self._pass(looped, step)
@@ -252,35 +236,6 @@ class _Writer:
                 self.body.add(f"i{axis} = {text}")
             below *= self.sizes[axis]
 
-    def _offset(self, index: Index) -> tuple[str, list[Dim]]:
-        """The text of an affine form, and the dimensions along which it moves."""
-        steps: list[tuple[int, str]] = []
-        for dim in self.plan.dims:
-            stride = self._straight(index, dim)
-            if stride is None:
-                steps += [(index.strides[axis], self.axis_name.get(axis, "")) for axis in dim.axes]
-            else:
-                steps.append((stride, dim.name))
-        terms = [name if stride == 1 else f"{stride} * {name}" for stride, name in steps if stride]
-        moved = {self.dim_of[axis].name for axis, stride in enumerate(index.strides) if stride}
-        if index.offset or not terms:
-            terms.append(str(index.offset))
-        return " + ".join(terms), [dim for dim in self.plan.dims if dim.name in moved]
-
-    def _straight(self, index: Index, dim: Dim) -> int | None:
-        """The one stride with which an index walks all axes of a dimension in order, if it does."""
-        stride = index.strides[dim.axes[-1]] if dim.axes else 0
-        below = stride
-        for axis in reversed(dim.axes):
-            if index.strides[axis] != below:
-                return None
-            below *= self.sizes[axis]
-        return stride
-
-    def _mask(self, dims: Iterable[Dim]) -> str:
-        masks = [f"{dim.name}_mask" for dim in dims if dim.masked]
-        return ", mask=" + " & ".join(masks) if masks else ""
-
     # -- values ------------------------------------------------------------------------------------
 
     def _along(self) -> list[frozenset[str]]:
@@ -299,14 +254,9 @@ class _Writer:
         value = self.nest.values[number]
         name = f"v{number}"
         if value.op == "load":
-            buffer, index = value.attr
-            offset, dims = self._offset(index)
-            pointer = self.parameters[buffer] + ("" if offset == "0" else f" + {offset}")
-            self.body.add(f"{name} = tl.load({pointer}{self._mask(dims)})")
+            self.body.add(f"{name} = {triton_memory.load(self, value)}")
         elif value.op == "index":
-            offset, dims = self._offset(value.attr)
-            text = f"({offset}).to(tl.int64)" if dims else f"tl.full((), {offset}, tl.int64)"
-            self.body.add(f"{name} = {text}")
+            self.body.add(f"{name} = {triton_memory.position(self, value)}")
         elif value.op == "reduce":
             tile = f"v{value.args[0]}"
             full = {"r", "c"} if value.attr in ("argmax", "argmin") else {"c"}
@@ -348,17 +298,6 @@ class _Writer:
         narrow = value.dtype in (torch.int8, torch.int16, torch.uint8)  # tl.sum, tl.max widen these
         self.body.add(f"v{number} = ({text}).to({kind})" if narrow else f"v{number} = {text}")
 
-    def _store(self, store: loops.Store) -> None:
-        offset, dims = self._offset(store.index)
-        # A pointer has the shape of what it stores, also along dimensions of one element.
-        element = not self.nest.has_reduction or self.level[store.value]
-        wanted = [dim for dim in self.plan.dims if dim.constant and (element or dim.name != "c")]
-        still = [dim for dim in wanted if dim not in dims]
-        moved = [dim for dim in self.plan.dims if dim in dims or dim in still]
-        pointer = " + ".join([self.parameters[store.buffer], *(f"0 * {dim.name}" for dim in still)])
-        pointer += "" if offset == "0" and still else f" + {offset}"
-        self.body.add(f"tl.store({pointer}, v{store.value}{self._mask(moved)})")
-
     # -- long rows: a loop over blocks of columns for each phase -----------------------------------
 
     def _pass(self, columns: Dim, step: int) -> None:
@@ -373,7 +312,7 @@ class _Writer:
         along = [s for s in stores if self.level[s.value] or self.nest.moves_inner(s.index)]
         for store in stores:
             if store not in along:
-                self._store(store)
+                self.body.add(triton_memory.store(self, store))
         if not folds and not along:
             return
         folds.sort()
@@ -388,7 +327,7 @@ class _Writer:
         for number in folds:
             self._fold_in(number)
         for store in along:
-            self._store(store)
+            self.body.add(triton_memory.store(self, store))
         self.body.depth -= 1
         for number in folds:
             self._finish(number, f"acc{number}", f"at{number}")
