@@ -21,7 +21,8 @@ from ..ir.symbols import is_symbolic
 from ..runtime.errors import BuildError
 from .loops import LoopNest, indices
 from .triton_dialect import TYPES, helpers_of
-from .triton_nest import Body, Plan, body_of, plan_of
+from .triton_nest import Body, body_of
+from .triton_tiles import Plan, plan_of
 
 ALIGNMENT = 16  # bytes; what lets Triton use the widest loads and stores
 

@@ -14,7 +14,8 @@ from . import loops
 from .loops import Index, LoopNest, Store, Value
 
 if TYPE_CHECKING:
-    from .triton_nest import Dim, Writer
+    from .triton_nest import Writer
+    from .triton_tiles import Dim
 
 
 def reach(nest: LoopNest, dims: Sequence[Dim]) -> int:

@@ -1,0 +1,121 @@
+"""Reductions in Triton text: a tile folded into one value a row, and long rows walked in blocks.
+
+`fold` writes a reduction of a row that a tile holds as a whole; `walk` writes what a program does with a row that is
+longer than its tile: one loop over blocks of columns a phase. Called by `codegen.triton_nest`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from . import loops, triton_memory
+from .triton_dialect import TYPES, fold_of, identity
+from .triton_tiles import Dim
+
+if TYPE_CHECKING:
+    from .triton_nest import Writer
+
+
+def fold(writer: Writer, number: int) -> None:
+    """One value a row of a tile that holds the row."""
+    value = writer.nest.values[number]
+    tile = f"v{value.args[0]}"
+    full = {"r", "c"} if value.attr in ("argmax", "argmin") else {"c"}
+    if not full <= writer.along[value.args[0]]:
+        tile = f"tl.broadcast_to({tile}, {writer.plan.shape})"
+    _finish(writer, number, _masked(writer, number, tile), _column_numbers(writer))
+
+
+def walk(writer: Writer, columns: Dim) -> None:
+    """A loop over blocks of columns for each phase."""
+    for step in range(max(writer.phase, default=0) + 1):
+        _pass(writer, columns, step)
+
+
+def _masked(writer: Writer, number: int, tile: str) -> str:
+    """A reduction's argument with the identity where the row has ended."""
+    value = writer.nest.values[number]
+    if not writer.plan.dims[-1].masked:
+        return tile
+    if value.attr == "any":
+        return f"({tile} & c_mask)"
+    if value.attr == "all":
+        return f"({tile} | ~c_mask)"
+    neutral = identity(value.attr, writer.nest.values[value.args[0]].dtype)
+    return f"tl.where(c_mask, {tile}, {neutral})"
+
+
+def _column_numbers(writer: Writer) -> str:
+    kind = ".to(tl.int64)" if writer.plan.wide else ""
+    return f"tl.broadcast_to(c{kind}, {writer.plan.shape})"
+
+
+def _finish(writer: Writer, number: int, tile: str, position: str) -> None:
+    """Fold a tile into one value a row."""
+    value = writer.nest.values[number]
+    fold = fold_of(value.attr, writer.nest.values[value.args[0]].dtype)
+    kind = TYPES[value.dtype][0]
+    if value.attr in ("argmax", "argmin"):
+        pair = fold.finish.format(x=f"({tile}, {position})")
+        writer.body.add(f"w{number}, v{number} = {pair}")
+        writer.body.add(f"v{number} = v{number}.to({kind})")
+        return
+    text = fold.finish.format(x=tile)
+    narrow = value.dtype in (torch.int8, torch.int16, torch.uint8)  # tl.sum, tl.max widen these
+    writer.body.add(f"v{number} = ({text}).to({kind})" if narrow else f"v{number} = {text}")
+
+
+def _pass(writer: Writer, columns: Dim, step: int) -> None:
+    """Row values of this phase, then one walk over the row: folds of the next phase, and stores."""
+    values = writer.nest.values
+    rows = frozenset(n for n in range(len(values)) if not writer.level[n])
+    for number in sorted(rows):
+        if writer.phase[number] == step and values[number].op != "reduce":
+            writer.value(number)
+    folds = [n for n in rows if values[n].op == "reduce" and writer.phase[n] == step + 1]
+    stores = [s for s in writer.nest.stores if writer.phase[s.value] == step]
+    along = [s for s in stores if writer.level[s.value] or writer.nest.moves_inner(s.index)]
+    for store in stores:
+        if store not in along:
+            writer.body.add(triton_memory.store(writer, store))
+    if not folds and not along:
+        return
+    folds.sort()
+    for number in folds:
+        _accumulator(writer, number)
+    writer.body.add(f"for start in range(0, {columns.extent}, {columns.constant}):")
+    writer.body.depth += 1
+    writer.place(columns, "start")
+    roots = [values[n].args[0] for n in folds] + [store.value for store in along]
+    for number in loops.needed(writer.nest, roots, rows):
+        writer.value(number)
+    for number in folds:
+        _fold_in(writer, number)
+    for store in along:
+        writer.body.add(triton_memory.store(writer, store))
+    writer.body.depth -= 1
+    for number in folds:
+        _finish(writer, number, f"acc{number}", f"at{number}")
+
+
+def _accumulator(writer: Writer, number: int) -> None:
+    value = writer.nest.values[number]
+    start = identity(value.attr, writer.nest.values[value.args[0]].dtype)
+    kind = TYPES[writer.nest.values[value.args[0]].dtype][0]
+    writer.body.add(f"acc{number} = tl.full({writer.plan.shape}, {start}, {kind})")
+    if value.attr in ("argmax", "argmin"):  # beyond all: an equal value in the row comes first
+        whole, beyond = ("int64", 2**63 - 1) if writer.plan.wide else ("int32", 2**31 - 1)
+        writer.body.add(f"at{number} = tl.full({writer.plan.shape}, {beyond}, tl.{whole})")
+
+
+def _fold_in(writer: Writer, number: int) -> None:
+    value = writer.nest.values[number]
+    argument = value.args[0]
+    tile = _masked(writer, number, f"v{argument}")
+    fold = fold_of(value.attr, writer.nest.values[argument].dtype)
+    acc, at = f"acc{number}", f"at{number}"
+    step = fold.step.format(acc=acc, position=at, x=tile, c=_column_numbers(writer))
+    target = f"{acc}, {at}" if value.attr in ("argmax", "argmin") else acc
+    writer.body.add(f"{target} = {step}")
