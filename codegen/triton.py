@@ -1,30 +1,26 @@
 """The Triton renderer: a loop nest becomes the readable source of one `@triton.jit` function.
 
-`render` gives a `TritonKernel`: text, argument signature, constants, grid. It needs no triton. `compile_kernel`
-makes a cubin for a named GPU architecture (no GPU needed), `launch` runs a kernel through Triton's own launcher
-on CUDA tensors, or on CPU tensors where TRITON_INTERPRET=1 was set before triton was first imported. Called by
-the GPU backend and by tests. This is the only module of the library that imports triton, and only on use.
+`render` gives a `TritonKernel`: text, argument signature, constants, grid. It needs no triton; what does is in
+`codegen.triton_compile` and is handed on from here with BuildErrors: `compile_kernel` makes a cubin, `launch` runs a
+kernel through Triton's own launcher. Called by the GPU backend and by tests.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib
+import functools
 import keyword
-import linecache
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..ir.dataclass import dataclass
-from ..ir.symbols import is_symbolic
+from ..ir.symbols import Expr, is_symbolic
 from ..runtime.errors import BuildError
+from . import triton_compile
 from .loops import LoopNest, indices
 from .triton_dialect import TYPES, helpers_of
 from .triton_nest import Body, body_of
 from .triton_tiles import Plan, plan_of
-
-ALIGNMENT = 16  # bytes; what lets Triton use the widest loads and stores
 
 _HEADER = """\
 import triton
@@ -39,43 +35,33 @@ class TritonKernel:
 
     name        of the function in `source`, a whole module
     arguments   (name, type) in order: pointers first ("*fp32", "*i1"), one for each buffer of the nest, then
-                the "constexpr" ones
+                numbers that a launch is given ("i64", "i32", "fp64", "fp32"), then the "constexpr" ones
     constants   the values of the constexpr arguments
     programs    the grid: a launch is one-dimensional
     aligned     positions of pointers whose address the caller promises to be a multiple of 16 bytes
     warps       of a program
     fp_fusion   may a product and a sum become one fused multiply-add? Eager's chains of operators never do
+    numbers     the expressions of the numbers, in order
+    stages      of a pipelined loop: how many rounds of loads are under way
+    debug       are its assertions compiled in?
     """
 
     name: str
     source: str
     arguments: tuple[tuple[str, str], ...]
     constants: Mapping[str, int]
-    programs: int
+    programs: int | Expr
     aligned: tuple[int, ...] = ()
     warps: int = 4
     fp_fusion: bool = False
+    numbers: tuple[Expr, ...] = ()
+    stages: int = 3
+    debug: bool = False
 
     @property
     def pointers(self) -> int:
         """How many tensors a launch takes."""
-        return sum(kind != "constexpr" for _name, kind in self.arguments)
-
-
-@dataclass(frozen=True, slots=True)
-class Binary:
-    """A compiled kernel. `name`: its symbol in the cubin; `shared`: bytes of dynamic shared memory.
-
-    `hidden`: pointer arguments that Triton appends to ours (scratch memory; null where `scratch` is 0).
-    """
-
-    name: str
-    cubin: bytes
-    ptx: str
-    shared: int
-    warps: int
-    hidden: int
-    scratch: int
+        return sum(kind.startswith("*") for _name, kind in self.arguments)
 
 
 def render(
@@ -160,115 +146,26 @@ def _identifier(name: str, default: str) -> str:
     return f"{default}_{text}" if text[0].isdigit() or keyword.iskeyword(text) else text
 
 
-def available() -> bool:
-    """Can triton be imported here?"""
-    try:
-        _triton()
-    except BuildError:
-        return False
-    return True
+def _told(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with what it finds wrong as a BuildError."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        try:
+            return function(*args, **named)
+        except triton_compile.Fault as fault:
+            raise error_of(fault) from fault.__cause__
+
+    return call
 
 
-def interpreting() -> bool:
-    """Does triton run kernels in its interpreter in this process?"""
-    return bool(_triton().knobs.runtime.interpret)
+def error_of(fault: triton_compile.Fault) -> BuildError:
+    """What the library raises for it."""
+    return BuildError(fault.what, expected=fault.expected, found=fault.found, todo=fault.todo)
 
 
-def _triton() -> Any:
-    try:
-        return importlib.import_module("triton")
-    except ImportError as error:
-        raise BuildError(
-            "GPU kernels need triton, which cannot be imported",
-            found=str(error),
-            todo="pip install 'graftjit[gpu]'",
-        ) from error
-
-
-def load(kernel: TritonKernel, **names: Any) -> Any:
-    """The `@triton.jit` function of a kernel. `names` stand in for names of its module (`libdevice`, which
-    Triton's interpreter lacks)."""
-    _triton()
-    digest = hashlib.sha256(kernel.source.encode()).hexdigest()[:12]
-    file = f"<triton {kernel.name} {digest}>"
-    # Triton reads the source back through `inspect`; an entry without a time stays in the cache.
-    lines = kernel.source.splitlines(keepends=True)
-    linecache.cache[file] = (len(kernel.source), None, lines, file)
-    space: dict[str, Any] = {"__name__": f"graftjit.codegen.kernels.{kernel.name}_{digest}"}
-    # The header's import is the only statement that binds these names.
-    code = compile(kernel.source, file, "exec")
-    exec(code, space)
-    space.update(names)
-    return space[kernel.name]
-
-
-def compile_kernel(kernel: TritonKernel, capability: int = 90, warp_size: int = 32) -> Binary:
-    """Compile for an NVIDIA architecture (90: sm_90). BuildError holds Triton's own message."""
-    triton = _triton()
-    if interpreting():
-        raise BuildError(
-            "Triton runs its interpreter in this process and cannot compile",
-            todo="unset TRITON_INTERPRET before triton is imported",
-        )
-    compiler = importlib.import_module("triton.compiler")
-    backends = importlib.import_module("triton.backends.compiler")
-    function = load(kernel)
-    positions = {name: index for index, (name, _kind) in enumerate(kernel.arguments)}
-    source = compiler.ASTSource(
-        fn=function,
-        signature=dict(kernel.arguments),
-        constexprs={(positions[name],): value for name, value in kernel.constants.items()},
-        attrs={(index,): [["tt.divisibility", ALIGNMENT]] for index in kernel.aligned},
-    )
-    try:
-        compiled = triton.compile(
-            source,
-            target=backends.GPUTarget("cuda", capability, warp_size),
-            options=_options(kernel),
-        )
-    except Exception as error:  # Triton raises classes of several packages, its own and MLIR's
-        raise BuildError(
-            f"Triton could not compile the kernel {kernel.name}",
-            found=f"{type(error).__name__}: {error}",
-        ) from error
-    metadata = compiled.metadata
-    ptx = compiled.asm["ptx"]
-    return Binary(
-        name=metadata.name,
-        cubin=compiled.asm["cubin"],
-        ptx=ptx,
-        shared=metadata.shared,
-        warps=metadata.num_warps,
-        hidden=_parameter_count(ptx, metadata.name) - kernel.pointers,
-        scratch=metadata.global_scratch_size,
-    )
-
-
-def _options(kernel: TritonKernel) -> dict[str, Any]:
-    """Said in full, for Triton's defaults change: no flush of denormals, no fusion unless asked for."""
-    return {
-        "num_warps": kernel.warps,
-        "enable_fp_fusion": kernel.fp_fusion,
-        "enable_reflect_ftz": False,
-    }
-
-
-def _parameter_count(ptx: str, name: str) -> int:
-    head = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, flags=re.DOTALL)
-    return head.group(1).count(".param") if head else 0
-
-
-def launch(kernel: TritonKernel, tensors: Sequence[Any], function: Any = None) -> None:
-    """Run once through Triton's launcher: one tensor a buffer of the nest, in order.
-
-    `function`: what `load` gave, to save loading again.
-    """
-    if len(tensors) != kernel.pointers:
-        raise BuildError(
-            f"the kernel {kernel.name} was given a wrong number of tensors",
-            expected=str(kernel.pointers),
-            found=str(len(tensors)),
-        )
-    function = function or load(kernel)
-    options = {} if interpreting() else _options(kernel)
-    function[(kernel.programs,)](*tensors, **kernel.constants, **options)
+available = triton_compile.available
+interpreting = _told(triton_compile.interpreting)
+load = _told(triton_compile.load)
+compile_kernel = _told(triton_compile.compile_kernel)
+launch = _told(triton_compile.launch)

@@ -27,7 +27,7 @@ TABLE: dict[str, set[str]] = {
     "graftjit": {"graftjit", "ir", "runtime", "codegen", "capture"},
 }
 FORBIDDEN = ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "sympy")
-ONLY_IN = {"triton": "codegen/triton.py"}
+ONLY_IN = {"triton": "codegen/triton_compile.py"}
 
 
 def files() -> list[Path]:

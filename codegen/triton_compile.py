@@ -1,0 +1,165 @@
+"""The one file that imports triton, and only on use: a kernel's text becomes a function, a cubin, a launch.
+
+In: a kernel as `codegen.triton` describes it, or any object with its attributes (`name`, `source`, `arguments`,
+`constants`, `programs`, `aligned`, `warps`, `stages`, `fp_fusion`, `debug`). `compile_kernel` makes a cubin for a
+named GPU architecture and needs no GPU; `launch` runs a kernel through Triton's own launcher, on CUDA tensors, or
+on CPU tensors where TRITON_INTERPRET=1 was set before triton was first imported. Nothing here imports torch or
+graftjit, for worker processes run this file by itself. What goes wrong is a `Fault`; the library sees BuildError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import linecache
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+ALIGNMENT = 16  # bytes; what lets Triton use the widest loads and stores
+
+
+class Fault(Exception):
+    """A kernel that cannot be compiled or launched: what went wrong, what was found, what was expected, what to do.
+
+    Arguments are the four texts, so that it can be sent from one process to another.
+    """
+
+    def __init__(self, what: str, found: str = "", expected: str = "", todo: str = "") -> None:
+        super().__init__(what, found, expected, todo)
+        self.what, self.found, self.expected, self.todo = what, found, expected, todo
+
+
+class Binary(NamedTuple):
+    """A compiled kernel. `name`: its symbol in the cubin; `shared`: bytes of dynamic shared memory.
+
+    `hidden`: pointer arguments that Triton appends to ours (scratch memory; null where `scratch` is 0).
+    """
+
+    name: str
+    cubin: bytes
+    ptx: str
+    shared: int
+    warps: int
+    hidden: int
+    scratch: int
+
+
+def available() -> bool:
+    """Can triton be imported here?"""
+    try:
+        triton()
+    except Fault:
+        return False
+    return True
+
+
+def interpreting() -> bool:
+    """Does triton run kernels in its interpreter in this process?"""
+    return bool(triton().knobs.runtime.interpret)
+
+
+def triton() -> Any:
+    """The module."""
+    try:
+        return importlib.import_module("triton")
+    except ImportError as error:
+        raise Fault(
+            "GPU kernels need triton, which cannot be imported",
+            found=str(error),
+            todo="pip install 'graftjit[gpu]'",
+        ) from error
+
+
+def load(kernel: Any, **names: Any) -> Any:
+    """The `@triton.jit` function of a kernel. `names` stand in for names of its module (`libdevice`, which
+    Triton's interpreter lacks)."""
+    triton()
+    digest = hashlib.sha256(kernel.source.encode()).hexdigest()[:12]
+    file = f"<triton {kernel.name} {digest}>"
+    # Triton reads the source back through `inspect`; an entry without a time stays in the cache.
+    lines = kernel.source.splitlines(keepends=True)
+    linecache.cache[file] = (len(kernel.source), None, lines, file)
+    space: dict[str, Any] = {"__name__": f"graftjit.codegen.kernels.{kernel.name}_{digest}"}
+    # The header's import is the only statement that binds these names.
+    code = compile(kernel.source, file, "exec")
+    exec(code, space)
+    space.update(names)
+    return space[kernel.name]
+
+
+def compile_kernel(kernel: Any, capability: int = 90, warp_size: int = 32) -> Binary:
+    """Compile for an NVIDIA architecture (90: sm_90). Fault holds Triton's own message."""
+    module = triton()
+    if interpreting():
+        raise Fault(
+            "Triton runs its interpreter in this process and cannot compile",
+            todo="unset TRITON_INTERPRET before triton is imported",
+        )
+    compiler = importlib.import_module("triton.compiler")
+    backends = importlib.import_module("triton.backends.compiler")
+    positions = {name: index for index, (name, _kind) in enumerate(kernel.arguments)}
+    source = compiler.ASTSource(
+        fn=load(kernel),
+        signature=dict(kernel.arguments),
+        constexprs={(positions[name],): value for name, value in kernel.constants.items()},
+        attrs={(index,): [["tt.divisibility", ALIGNMENT]] for index in kernel.aligned},
+    )
+    try:
+        compiled = module.compile(
+            source,
+            target=backends.GPUTarget("cuda", capability, warp_size),
+            options=options_of(kernel),
+        )
+    except Exception as error:  # Triton raises classes of several packages, its own and MLIR's
+        raise Fault(
+            f"Triton could not compile the kernel {kernel.name}",
+            found=f"{type(error).__name__}: {error}",
+        ) from error
+    metadata = compiled.metadata
+    ptx = compiled.asm["ptx"]
+    given = sum(kind != "constexpr" for _name, kind in kernel.arguments)
+    return Binary(
+        name=metadata.name,
+        cubin=compiled.asm["cubin"],
+        ptx=ptx,
+        shared=metadata.shared,
+        warps=metadata.num_warps,
+        hidden=_parameter_count(ptx, metadata.name) - given,
+        scratch=metadata.global_scratch_size,
+    )
+
+
+def options_of(kernel: Any) -> dict[str, Any]:
+    """Said in full, for Triton's defaults change: no flush of denormals, no fusion unless asked for, no test of
+    integers for overflow in the kernels that assert something else."""
+    return {
+        "num_warps": kernel.warps,
+        "num_stages": kernel.stages,
+        "enable_fp_fusion": kernel.fp_fusion,
+        "enable_reflect_ftz": False,
+        "debug": kernel.debug,
+        "sanitize_overflow": False,
+    }
+
+
+def _parameter_count(ptx: str, name: str) -> int:
+    head = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, flags=re.DOTALL)
+    return head.group(1).count(".param") if head else 0
+
+
+def launch(kernel: Any, tensors: Sequence[Any], function: Any = None) -> None:
+    """Run once through Triton's launcher: one tensor a buffer of the nest, in order.
+
+    `function`: what `load` gave, to save loading again.
+    """
+    pointers = sum(kind.startswith("*") for _name, kind in kernel.arguments)
+    if len(tensors) != pointers:
+        raise Fault(
+            f"the kernel {kernel.name} was given a wrong number of tensors",
+            expected=str(pointers),
+            found=str(len(tensors)),
+        )
+    function = function or load(kernel)
+    options = {} if interpreting() else options_of(kernel)
+    function[(kernel.programs,)](*tensors, **kernel.constants, **options)
