@@ -1,0 +1,187 @@
+"""Operators of the CUDA key, each run by the CPU over the same memory: what torch's dispatcher calls here.
+
+One boxed function stands behind every operator that has no kernel of a composite kind (`fallback`). Arguments
+become CPU tensors over the memory of the cuda ones; results are wrapped again, results that are views of an
+argument as views of it, and what the operator writes it wrote in place. A few operators have composite kernels
+that ask for CUDA's own code (`copy_`, convolutions): those are named in `install`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from . import native
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype = ctypes.c_void_p
+_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_CPU, _CUDA = 1, 2  # DLPack's numbers
+
+GENERATORS = (torch.Generator(), torch.Generator())  # of the devices; of the CPU's kind
+
+
+def to_device(host: torch.Tensor, index: int) -> torch.Tensor:
+    """A tensor of `cuda:index` that owns a reference to the memory of a CPU tensor."""
+    with torch._C._DisableTorchDispatch():
+        capsule = torch._C._to_dlpack(host.detach())
+        head = _pointer(capsule, b"dltensor")
+        # struct DLTensor {void *data; struct {int32 type, index}; int32 ndim; ...; int64 *shape, *strides}
+        ctypes.c_int32.from_address(head + 8).value = _CUDA
+        ctypes.c_int32.from_address(head + 12).value = index
+        strides = ctypes.c_void_p.from_address(head + 32).value
+        for place, stride in enumerate(host.stride()):
+            ctypes.c_int64.from_address(strides + 8 * place).value = stride
+        return torch._C._from_dlpack(capsule)
+
+
+def to_host(tensor: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor over the memory of a cuda one, which must outlive it."""
+    storage = tensor.untyped_storage()
+    size = storage.nbytes()
+    host = torch.empty(0, dtype=tensor.dtype)
+    if size:
+        held = (ctypes.c_char * size).from_address(storage.data_ptr())
+        base = torch.frombuffer(held, dtype=torch.uint8).untyped_storage()
+        host.set_(base, tensor.storage_offset(), tensor.size(), tensor.stride())
+    else:
+        host = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
+    host = torch._conj(host) if tensor.is_conj() else host
+    return torch._neg_view(host) if tensor.is_neg() else host
+
+
+class _Call:
+    """One call of an operator: its tensors on the host, and which cuda tensor each of them stands for."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []  # (cuda, host)
+        self.index: int | None = None
+
+    def lower(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value) if value.is_cuda else value
+        if isinstance(value, torch.device):
+            if value.type != "cuda":
+                return value
+            self.index = native.guard().fake_cuda_device() if value.index is None else value.index
+            return torch.device("cpu")
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.lower(item) for item in value)
+        return value
+
+    def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self.index is None:
+            self.index = tensor.device.index
+        elif self.index != tensor.device.index and tensor.dim():
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"cuda:{self.index} and cuda:{tensor.device.index}!"
+            )
+        host = to_host(tensor)
+        self.pairs.append((tensor, host))
+        return host
+
+    def lift(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._lift_tensor(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.lift(item) for item in value)
+        return value
+
+    def _lift_tensor(self, host: torch.Tensor) -> torch.Tensor:
+        for tensor, argument in self.pairs:
+            if argument is host:
+                return tensor
+        for tensor, argument in self.pairs:
+            if host.numel() and _same_memory(host, argument):
+                return _view_of(tensor, host)
+        assert self.index is not None
+        return to_device(host.resolve_conj().resolve_neg(), self.index)
+
+    def resized(self) -> None:
+        """What an `out=` operator gave another size lies in memory of the host's by now."""
+        for tensor, host in self.pairs:
+            if host.size() != tensor.size() or host.stride() != tensor.stride():
+                tensor.data = to_device(host, tensor.device.index)
+
+
+def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    first, second = one.untyped_storage(), other.untyped_storage()
+    return second.nbytes() > 0 and first.data_ptr() == second.data_ptr()
+
+
+def _view_of(tensor: torch.Tensor, host: torch.Tensor) -> torch.Tensor:
+    found = torch.ops.aten.alias(tensor)
+    if host.dtype != tensor.dtype:
+        found = found.view(host.dtype)
+    return found.as_strided_(host.size(), host.stride(), host.storage_offset())
+
+
+def _with_generator(op: Any, index: int, kwargs: dict[str, Any]) -> Iterator[None]:
+    """Random operators draw from the device's own generator; some have no argument for it."""
+    names = {argument.name for argument in op._schema.arguments}
+    if "generator" in names:
+        if kwargs.get("generator") is None:
+            kwargs["generator"] = GENERATORS[index]
+        yield
+        return
+    default = torch.default_generator
+    before = default.get_state()
+    default.set_state(GENERATORS[index].get_state())
+    yield
+    GENERATORS[index].set_state(default.get_state())
+    default.set_state(before)
+
+
+def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Any operator on cuda tensors."""
+    call = _Call()
+    with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableTorchDispatch():
+        lowered = [call.lower(value) for value in args]
+        named = {name: call.lower(value) for name, value in kwargs.items()}
+        if call.index is None or torch.Tag.nondeterministic_seeded not in op.tags:
+            result = op(*lowered, **named)
+        else:
+            names = {argument.name for argument in op._schema.arguments}
+            positional = [argument.name for argument in op._schema.arguments[: len(lowered)]]
+            named = {**dict(zip(positional, lowered, strict=True)), **named}
+            assert names >= set(named)
+            around = _with_generator(op, call.index, named)
+            next(around)
+            result = op(**named)
+            next(around, None)
+        call.resized()
+        return call.lift(result)
+
+
+def _copy(self: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """Between any two devices."""
+    with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableTorchDispatch():
+        target = to_host(self) if self.is_cuda else self
+        origin = to_host(source) if source.is_cuda else source
+        target.copy_(origin)
+    return self
+
+
+def _through_host(op: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: fallback(op, *args, **kwargs)
+
+
+def _attention_choice(*args: Any, **kwargs: Any) -> int:
+    return 0  # SDPBackend.MATH
+
+
+def install() -> list[torch.library.Library]:
+    """Register all of this for as long as what comes back lives."""
+    everything = torch.library.Library("_", "IMPL", "CUDA")
+    everything.fallback(fallback)
+    named = torch.library.Library("aten", "IMPL", "CUDA")
+    named.impl("copy_", _copy)
+    named.impl("_fused_sdp_choice", _attention_choice)
+    aten = torch.ops.aten
+    for op in (aten.convolution.default, aten.convolution_backward.default):
+        named.impl(op, _through_host(op))
+    return [everything, named]
