@@ -11,13 +11,14 @@ import functools
 import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..ir.dataclass import dataclass
 from ..ir.symbols import Expr, is_symbolic
 from ..runtime.errors import BuildError
 from . import triton_compile
-from .loops import LoopNest, indices
+from .loops import Buffer, LoopNest, indices
 from .triton_dialect import TYPES, helpers_of
 from .triton_nest import Body, body_of
 from .triton_tiles import Plan, plan_of
@@ -89,33 +90,40 @@ def render(
         raise BuildError("Triton kernels are called by nobody but the program", found=nest.name)
     if nest.scatters:
         raise BuildError("Triton kernels store at places that are known", found=nest.name)
-    name = _identifier(nest.name, "kernel")
-    parameters = _parameters(nest)
+    parameters = names(nest.buffers)
     plan: Plan = plan_of(nest, persistent_limit)
     body: Body = body_of(plan, parameters)
-    arguments = [
+    pointers = [
         (parameter, "*" + TYPES[buffer.dtype][1])
         for parameter, buffer in zip(parameters, nest.buffers, strict=True)
     ]
-    arguments += [(constant, "constexpr") for constant in plan.constants]
+    made = assemble(nest.name, nest.covers, pointers, plan.constants, body.lines, plan.programs)
+    return replace(made, aligned=tuple(sorted(aligned)), warps=plan.warps, fp_fusion=fp_fusion)
+
+
+def assemble(
+    name: str,
+    covers: Sequence[str],
+    arguments: Sequence[tuple[str, str]],
+    constants: Mapping[str, int],
+    lines: Sequence[str],
+    programs: int | Expr,
+) -> TritonKernel:
+    """A kernel with these lines as its body; `arguments`: those that are no constants."""
+    name = _identifier(name, "kernel")
+    every = (*arguments, *((constant, "constexpr") for constant in constants))
     head = ", ".join(
-        f"{argument}: tl.constexpr" if kind == "constexpr" else argument
-        for argument, kind in arguments
+        f"{argument}: tl.constexpr" if kind == "constexpr" else argument for argument, kind in every
     )
-    covers = [f"# {line}" for line in nest.covers]
     function = "\n".join(
-        [*covers, "@triton.jit", f"def {name}({head}):", *(f"    {line}" for line in body.lines)]
+        [
+            *(f"# {line}" for line in covers),
+            "@triton.jit",
+            f"def {name}({head}):",
+            *(f"    {line}" for line in lines),
+        ]
     )
-    return TritonKernel(
-        name=name,
-        source=_module(function),
-        arguments=tuple(arguments),
-        constants=plan.constants,
-        programs=plan.programs,
-        aligned=tuple(sorted(aligned)),
-        warps=plan.warps,
-        fp_fusion=fp_fusion,
-    )
+    return TritonKernel(name, _module(function), every, constants, programs)
 
 
 def _module(function: str) -> str:
@@ -126,13 +134,13 @@ def _module(function: str) -> str:
     return "".join([*parts, "\n\n", function, "\n"])
 
 
-def _parameters(nest: LoopNest) -> list[str]:
+def names(buffers: Sequence[Buffer]) -> list[str]:
     """One valid, unique name a buffer, apart from the names that the body uses."""
     taken: set[str] = set()
     found: list[str] = []
-    for buffer in nest.buffers:
+    for buffer in buffers:
         name = _identifier(buffer.name, "buffer")
-        if re.fullmatch(r"[a-z]\d*|acc\d+|tl|pid|start|triton|libdevice|.+_mask|_.*", name):
+        if re.fullmatch(r"[a-z]\d*|acc\d+|acc|tl|pid|start|left|right|tile|first|beside|triton|libdevice|.+_mask|.+_pid|_.*", name):
             name = f"p_{name}"
         while name in taken:
             name += "_"
