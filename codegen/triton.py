@@ -23,6 +23,9 @@ from .triton_dialect import TYPES, helpers_of
 from .triton_nest import Body, body_of
 from .triton_tiles import Plan, plan_of
 
+# Names that bodies use
+_TAKEN = r"[a-z]\d*|(acc|at)\d*|tl|pid|start|left|right|tile|first|beside|triton|libdevice|.+_mask|.+_pid|_.*"
+
 _HEADER = """\
 import triton
 import triton.language as tl
@@ -81,8 +84,6 @@ def render(
     sizes = [nest.outer, nest.inner, *((index.strides, index.offset) for index in indices(nest))]
     if is_symbolic(sizes) or any(value.op == "number" for value in nest.values):
         raise BuildError("Triton kernels are made for sizes that are known", found=nest.name)
-    if any(value.op == "scan" for value in nest.values):
-        raise BuildError("Triton kernels fold whole rows", found=nest.name)
     unknown = {"load_if", "inside", "checked"}
     if any(value.op in unknown or (value.op == "load" and value.args) for value in nest.values):
         raise BuildError("Triton kernels load at places that are known", found=nest.name)
@@ -140,7 +141,7 @@ def names(buffers: Sequence[Buffer]) -> list[str]:
     found: list[str] = []
     for buffer in buffers:
         name = _identifier(buffer.name, "buffer")
-        if re.fullmatch(r"[a-z]\d*|acc\d+|acc|tl|pid|start|left|right|tile|first|beside|triton|libdevice|.+_mask|.+_pid|_.*", name):
+        if re.fullmatch(_TAKEN, name):
             name = f"p_{name}"
         while name in taken:
             name += "_"

@@ -199,6 +199,10 @@ FOLDS: dict[str, Fold] = {
 }
 
 
+# How a scan puts two neighbours together, and what came before with what comes: a helper
+COMBINE = {"sum": "_total", "prod": "_product", "max": "_nan_max", "min": "_nan_min"}
+
+
 def fold_of(reduction: str, dtype: torch.dtype) -> Fold:
     """The row of FOLDS; dtype is the argument's."""
     return FOLDS.get(f"{reduction}:{expr.kind_of(dtype)}") or FOLDS[reduction]
@@ -272,6 +276,10 @@ def _shr(a, count, BITS: tl.constexpr):
     outside = (count < 0) | (count >= BITS)
     shifted = a >> tl.where(outside, count * 0, count)
     return tl.where(outside, tl.where(a < 0, a * 0 - 1, a * 0), shifted)
+""",
+    "_total": """
+def _total(a, b):
+    return a + b
 """,
     "_product": """
 def _product(a, b):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from . import loops, triton_memory
-from .triton_dialect import TYPES, fold_of, identity
+from .triton_dialect import COMBINE, TYPES, fold_of, identity
 from .triton_tiles import Dim
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ def fold(writer: Writer, number: int) -> None:
     full = {"r", "c"} if value.attr in ("argmax", "argmin") else {"c"}
     if not full <= writer.along[value.args[0]]:
         tile = f"tl.broadcast_to({tile}, {writer.plan.shape})"
-    _finish(writer, number, _masked(writer, number, tile), _column_numbers(writer))
+    dtype = writer.nest.values[value.args[0]].dtype
+    _finish(writer, number, _masked(writer, value.attr, dtype, tile), _column_numbers(writer))
 
 
 def walk(writer: Writer, columns: Dim) -> None:
@@ -34,16 +35,39 @@ def walk(writer: Writer, columns: Dim) -> None:
         _pass(writer, columns, step)
 
 
-def _masked(writer: Writer, number: int, tile: str) -> str:
-    """A reduction's argument with the identity where the row has ended."""
+def scan(writer: Writer, number: int) -> None:
+    """The fold up to each element of a tile. In a walk over blocks, `acc` holds that of all blocks before."""
     value = writer.nest.values[number]
+    kind = loops.SCANS[value.attr]
+    combine, acc = COMBINE[kind], f"acc{number}"
+    columns = writer.plan.dims[-1]
+    tile = f"v{value.args[0]}"
+    if "c" not in writer.along[value.args[0]]:
+        tile = f"tl.broadcast_to({tile}, {writer.plan.shape})"
+    if columns.block == 1:
+        if columns.looped:
+            writer.body.add(f"{acc} = {combine}({acc}, {tile})")
+        writer.body.add(f"v{number} = {acc if columns.looped else tile}")
+        return
+    writer.body.add(f"x{number} = {_masked(writer, kind, value.dtype, tile)}")
+    found = f"tl.associative_scan(x{number}, 1, {combine})"
+    if not columns.looped:
+        writer.body.add(f"v{number} = {found}")
+        return
+    writer.body.add(f"v{number} = {combine}({acc}, {found})")
+    whole = f"tl.reduce(x{number}, 1, {combine}, keep_dims=True)"
+    writer.body.add(f"{acc} = {combine}({acc}, {whole})")
+
+
+def _masked(writer: Writer, kind: str, dtype: torch.dtype, tile: str) -> str:
+    """A fold's argument with the identity where the row has ended."""
     if not writer.plan.dims[-1].masked:
         return tile
-    if value.attr == "any":
+    if kind == "any":
         return f"({tile} & c_mask)"
-    if value.attr == "all":
+    if kind == "all":
         return f"({tile} | ~c_mask)"
-    neutral = identity(value.attr, writer.nest.values[value.args[0]].dtype)
+    neutral = identity(kind, dtype)
     return f"tl.where(c_mask, {tile}, {neutral})"
 
 
@@ -83,13 +107,17 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     if not folds and not along:
         return
     folds.sort()
+    roots = [values[n].args[0] for n in folds] + [store.value for store in along]
+    inside = loops.needed(writer.nest, roots, rows)
     for number in folds:
         _accumulator(writer, number)
+    for number in inside:
+        if values[number].op == "scan":
+            _before(writer, number)
     writer.body.add(f"for start in range(0, {columns.extent}, {columns.constant}):")
     writer.body.depth += 1
     writer.place(columns, "start")
-    roots = [values[n].args[0] for n in folds] + [store.value for store in along]
-    for number in loops.needed(writer.nest, roots, rows):
+    for number in inside:
         writer.value(number)
     for number in folds:
         _fold_in(writer, number)
@@ -110,11 +138,20 @@ def _accumulator(writer: Writer, number: int) -> None:
         writer.body.add(f"at{number} = tl.full({writer.plan.shape}, {beyond}, tl.{whole})")
 
 
+def _before(writer: Writer, number: int) -> None:
+    """What a scan starts a row with."""
+    value = writer.nest.values[number]
+    start = identity(loops.SCANS[value.attr], value.dtype)
+    shape = f"({writer.plan.dims[0].constant}, 1)"
+    writer.body.add(f"acc{number} = tl.full({shape}, {start}, {TYPES[value.dtype][0]})")
+
+
 def _fold_in(writer: Writer, number: int) -> None:
     value = writer.nest.values[number]
     argument = value.args[0]
-    tile = _masked(writer, number, f"v{argument}")
-    fold = fold_of(value.attr, writer.nest.values[argument].dtype)
+    dtype = writer.nest.values[argument].dtype
+    tile = _masked(writer, value.attr, dtype, f"v{argument}")
+    fold = fold_of(value.attr, dtype)
     acc, at = f"acc{number}", f"at{number}"
     step = fold.step.format(acc=acc, position=at, x=tile, c=_column_numbers(writer))
     target = f"{acc}, {at}" if value.attr in ("argmax", "argmin") else acc

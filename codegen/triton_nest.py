@@ -131,6 +131,7 @@ class Writer:
                 moved = frozenset(self.dim_of[a].name for a, s in enumerate(index.strides) if s)
             else:
                 moved = frozenset().union(*(found[arg] for arg in value.args))
+            moved = moved | {"c"} if value.op == "scan" else moved
             found.append(moved - {"c"} if value.op == "reduce" else moved)
         return found
 
@@ -143,6 +144,8 @@ class Writer:
             self.body.add(f"{name} = {triton_memory.position(self, value)}")
         elif value.op == "reduce":
             triton_folds.fold(self, number)
+        elif value.op == "scan":
+            triton_folds.scan(self, number)
         else:
             args = tuple(f"v{arg}" for arg in value.args)
             dtypes = tuple(self.nest.values[arg].dtype for arg in value.args)

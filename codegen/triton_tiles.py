@@ -19,6 +19,7 @@ SQUARE = 32  # side of a tile for transposes
 COLUMN_BLOCK = 1024  # of long rows that lie side by side
 STRIDED_BLOCK = 64  # of the folded axis where its elements lie apart
 TILE = 1024  # elements of a tile of short rows
+LANES = 128  # rows side by side that are walked an element at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +92,14 @@ def _dim(name: str, nest: LoopNest, axes: Iterable[int], limit: int, view: str =
 def _rows_by_columns(nest: LoopNest, persistent_limit: int) -> tuple[Dim, ...]:
     n_outer = len(nest.outer)
     side_by_side = _side_by_side(nest)
-    limit = persistent_limit if side_by_side else STRIDED_BLOCK
+    in_turn = any(v.op == "scan" and v.attr.endswith("in turn") for v in nest.values)
+    limit = persistent_limit if side_by_side else 1 if in_turn else STRIDED_BLOCK
     columns = _dim("c", nest, range(n_outer, n_outer + len(nest.inner)), limit, "[None, :]")
     if columns.extent > columns.block:
-        block = COLUMN_BLOCK if side_by_side else STRIDED_BLOCK
+        block = COLUMN_BLOCK if side_by_side else 1 if in_turn else STRIDED_BLOCK
         columns = Dim("c", columns.axes, columns.extent, block, "CBLOCK", "[None, :]", looped=True)
-    rows = _dim("r", nest, range(n_outer), max(1, TILE // columns.block), "[:, None]")
+    limit = LANES if columns.block == 1 and columns.looped else max(1, TILE // columns.block)
+    rows = _dim("r", nest, range(n_outer), limit, "[:, None]")
     return rows, columns
 
 

@@ -55,6 +55,9 @@ class Build:
         dtype = torch.bool if name in _TO_BOOL else self.values[args[-1]].dtype
         return self._add(name, args, dtype)
 
+    def scan(self, name: str, value: int) -> int:
+        return self._add("scan", (value,), self.values[value].dtype, name)
+
     def reduce(self, name: str, value: int) -> int:
         dtype = torch.int64 if name in ("argmax", "argmin") else self.values[value].dtype
         return self._add("reduce", (value,), dtype, name)
