@@ -2,7 +2,8 @@
 
 `Worker` (used by tests) starts this file and sends it pickled (kernel, tensors) pairs; back come the tensors as
 the kernel left them, or the error's text. The interpreter lacks libdevice: `NumpyLibrary` stands in for it; and
-it truncates float32 to bfloat16 where a GPU rounds to nearest: `_round_bfloat16` does it as torch does.
+it truncates float32 to bfloat16 where a GPU rounds to nearest: `_round_bfloat16` does it as torch does; it multiplies
+matrices of bfloat16 by their bits: `_multiply_bfloat16` by their numbers.
 """
 
 from __future__ import annotations
@@ -111,6 +112,24 @@ def _round_bfloat16() -> None:
     InterpreterBuilder.cast_impl = cast_impl
 
 
+def _multiply_bfloat16() -> None:
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    plain = InterpreterBuilder.create_dot
+
+    def wide(one: Any) -> Any:
+        if one.dtype.scalar != tl.bfloat16:
+            return one
+        return TensorHandle((one.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+    def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return plain(self, wide(a), wide(b), *rest)
+
+    InterpreterBuilder.create_dot = create_dot
+
+
 def _serve() -> None:
     import numpy as np
 
@@ -120,6 +139,7 @@ def _serve() -> None:
     os.dup2(2, 1)  # what kernels print must not get between the messages
     np.seterr(all="ignore")
     _round_bfloat16()
+    _multiply_bfloat16()
     while True:
         try:
             kernel, tensors = _read(sys.stdin.buffer)
