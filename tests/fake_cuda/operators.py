@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from . import native
+from .memory import memory
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype = ctypes.c_void_p
@@ -24,10 +25,10 @@ _CPU, _CUDA = 1, 2  # DLPack's numbers
 GENERATORS = (torch.Generator(), torch.Generator())  # of the devices; of the CPU's kind
 
 
-def to_device(host: torch.Tensor, index: int) -> torch.Tensor:
-    """A tensor of `cuda:index` that owns a reference to the memory of a CPU tensor."""
+def to_device(host: torch.Tensor, index: int, filled: bool = True) -> torch.Tensor:
+    """A tensor of `cuda:index` with what is in a CPU tensor, in memory of the device."""
     with torch._C._DisableTorchDispatch():
-        capsule = torch._C._to_dlpack(host.detach())
+        capsule = torch._C._to_dlpack(_in_memory(host.detach(), filled))
         head = _pointer(capsule, b"dltensor")
         # struct DLTensor {void *data; struct {int32 type, index}; int32 ndim; ...; int64 *shape, *strides}
         ctypes.c_int32.from_address(head + 8).value = _CUDA
@@ -36,6 +37,17 @@ def to_device(host: torch.Tensor, index: int) -> torch.Tensor:
         for place, stride in enumerate(host.stride()):
             ctypes.c_int64.from_address(strides + 8 * place).value = stride
         return torch._C._from_dlpack(capsule)
+
+
+def _in_memory(host: torch.Tensor, filled: bool) -> torch.Tensor:
+    size = host.untyped_storage().nbytes()
+    if not size:
+        return host
+    base = torch.frombuffer(memory().allocate(size), dtype=torch.uint8).untyped_storage()
+    if filled:
+        base.copy_(host.untyped_storage())
+    placed = torch.empty(0, dtype=host.dtype)
+    return placed.set_(base, host.storage_offset(), host.size(), host.stride())
 
 
 def to_host(tensor: torch.Tensor) -> torch.Tensor:
@@ -56,7 +68,8 @@ def to_host(tensor: torch.Tensor) -> torch.Tensor:
 class _Call:
     """One call of an operator: its tensors on the host, and which cuda tensor each of them stands for."""
 
-    def __init__(self) -> None:
+    def __init__(self, filled: bool = True) -> None:
+        self.filled = filled  # is there anything in results?
         self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []  # (cuda, host)
         self.index: int | None = None
 
@@ -99,7 +112,8 @@ class _Call:
             if host.numel() and _same_memory(host, argument):
                 return _view_of(tensor, host)
         assert self.index is not None
-        return to_device(host.resolve_conj().resolve_neg(), self.index)
+        filled = self.filled or host.dtype == torch.bool
+        return to_device(host.resolve_conj().resolve_neg(), self.index, filled)
 
     def resized(self) -> None:
         """What an `out=` operator gave another size lies in memory of the host's by now."""
@@ -138,7 +152,7 @@ def _with_generator(op: Any, index: int, kwargs: dict[str, Any]) -> Iterator[Non
 
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Any operator on cuda tensors."""
-    call = _Call()
+    call = _Call(filled=not op.__name__.startswith("empty"))
     with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableTorchDispatch():
         lowered = [call.lower(value) for value in args]
         named = {name: call.lower(value) for name, value in kwargs.items()}

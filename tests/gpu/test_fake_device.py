@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..fake_cuda.memory import memory
+
 pytestmark = pytest.mark.usefixtures("fake_cuda")
 
 
@@ -85,3 +87,24 @@ def test_attention_and_its_gradient():
         F.scaled_dot_product_attention(leaf, leaf, leaf, is_causal=True).sum().backward()
         results.append(leaf.grad.cpu())
     torch.testing.assert_close(*results)
+
+
+def test_memory_is_the_devices_and_comes_back():
+    before = memory().used
+    x = torch.empty(1000, device="cuda")
+    start, size = memory().block_of(x.data_ptr())
+    assert (start, size) == (x.data_ptr(), 4000) and start % 512 == 0
+    assert memory().block_of(x[10:].data_ptr()) == (start, size)
+    assert memory().block_of(torch.ones(3).data_ptr()) is None
+    assert x.isnan().all()  # nobody has written to it
+    kept = x[10:]
+    del x
+    assert memory().used > before
+    del kept
+    assert memory().used == before and memory().block_of(start) is None
+
+
+def test_memory_runs_out(monkeypatch):
+    monkeypatch.setattr(memory(), "limit", memory().used + 4096)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        torch.empty(10000, device="cuda")
