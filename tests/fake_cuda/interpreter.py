@@ -93,7 +93,9 @@ class _Bounds:
         from triton.runtime.interpreter import InterpreterBuilder
 
         for name in ("create_masked_load", "create_masked_store", "create_atomic_rmw"):
-            setattr(InterpreterBuilder, name, self._checked(getattr(InterpreterBuilder, name), name))
+            setattr(
+                InterpreterBuilder, name, self._checked(getattr(InterpreterBuilder, name), name)
+            )
 
     def _checked(self, plain: Any, name: str) -> Any:
         places = {"create_masked_load": (0, 1), "create_masked_store": (0, 2)}.get(name, (1, 3))
@@ -151,7 +153,11 @@ class _Server:
         tensors = [
             self.tensor(block[0], kind) for block, kind in zip(launch.pointers, kinds, strict=True)
         ]
-        function[launch.programs](*tensors, *launch.numbers, **kernel.constants)
+        kinds = [kind for _name, kind in kernel.arguments if kind[0] != "*" and kind != "constexpr"]
+        numbers = [
+            self.number(value, kind) for value, kind in zip(launch.numbers, kinds, strict=True)
+        ]
+        function[launch.programs](*tensors, *numbers, **kernel.constants)
 
     def tensor(self, address: int, kind: str) -> Any:
         """One element at an address: the interpreter takes the address alone."""
@@ -165,6 +171,16 @@ class _Server:
         dtype = getattr(torch, names[kind])
         held = (ctypes.c_char * dtype.itemsize).from_address(address)
         return torch.frombuffer(held, dtype=dtype)
+
+    def number(self, value: int | float, kind: str) -> Any:
+        """A number of the type that the kernel declares: of a plain one the interpreter takes the narrowest."""
+        import numpy as np
+        import triton.language as tl
+        from triton.runtime.interpreter import TensorHandle
+
+        name = {"i64": "int64", "i32": "int32", "fp64": "float64", "fp32": "float32"}[kind]
+        scalar = getattr(tl, name)
+        return tl.tensor(TensorHandle(np.array([value], dtype=name), scalar), scalar)
 
 
 def _serve() -> None:

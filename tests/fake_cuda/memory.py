@@ -57,9 +57,10 @@ class Memory:
         self._free: defaultdict[int, list[int]] = defaultdict(list)
         self._starts: list[int] = []
         self._sizes: dict[int, int] = {}
+        self._devices: dict[int, int] = {}
         self._lock = threading.RLock()  # a collection in here may free blocks
 
-    def allocate(self, size: int) -> ctypes.Array[ctypes.c_char]:
+    def allocate(self, size: int, device: int) -> ctypes.Array[ctypes.c_char]:
         """A buffer that gives its block back when nobody holds it."""
         rounded = -(-size // ALIGNMENT) * ALIGNMENT
         with self._lock:
@@ -74,6 +75,7 @@ class Memory:
                     raise torch.OutOfMemoryError("the fake devices' addresses are used up")
             bisect.insort(self._starts, address)
             self._sizes[address] = size
+            self._devices[address] = device
             self.used += rounded
         ctypes.memset(address, 0xFF, rounded)
         block = (ctypes.c_char * size).from_address(address)
@@ -97,6 +99,10 @@ class Memory:
             address = self._starts[place]
             size = self._sizes[address]
         return (address, size) if pointer < address + max(size, 1) else None
+
+    def device_of(self, address: int) -> int:
+        """The device of a block."""
+        return self._devices[address]
 
 
 @functools.cache

@@ -22,17 +22,18 @@ def compiler() -> str | None:
 
 
 @functools.cache
-def library(name: str, *flags: str) -> str:
+def library(name: str, torch_parts: bool = False) -> str:
     """The path of the shared library of one of the .cpp files in this folder."""
     source = HERE / name
     found = compiler()
     assert found is not None
-    root = Path(torch.__file__).parent
-    command = [
-        found, "-O1", "-shared", "-fPIC", "-std=c++20", "-w", *flags,
-        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
-        f"-I{root / 'include'}", str(source), f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu",
-    ]  # fmt: skip
+    command = [found, "-O1", "-shared", "-fPIC", "-std=c++20", "-w", str(HERE / name)]
+    if torch_parts:
+        root = Path(torch.__file__).parent
+        command += [
+            f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+            f"-I{root / 'include'}", f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu",
+        ]  # fmt: skip
     text = "\n".join([torch.__version__, *command, source.read_text()])
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     folder = Path(os.environ["GRAFTJIT_CACHE_DIR"]) / "fake_cuda"
@@ -50,7 +51,7 @@ def library(name: str, *flags: str) -> str:
 def guard() -> ctypes.CDLL:
     """guard.cpp, registered with torch: from then on for good, so before autograd's first backward, which
     makes a thread for each device that it finds."""
-    loaded = ctypes.CDLL(library("guard.cpp"))
+    loaded = ctypes.CDLL(library("guard.cpp", torch_parts=True))
     loaded.fake_cuda_stream.restype = ctypes.c_int64
     loaded.fake_cuda_set_stream.argtypes = [ctypes.c_int, ctypes.c_int64]
     assert loaded.fake_cuda_register()

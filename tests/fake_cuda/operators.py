@@ -28,7 +28,7 @@ GENERATORS = (torch.Generator(), torch.Generator())  # of the devices; of the CP
 def to_device(host: torch.Tensor, index: int, filled: bool = True) -> torch.Tensor:
     """A tensor of `cuda:index` with what is in a CPU tensor, in memory of the device."""
     with torch._C._DisableTorchDispatch():
-        capsule = torch._C._to_dlpack(_in_memory(host.detach(), filled))
+        capsule = torch._C._to_dlpack(_in_memory(host.detach(), index, filled))
         head = _pointer(capsule, b"dltensor")
         # struct DLTensor {void *data; struct {int32 type, index}; int32 ndim; ...; int64 *shape, *strides}
         ctypes.c_int32.from_address(head + 8).value = _CUDA
@@ -39,11 +39,11 @@ def to_device(host: torch.Tensor, index: int, filled: bool = True) -> torch.Tens
         return torch._C._from_dlpack(capsule)
 
 
-def _in_memory(host: torch.Tensor, filled: bool) -> torch.Tensor:
+def _in_memory(host: torch.Tensor, index: int, filled: bool) -> torch.Tensor:
     size = host.untyped_storage().nbytes()
     if not size:
         return host
-    base = torch.frombuffer(memory().allocate(size), dtype=torch.uint8).untyped_storage()
+    base = torch.frombuffer(memory().allocate(size, index), dtype=torch.uint8).untyped_storage()
     if filled:
         base.copy_(host.untyped_storage())
     placed = torch.empty(0, dtype=host.dtype)
