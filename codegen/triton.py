@@ -15,12 +15,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..ir.dataclass import dataclass
-from ..ir.symbols import Expr, is_symbolic
+from ..ir.symbols import Expr
 from ..runtime.errors import BuildError
 from . import triton_compile
-from .loops import Buffer, LoopNest, indices
+from .loops import Buffer, LoopNest
 from .triton_dialect import TYPES, helpers_of
 from .triton_nest import Body, body_of
+from .triton_numbers import Numbers
 from .triton_tiles import Plan, plan_of
 
 # Names that bodies use
@@ -41,8 +42,9 @@ class TritonKernel:
     arguments   (name, type) in order: pointers first ("*fp32", "*i1"), one for each buffer of the nest, then
                 numbers that a launch is given ("i64", "i32", "fp64", "fp32"), then the "constexpr" ones
     constants   the values of the constexpr arguments
-    programs    the grid: a launch is one-dimensional
-    aligned     positions of pointers whose address the caller promises to be a multiple of 16 bytes
+    programs    the grid: a launch is one-dimensional; with 0 programs there is none
+    aligned     positions of pointers whose address the caller promises to be a multiple of 16 bytes, and of numbers
+                that are multiples of 16
     warps       of a program
     fp_fusion   may a product and a sum become one fused multiply-add? Eager's chains of operators never do
     numbers     the expressions of the numbers, in order
@@ -78,12 +80,10 @@ def render(
     """The kernel of a nest. `aligned`: buffers known to start at a multiple of 16 bytes.
 
     Rows of up to `persistent_limit` elements that lie side by side are kept in registers as a whole; longer ones
-    are walked in blocks, once for each phase. KeyError: an operator or dtype that Triton text lacks. BuildError:
-    sizes that are expressions; there the caller runs the operators one by one.
+    are walked in blocks, once for each phase. Sizes, strides and offsets that are expressions are
+    numbers of the launch; one text serves them all. KeyError: an operator or dtype that Triton text lacks. BuildError:
+    what Triton text cannot say; there the caller runs the operators one by one.
     """
-    sizes = [nest.outer, nest.inner, *((index.strides, index.offset) for index in indices(nest))]
-    if is_symbolic(sizes) or any(value.op == "number" for value in nest.values):
-        raise BuildError("Triton kernels are made for sizes that are known", found=nest.name)
     unknown = {"load_if", "inside", "checked"}
     if any(value.op in unknown or (value.op == "load" and value.args) for value in nest.values):
         raise BuildError("Triton kernels load at places that are known", found=nest.name)
@@ -93,13 +93,21 @@ def render(
         raise BuildError("Triton kernels store at places that are known", found=nest.name)
     parameters = names(nest.buffers)
     plan: Plan = plan_of(nest, persistent_limit)
-    body: Body = body_of(plan, parameters)
-    pointers = [
+    numbers = Numbers()
+    body: Body = body_of(plan, parameters, numbers)
+    arguments = [
         (parameter, "*" + TYPES[buffer.dtype][1])
         for parameter, buffer in zip(parameters, nest.buffers, strict=True)
     ]
-    made = assemble(nest.name, nest.covers, pointers, plan.constants, body.lines, plan.programs)
-    return replace(made, aligned=tuple(sorted(aligned)), warps=plan.warps, fp_fusion=fp_fusion)
+    arguments += numbers.arguments
+    made = assemble(nest.name, nest.covers, arguments, plan.constants, body.lines, plan.programs)
+    return replace(
+        made,
+        aligned=(*sorted(aligned), *(len(parameters) + at for at in numbers.aligned)),
+        warps=plan.warps,
+        fp_fusion=fp_fusion,
+        numbers=tuple(numbers.names),
+    )
 
 
 def assemble(

@@ -149,7 +149,8 @@ def _parameter_count(ptx: str, name: str) -> int:
 
 
 def launch(kernel: Any, tensors: Sequence[Any], function: Any = None) -> None:
-    """Run once through Triton's launcher: one tensor a buffer of the nest, in order.
+    """Run once through Triton's launcher: one tensor a buffer of the nest, in order. A kernel's numbers and its grid
+    have to be plain ones (`triton_numbers.bound`).
 
     `function`: what `load` gave, to save loading again.
     """
@@ -160,6 +161,26 @@ def launch(kernel: Any, tensors: Sequence[Any], function: Any = None) -> None:
             expected=str(pointers),
             found=str(len(tensors)),
         )
+    if kernel.programs == 0:
+        return
     function = function or load(kernel)
     options = {} if interpreting() else options_of(kernel)
-    function[(kernel.programs,)](*tensors, **kernel.constants, **options)
+    kinds = [kind for _name, kind in kernel.arguments[pointers:]]
+    numbers = [_typed(kind, n) for kind, n in zip(kinds, kernel.numbers, strict=False)]
+    function[(kernel.programs,)](*tensors, *numbers, **kernel.constants, **options)
+
+
+# kind of a number -> its types in triton.language and in numpy
+_SCALARS = {"i64": "int64", "i32": "int32", "fp64": "float64", "fp32": "float32"}
+
+
+def _typed(kind: str, number: Any) -> Any:
+    """A number as an argument. The interpreter would take its type from its value."""
+    if not interpreting():
+        return number
+    numpy = importlib.import_module("numpy")
+    language = importlib.import_module("triton.language")
+    interpreter = importlib.import_module("triton.runtime.interpreter")
+    scalar = getattr(language, _SCALARS[kind])
+    data = numpy.array([number], dtype=_SCALARS[kind])
+    return language.tensor(interpreter.TensorHandle(data, scalar), scalar)

@@ -114,7 +114,9 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     for number in inside:
         if values[number].op == "scan":
             _before(writer, number)
-    writer.body.add(f"for start in range(0, {columns.extent}, {columns.constant}):")
+    writer.body.add(
+        f"for start in range(0, {writer.numbers.text(columns.extent)}, {columns.constant}):"
+    )
     writer.body.depth += 1
     writer.place(columns, "start")
     for number in inside:
@@ -142,7 +144,7 @@ def _before(writer: Writer, number: int) -> None:
     """What a scan starts a row with."""
     value = writer.nest.values[number]
     start = identity(loops.SCANS[value.attr], value.dtype)
-    shape = f"({writer.plan.dims[0].constant}, 1)"
+    shape = f"({writer.plan.dims[-2].constant}, 1)"
     writer.body.add(f"acc{number} = tl.full({shape}, {start}, {TYPES[value.dtype][0]})")
 
 

@@ -6,51 +6,63 @@ pointer moves along the dimensions of the axes in its index, and takes their mas
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from . import loops
-from .loops import Index, LoopNest, Store, Value
+from ..ir.symbols import is_symbolic, product
+from .loops import Index, Store, Value
+from .triton_dialect import TYPES
+from .triton_numbers import INT32, most
 
 if TYPE_CHECKING:
     from .triton_nest import Writer
     from .triton_tiles import Dim
 
 
-def reach(nest: LoopNest, dims: Sequence[Dim]) -> int:
-    """The largest number that occurs when an offset is computed, masked elements included."""
-    sizes = dict(enumerate(nest.outer + nest.inner))
-    flat = max((dim.extent + dim.block for dim in dims), default=0)
-    # The first axis of a dimension may run past its size in masked elements.
-    for dim in dims:
-        if dim.axes:
-            below = math.prod(sizes[axis] for axis in dim.axes[1:])
-            sizes[dim.axes[0]] = -(-(dim.extent + dim.block) // max(1, below))
-    offsets = [
-        abs(index.offset) + sum(abs(s) * sizes[axis] for axis, s in enumerate(index.strides))
-        for index in loops.indices(nest)
-    ]
-    return max([flat, *offsets])
+def offset(writer: Writer, index: Index, whole: bool = False) -> tuple[str, list[Dim]]:
+    """The text of an affine form, and the dimensions along which it moves.
 
-
-def offset(writer: Writer, index: Index) -> tuple[str, list[Dim]]:
-    """The text of an affine form, and the dimensions along which it moves."""
-    steps: list[tuple[int, str]] = []
+    A term is computed in 64 bits where it may need them. Terms are added to a pointer one after the other; `whole`:
+    they are added to each other, and their sum must be right as well.
+    """
+    steps: list[tuple[Any, str, bool, float]] = []  # stride, variable, is it wide, how far it goes
     for dim in writer.plan.dims:
         stride = straight(index, dim, writer.sizes)
         if stride is None:
-            steps += [(index.strides[axis], writer.axis_name.get(axis, "")) for axis in dim.axes]
+            steps += [_along_axis(writer, index, axis) for axis in dim.axes]
         else:
-            steps.append((stride, dim.name))
-    terms = [name if stride == 1 else f"{stride} * {name}" for stride, name in steps if stride]
+            steps.append((stride, dim.name, dim.wide, furthest(dim)))
+    steps = [step for step in steps if step[0]]
+    reach = [most(abs(stride)) * far for stride, _name, _wide, far in steps]
+    beyond = whole and sum(reach) + most(abs(index.offset)) >= INT32
+    terms = []
+    for (stride, name, wide, _far), far in zip(steps, reach, strict=True):
+        text = name if wide or (far < INT32 and not beyond) else f"{name}.to(tl.int64)"
+        one = not is_symbolic(stride) and stride == 1
+        terms.append(text if one else f"{writer.numbers.text(stride)} * {text}")
     moved = {writer.dim_of[axis].name for axis, stride in enumerate(index.strides) if stride}
     if index.offset or not terms:
-        terms.append(str(index.offset))
+        terms.append(writer.numbers.text(index.offset))
     return " + ".join(terms), [dim for dim in writer.plan.dims if dim.name in moved]
 
 
-def straight(index: Index, dim: Dim, sizes: Sequence[int]) -> int | None:
+def _along_axis(writer: Writer, index: Index, axis: int) -> tuple[Any, str, bool, float]:
+    dim = writer.dim_of[axis]
+    if len(dim.axes) == 1:
+        return index.strides[axis], dim.name, dim.wide, furthest(dim)
+    far = most(writer.sizes[axis])
+    if axis == dim.axes[0]:  # it may run past its size in masked elements
+        below = product(writer.sizes[other] for other in dim.axes[1:])
+        far += dim.block if is_symbolic(below) else dim.block // max(1, below) + 1
+    return index.strides[axis], writer.axis_name.get(axis, ""), dim.wide, far
+
+
+def furthest(dim: Dim) -> float:
+    """What a dimension's variable stays below, masked elements included."""
+    return most(dim.extent + dim.block)
+
+
+def straight(index: Index, dim: Dim, sizes: Sequence[Any]) -> Any:
     """The one stride with which an index walks all axes of a dimension in order, if it does."""
     stride = index.strides[dim.axes[-1]] if dim.axes else 0
     below = stride
@@ -69,8 +81,11 @@ def mask(dims: Iterable[Dim]) -> str:
 
 def position(writer: Writer, value: Value) -> str:
     """The expression of an `index` value."""
-    text, dims = offset(writer, value.attr)
-    return f"({text}).to(tl.int64)" if dims else f"tl.full((), {text}, tl.int64)"
+    text, dims = offset(writer, value.attr, whole=True)
+    kind = TYPES[value.dtype][0]
+    if dims:
+        return f"({text}).to({kind})"
+    return writer.numbers.scalar(value.attr.offset, value.dtype)
 
 
 def load(writer: Writer, value: Value) -> str:

@@ -8,10 +8,13 @@ their masks. Reductions are `codegen.triton_folds`. Called by `codegen.triton`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..ir.dataclass import dataclass, field
+from ..ir.symbols import Expr
 from . import expr, loops, triton_folds, triton_memory
 from .triton_dialect import DIALECT
+from .triton_numbers import Numbers, kind_of
 from .triton_tiles import Dim, Plan
 
 
@@ -26,15 +29,16 @@ class Body:
         self.lines.append("    " * self.depth + line)
 
 
-def body_of(plan: Plan, parameters: Sequence[str]) -> Body:
-    """The lines of one program."""
-    return Writer(plan, parameters).write()
+def body_of(plan: Plan, parameters: Sequence[str], numbers: Numbers) -> Body:
+    """The lines of one program; `numbers` gets those that it takes."""
+    return Writer(plan, parameters, numbers).write()
 
 
 class Writer:
     """Writes the lines of one program. `along`: for each value, the dimensions along which its tile really extends."""
 
-    def __init__(self, plan: Plan, parameters: Sequence[str]) -> None:
+    def __init__(self, plan: Plan, parameters: Sequence[str], numbers: Numbers) -> None:
+        self.numbers = numbers
         self.plan = plan
         self.nest = plan.nest
         self.parameters = parameters
@@ -71,17 +75,19 @@ class Writer:
     def _places(self) -> None:
         """Variables of all dimensions that the program's number decides."""
         spread = [dim for dim in self.plan.dims if not dim.looped]
-        number = "tl.program_id(0)" + (".to(tl.int64)" if self.plan.wide else "")
-        several = [dim for dim in spread if dim.programs > 1]
+        number = "tl.program_id(0)"
+        several = [dim for dim in spread if not dim.single]
         if len(several) > 1:
             self.body.add(f"pid = {number}")
             number = "pid"
         for dim in reversed(spread):
             part = "0"
-            if dim.programs > 1:
+            if not dim.single:
                 part = number
                 if dim is not several[0]:
-                    count = f"tl.cdiv({dim.extent}, {dim.constant})"
+                    count = self._narrow(
+                        f"tl.cdiv({self.numbers.text(dim.extent)}, {dim.constant})", dim.extent
+                    )
                     self.body.add(f"{dim.name}_pid = {number} % {count}")
                     part = f"{dim.name}_pid"
                     rest = f"{number} // {count}"
@@ -96,29 +102,39 @@ class Writer:
             self.body.add(f"{dim.name} = {part}")
         else:
             part = f"({part})" if "//" in part else part
+            part = f"{part}.to(tl.int64)" if dim.wide and not dim.looped else part
             base = "" if part == "0" else f"{part} * {dim.constant} + "
             base = f"{part} + " if dim.looped else base
             line = f"{base}tl.arange(0, {dim.constant}){dim.view}"
-            wide = ".to(tl.int64)" if self.plan.wide and (dim.looped or part == "0") else ""
+            wide = ".to(tl.int64)" if dim.wide and dim.looped else ""
             self.body.add(f"{dim.name} = ({line}){wide}" if wide else f"{dim.name} = {line}")
         if dim.masked:
-            self.body.add(f"{dim.name}_mask = {dim.name} < {dim.extent}")
+            self.body.add(f"{dim.name}_mask = {dim.name} < {self.numbers.text(dim.extent)}")
         self._axes(dim)
+
+    def _narrow(self, text: str, *of: Any) -> str:
+        """A scalar in 32 bits: what counts programs has no more, though it is made of numbers that may."""
+        wide = any(isinstance(one, Expr) and kind_of(one) != "i32" for one in of)
+        return f"{text}.to(tl.int32)" if wide else text
 
     def _axes(self, dim: Dim) -> None:
         """Split a dimension's number into those of its axes."""
         if len(dim.axes) == 1:
             self.axis_name[dim.axes[0]] = dim.name
             return
-        below = 1
+        below: Any = 1
         for position, axis in reversed(list(enumerate(dim.axes))):
-            text = dim.name if below == 1 else f"{dim.name} // {below}"
-            if position:
-                text += f" % {self.sizes[axis]}"
             if axis in self.split:
+                text = dim.name if _is_one(below) else f"{dim.name} // {self._divisor(dim, below)}"
+                if position:
+                    text += f" % {self._divisor(dim, self.sizes[axis])}"
                 self.axis_name[axis] = f"i{axis}"
                 self.body.add(f"i{axis} = {text}")
-            below *= self.sizes[axis]
+            below = below * self.sizes[axis]
+
+    def _divisor(self, dim: Dim, number: Any) -> str:
+        text = self.numbers.text(number)
+        return text if dim.wide else self._narrow(text, number)
 
     # -- values ------------------------------------------------------------------------------------
 
@@ -146,7 +162,13 @@ class Writer:
             triton_folds.fold(self, number)
         elif value.op == "scan":
             triton_folds.scan(self, number)
+        elif value.op == "number":
+            self.body.add(f"{name} = {self.numbers.scalar(value.attr, value.dtype)}")
         else:
             args = tuple(f"v{arg}" for arg in value.args)
             dtypes = tuple(self.nest.values[arg].dtype for arg in value.args)
             self.body.add(expr.statement(DIALECT, name, value, args, dtypes))
+
+
+def _is_one(number: Any) -> bool:
+    return not isinstance(number, Expr) and number == 1

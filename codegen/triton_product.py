@@ -23,6 +23,7 @@ from . import loops, triton_memory
 from .loops import Index, LoopNest, Value
 from .triton_dialect import TYPES
 from .triton_nest import Body, Writer
+from .triton_numbers import Numbers
 from .triton_tiles import Dim, Plan
 
 if TYPE_CHECKING:
@@ -155,15 +156,23 @@ def render(
     parameters: list[list[str]] = [[""] * len(one.buffers) for one in nests]
     for (place, number), name in zip(places, found, strict=True):
         parameters[place][number] = name
-    body = _Template(product, nest, way, parameters).write()
+    template = _Template(product, nest, way, parameters)
+    body, numbers = template.write(), template.numbers
     kinds = [
         (name, "*" + TYPES[nests[place].buffers[number].dtype][1])
         for (place, number), name in zip(places, found, strict=True)
     ]
+    kinds += numbers.arguments
     constants = {"YBLOCK": way.rows, "XBLOCK": way.columns, "KBLOCK": way.step}
     tiles = -(-product.m // way.rows) * -(-product.n // way.columns)
     kernel = assemble(nest.name, nest.covers, kinds, constants, body.lines, product.batch * tiles)
-    return replace(kernel, warps=way.warps, stages=way.stages, aligned=tuple(sorted(aligned)))
+    return replace(
+        kernel,
+        warps=way.warps,
+        stages=way.stages,
+        aligned=tuple(sorted(aligned)),
+        numbers=tuple(numbers.names),
+    )
 
 
 def _check(product: Product, nest: LoopNest) -> None:
@@ -189,8 +198,8 @@ class _Part(Writer):
     def __init__(
         self, template: _Template, nest: LoopNest, dims: Sequence[Dim], place: int
     ) -> None:
-        wide = template.wide
-        super().__init__(Plan(nest, tuple(dims), 4, wide), template.parameters[place])
+        plan = Plan(nest, tuple(dims), 4)
+        super().__init__(plan, template.parameters[place], template.numbers)
         self.body = template.body
 
     def places(self, parts: dict[str, str]) -> None:
@@ -228,7 +237,7 @@ class _Template:
             added=None if product.added is None else _still(product.added),
         )
         self.product, self.nest, self.way, self.parameters = product, _still(nest), way, parameters
-        self.body = Body()
+        self.body, self.numbers = Body(), Numbers()
         self.rows = Dim("y", (1,), product.m, way.rows, "YBLOCK", "[:, None]")
         self.columns = Dim("x", (2,), product.n, way.columns, "XBLOCK", "[None, :]")
         self.batch = Dim("z", (0,), product.batch, 1)
@@ -238,10 +247,6 @@ class _Template:
         self.right = (*batches, replace(walk, axes=(1,), view="[:, None]"), self.columns)
         self.both = (*batches, self.rows, self.columns)
         self.over = _dims_of(self.nest, product, self.batch, self.rows, self.columns)
-        reached = [(product.left, self.left), (product.right, self.right), (nest, self.over)]
-        if product.added is not None:
-            reached.append((product.added, self.both))
-        self.wide = any(triton_memory.reach(one, dims) >= 2**31 for one, dims in reached)
 
     def write(self) -> Body:
         product, body = self.product, self.body
@@ -281,7 +286,7 @@ class _Template:
         """From a program's number to its tile: tiles of `GROUP` rows of tiles are run column by column."""
         body, product = self.body, self.product
         rows, columns = self.rows.programs, self.columns.programs
-        body.add("pid = tl.program_id(0)" + (".to(tl.int64)" if self.wide else ""))
+        body.add("pid = tl.program_id(0)")
         if product.batch > 1:
             body.add(f"z_pid = pid // {rows * columns}")
             body.add(f"pid = pid % {rows * columns}")

@@ -6,13 +6,15 @@ columns (reductions). Called by `codegen.triton`; the lines of a program are `co
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ..ir.dataclass import dataclass
+from ..ir.symbols import is_symbolic, product
 from . import loops
 from .loops import LoopNest
-from .triton_memory import reach
+from .triton_memory import straight
+from .triton_numbers import INT32, blocks, most, weight
 
 LINE = 1024  # elements of a pointwise tile
 SQUARE = 32  # side of a tile for transposes
@@ -29,11 +31,14 @@ class Dim:
     block    elements of it in a tile; 1 with an empty `constant`: a plain number a program
     view     how its range is placed among the tile's dimensions
     looped   one program walks all of it
+
+    The extent may be an expression: it is a mask, then, that ends the last tile, and there are as many programs as a
+    call needs, none at all where there is no element.
     """
 
     name: str
     axes: tuple[int, ...]
-    extent: int
+    extent: Any
     block: int
     constant: str = ""
     view: str = ""
@@ -41,29 +46,48 @@ class Dim:
 
     @property
     def masked(self) -> bool:
-        return bool(self.constant) and (self.extent == 0 or self.extent % self.block != 0)
+        if not self.constant:
+            return False
+        if is_symbolic(self.extent) and self.single and not self.looped:
+            return True  # it may be empty
+        return bool(self.extent == 0 or self.extent % self.block != 0)
 
     @property
-    def programs(self) -> int:
-        return 1 if self.looped else max(1, -(-self.extent // self.block))
+    def wide(self) -> bool:
+        """Does its variable need 64 bits? That of a program does not: a grid has fewer than 2**31 of them."""
+        return bool(self.constant) and most(self.extent + self.block) >= INT32
+
+    @property
+    def programs(self) -> Any:
+        whole = self.looped or most(self.extent) <= self.block
+        return 1 if whole else blocks(self.extent, self.block)
+
+    @property
+    def single(self) -> bool:
+        """Is there one program along it, in every call?"""
+        return not is_symbolic(self.programs) and self.programs == 1
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A nest (collapsed) and its tile. `dims`: the slowest first; `wide`: offsets need 64 bits."""
+    """A nest (collapsed) and its tile. `dims`: the slowest first."""
 
     nest: LoopNest
     dims: tuple[Dim, ...]
     warps: int
-    wide: bool
+
+    @property
+    def wide(self) -> bool:
+        """Do positions of elements need 64 bits?"""
+        return any(dim.wide for dim in self.dims)
 
     @property
     def constants(self) -> dict[str, int]:
         return {dim.constant: dim.block for dim in self.dims if dim.constant}
 
     @property
-    def programs(self) -> int:
-        return math.prod(dim.programs for dim in self.dims)
+    def programs(self) -> Any:
+        return product(dim.programs for dim in self.dims)
 
     @property
     def shape(self) -> str:
@@ -76,17 +100,49 @@ def plan_of(nest: LoopNest, persistent_limit: int) -> Plan:
     if nest.has_reduction or nest.outer:
         dims = _rows_by_columns(nest, persistent_limit)
     else:
-        dims = _square(nest) or (_dim("x", nest, range(len(nest.inner)), LINE),)
-    tile = math.prod(dim.block for dim in dims)
+        dims = _square(nest) or _planes(nest) or (_line(nest),)
+    tile = product(dim.block for dim in dims)
     warps = min(8, max(1, _power(tile // 256)))
-    return Plan(nest, dims, warps, reach(nest, dims) >= 2**31)
+    return Plan(nest, dims, warps)
 
 
 def _dim(name: str, nest: LoopNest, axes: Iterable[int], limit: int, view: str = "") -> Dim:
     axes = tuple(axes)
     sizes = nest.outer + nest.inner
-    extent = math.prod(sizes[axis] for axis in axes)
-    return Dim(name, axes, extent, min(limit, _power(extent)), f"{name.upper()}BLOCK", view)
+    extent = product(sizes[axis] for axis in axes)
+    block = min(limit, _power(weight(extent)))
+    return Dim(name, axes, extent, block, f"{name.upper()}BLOCK", view)
+
+
+def _numbers(nest: LoopNest, axes: Sequence[int]) -> tuple[Dim, ...]:
+    """A dimension of which each program has one element; none where there are no such axes."""
+    sizes = nest.outer + nest.inner
+    extent = product(sizes[axis] for axis in axes)
+    return (Dim("z", tuple(axes), extent, 1),) if axes else ()
+
+
+def _line(nest: LoopNest) -> Dim:
+    return _dim("x", nest, range(len(nest.inner)), LINE)
+
+
+def _planes(nest: LoopNest) -> tuple[Dim, ...] | None:
+    """A dimension of its own for each of the last two axes, and programs for the rest: where a line over all axes
+    would have to be divided by sizes that are not known, for each of its elements."""
+    if not _divides(nest, range(len(nest.inner))):
+        return None
+    last = len(nest.inner) - 1
+    x = _dim("x", nest, (last,), LINE, "[None, :]")
+    y = _dim("y", nest, (last - 1,), max(1, LINE // x.block), "[:, None]")
+    return (*_numbers(nest, range(last - 1)), y, x)
+
+
+def _divides(nest: LoopNest, axes: Sequence[int]) -> bool:
+    """Would one variable over these axes be divided by a size that is not known, or in 64 bits?"""
+    sizes = nest.outer + nest.inner
+    line = Dim("", tuple(axes), product(sizes[axis] for axis in axes), 1, "LINE")
+    if not line.wide and not is_symbolic(tuple(sizes[axis] for axis in axes[1:])):
+        return False
+    return any(straight(index, line, sizes) is None for index in loops.indices(nest))
 
 
 def _rows_by_columns(nest: LoopNest, persistent_limit: int) -> tuple[Dim, ...]:
@@ -95,12 +151,16 @@ def _rows_by_columns(nest: LoopNest, persistent_limit: int) -> tuple[Dim, ...]:
     in_turn = any(v.op == "scan" and v.attr.endswith("in turn") for v in nest.values)
     limit = persistent_limit if side_by_side else 1 if in_turn else STRIDED_BLOCK
     columns = _dim("c", nest, range(n_outer, n_outer + len(nest.inner)), limit, "[None, :]")
-    if columns.extent > columns.block:
+    if most(columns.extent) > columns.block:
         block = COLUMN_BLOCK if side_by_side else 1 if in_turn else STRIDED_BLOCK
+        if is_symbolic(columns.extent):
+            block = min(block, columns.block)
         columns = Dim("c", columns.axes, columns.extent, block, "CBLOCK", "[None, :]", looped=True)
     limit = LANES if columns.block == 1 and columns.looped else max(1, TILE // columns.block)
-    rows = _dim("r", nest, range(n_outer), limit, "[:, None]")
-    return rows, columns
+    if _divides(nest, range(n_outer)):
+        rows = _dim("r", nest, (n_outer - 1,), limit, "[:, None]")
+        return (*_numbers(nest, range(n_outer - 1)), rows, columns)
+    return _dim("r", nest, range(n_outer), limit, "[:, None]"), columns
 
 
 def _side_by_side(nest: LoopNest) -> bool:
@@ -117,10 +177,9 @@ def _square(nest: LoopNest) -> tuple[Dim, ...] | None:
     for index in loops.indices(nest):
         for axis in range(last):
             apart = index.strides[last] not in (0, 1)
-            if apart and index.strides[axis] == 1 and min(nest.inner[axis], nest.inner[last]) >= 8:
-                rest = tuple(other for other in range(last) if other != axis)
-                extent = math.prod(nest.inner[other] for other in rest)
-                batch = (Dim("z", rest, extent, 1),) if rest else ()
+            sides = weight(nest.inner[axis]), weight(nest.inner[last])
+            if apart and index.strides[axis] == 1 and min(sides) >= 8:
+                batch = _numbers(nest, [other for other in range(last) if other != axis])
                 y = _dim("y", nest, (axis,), SQUARE, "[:, None]")
                 return (*batch, y, _dim("x", nest, (last,), SQUARE, "[None, :]"))
     return None

@@ -36,22 +36,25 @@ class Made:
         self.graph = graph
         self.plan = schedule.plan(optimize(graph, check=True))
         self.kernels = self.plan.kernels
-        nests = [kernel.nest for kernel in self.kernels]
-        addresses: dict[str, int] = {}
-        keep: Any = None
         self.source = ""
         numbers: dict[str, tuple[Any, ...]] = {}
-        symbols: dict[str, str] = {}
-        if nests:
-            self.source = cpp.render(nests, build.vector_bytes(), numbers, symbols)
-            keep = build.load(self.source, list(dict.fromkeys(symbols.values())))
-            addresses = {name: keep.addresses[of] for name, of in symbols.items()}
+        addresses, keep = self.built([kernel.nest for kernel in self.kernels], numbers)
         if self.plan.replaced:
             large = replaced.load(self.plan.replaced.values())
             addresses |= large.addresses
             keep = (keep, large)
         self.spec = schedule.spec(self.plan, addresses, keep, numbers)
         self.run = load(self.spec)
+
+    def built(self, nests: list[Any], numbers: dict[str, Any]) -> tuple[dict[str, int], Any]:
+        """Addresses of kernels, and what keeps them; `numbers` gets the expressions that each takes."""
+        if not nests:
+            return {}, None
+        symbols: dict[str, str] = {}
+        text = cpp.render(nests, build.vector_bytes(), numbers, symbols)
+        self.source += text
+        library = build.load(text, list(dict.fromkeys(symbols.values())))
+        return {name: library.addresses[of] for name, of in symbols.items()}, library
 
     @property
     def library(self) -> list[Any]:

@@ -97,6 +97,7 @@ def check_open(
     sizes: Sequence[Any],
     kernels: int | None = None,
     library: int | None = 0,
+    compiled: Callable[[Graph], Made] = Made,
 ) -> Made:
     """Compile fn for make(sizes[0]) with these dimensions open, run it at all sizes, compare with eager."""
     try:
@@ -105,7 +106,7 @@ def check_open(
         if any(text in str(error) for text in OLDER_TORCH):
             pytest.skip("this torch takes no symbolic sizes there: capture compiles for plain ones")
         raise
-    made, allowed = Made(graph), tolerance(graph)
+    made, allowed = compiled(graph), tolerance(graph)
     runs = 0
     for size in sizes:
         inputs = make(size)

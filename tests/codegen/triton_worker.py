@@ -74,10 +74,17 @@ class Worker:
         self.process.stdout.close()
         self.process.wait(timeout=30)
 
-    def run(self, kernel: Any, tensors: list[Any]) -> list[Any]:
-        """The tensors as the kernel left them; RuntimeError with the worker's traceback if it failed."""
+    def run(
+        self, kernel: Any, tensors: list[Any], symbols: Any = None, places: Any = None
+    ) -> list[Any]:
+        """The tensors as the kernel left them; RuntimeError with the worker's traceback if it failed. `symbols`: the
+        values of a kernel's symbols by name, where its numbers and its grid are expressions. `places`: the kernel's
+        buffers, each (tensor, offset, bytes, dtype), where they lie in tensors of bytes."""
+        from graftjit.codegen.triton_numbers import bound
+
         assert self.process.stdin and self.process.stdout
-        _write(self.process.stdin, (kernel, tensors))
+        kernel = bound(kernel, symbols or {})
+        _write(self.process.stdin, (kernel, tensors, places))
         answer = _read(self.process.stdout)
         if isinstance(answer, str):
             raise RuntimeError(f"{answer}\n{kernel.source}")
@@ -93,6 +100,10 @@ def _write(stream: BinaryIO, message: Any) -> None:
 def _read(stream: BinaryIO) -> Any:
     (length,) = struct.unpack("<q", stream.read(8))
     return pickle.loads(stream.read(length))
+
+
+def _part(tensors: list[Any], number: int, at: int, size: int, dtype: Any) -> Any:
+    return tensors[number][at : at + size].view(dtype)
 
 
 def _round_bfloat16() -> None:
@@ -142,11 +153,12 @@ def _serve() -> None:
     _multiply_bfloat16()
     while True:
         try:
-            kernel, tensors = _read(sys.stdin.buffer)
+            kernel, tensors, places = _read(sys.stdin.buffer)
         except struct.error:
             return
         try:
-            triton.launch(kernel, tensors, triton.load(kernel, libdevice=NumpyLibrary()))
+            launched = tensors if places is None else [_part(tensors, *place) for place in places]
+            triton.launch(kernel, launched, triton.load(kernel, libdevice=NumpyLibrary()))
             _write(stream, tensors)
         except Exception:
             _write(stream, traceback.format_exc())
