@@ -29,12 +29,11 @@ class KernelRecord:
 
 
 def record(
-    name: str, text: str, covers: tuple[str, ...], nbytes: int, cached: bool
+    name: str, text: str, covers: tuple[str, ...], nbytes: int, cached: bool, comment: str = "//"
 ) -> KernelRecord:
-    """The record of a kernel: what it covers stands above its text."""
-    return KernelRecord(
-        name, "".join(f"// {line}\n" for line in covers) + text, covers, nbytes, cached
-    )
+    """The record of a kernel: what it covers stands above its text, in comments of its language."""
+    head = "".join(f"{comment} {line}\n" for line in covers)
+    return KernelRecord(name, head + text, covers, nbytes, cached)
 
 
 @dataclass(slots=True)

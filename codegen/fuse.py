@@ -27,7 +27,8 @@ from .precede import Placed
 MAX_NODES = 96  # a bound on compile time and registers
 MAX_BUFFERS = 32
 LARGE = 1 << 16  # bytes
-
+Kinds = frozenset[str]
+KINDS: Kinds = frozenset(("cpu", "cuda"))  # types of devices for which there are renderers
 
 aten = torch.ops.aten
 LIGHT = frozenset({
@@ -42,11 +43,13 @@ LIGHT = frozenset({
 class Unit(Placed):
     """A kernel (`shape` is set) or one ATen call, in its place among the others.
 
+    device   of the results of its members: a kernel runs on one
     shape    full sizes of the iteration; `folded` its reduced dimensions (None: no reduction yet)
     where    for each member that has a value: its map, as forms over the dimensions of `shape` (of `rows`: nothing)
     """
 
     nodes: list[Node] = field(default_factory=list)
+    device: torch.device | None = None
     shape: tuple[int, ...] | None = None
     folded: tuple[int, ...] | None = None
     where: dict[Node, Map] = field(default_factory=dict)
@@ -79,18 +82,19 @@ def fusable(node: Node, placed: bool = False) -> Rule | None:
 class Fusion:
     """The state of one run; `units` is the result (those with `merged` set are gone). `near`: nothing joins a group
     from before the last operator that made something large, so that no more is alive at a time than in eager. `alone`: the
-    inputs whose stores no kernel does beside other work."""
+    inputs whose stores no kernel does beside other work. `kinds`: the types of devices that have kernels; `refused`: what stays
+    a call of ATen."""
 
     def __init__(
         self,
         flow: Flow,
-        device: str = "cpu",
-        enabled: bool = True,
+        kinds: Kinds = KINDS,
         near: bool = False,
         alone: frozenset[Node] = frozenset(),
+        refused: frozenset[Node] = frozenset(),
     ) -> None:
-        self.flow, self.device, self.enabled, self.near = flow, device, enabled, near
-        self.alone = alone
+        self.flow, self.kinds, self.near = flow, kinds, near
+        self.alone, self.refused = alone, refused
         self.first_open = 0  # number of the first unit that may be joined
         self.units: list[Unit] = []
         self.home: dict[Node, Unit] = {}
@@ -107,6 +111,10 @@ class Fusion:
                 self._place_get(node)
             elif not is_plain_view(node):
                 self._place(node)
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self.kinds)
 
     @property
     def alive(self) -> list[Unit]:
@@ -159,11 +167,12 @@ class Fusion:
 
     def _place(self, node: Node) -> None:
         enabled = self.enabled and node not in self.flow.joins
+        enabled = enabled and (not self.refused or self.flow.call(node) not in self.refused)
         rule = fusable(node, node in self.flow.whole) if enabled else None
         if rule is not None and rule.kind == "pointwise" and not isinstance(node.meta, Meta):
             users = self.flow.users.get(node, [])
             rule = rule if rule.every or all(user.target == 0 for user in users) else None
-        if rule is not None and _device(node) != self.device:
+        if rule is not None and _device(node).type not in self.kinds:
             rule = None
         if rule is not None and rule.kind == "create" and node in self.flow.written:
             rule = None  # it has to be in memory: what is read there is no longer what was made
@@ -194,7 +203,7 @@ class Fusion:
 
     def _new(self, node: Node, before: list[Unit]) -> Unit:
         number = len(self.units)
-        unit = Unit(number, bits=1 << number, nodes=[node])
+        unit = Unit(number, bits=1 << number, nodes=[node], device=_device(node))
         unit.put_after(before)
         self.units.append(unit)
         self.home[node] = unit
@@ -249,6 +258,8 @@ class Fusion:
             node = node.alias  # type: ignore[assignment]
         if node not in self.rules or not isinstance(node.meta, Meta) or self.unit_of(node) is unit:
             return False
+        if node.meta.device != unit.device:
+            return False
         size, reads_of_it = estimated(node.meta.shape), estimated(unit.shape or ())
         small = 2 * size <= reads_of_it
         if far:
@@ -276,7 +287,7 @@ class Fusion:
     def _candidates(self, node: Node, rule: Rule) -> list[Unit]:
         """Kernels that share something with this node, those that save most bytes first."""
         saved: dict[Unit, int] = {}
-        shape = _space(node, rule)[0]
+        shape, device = _space(node, rule)[0], _device(node)
         for operand in dict.fromkeys(reads(node)):
             source = self.source(operand)
             if source in self.home and not self._inlined(source):
@@ -289,7 +300,9 @@ class Fusion:
                 shared = sum(n for base, n in unit.reads.items() if base in bases)
                 if shared and shared >= size_in_bytes_of(shape, 1):
                     saved[unit] = saved.get(unit, 0) + shared
-        open_ones = [unit for unit in saved if unit.number >= self.first_open]
+        open_ones = [
+            unit for unit in saved if unit.number >= self.first_open and unit.device == device
+        ]
         return sorted(open_ones, key=lambda unit: (-saved[unit], -unit.number))
 
     def _can_join(self, node: Node, rule: Rule, unit: Unit, before: list[Unit]) -> bool:
@@ -442,7 +455,7 @@ class Fusion:
     # --- merging ---
 
     def _can_merge(self, unit: Unit, other: Unit) -> bool:
-        if unit.shape != other.shape or unit.rows != other.rows:
+        if (unit.shape, unit.rows, unit.device) != (other.shape, other.rows, other.device):
             return False
         if self._full(unit, *other.nodes) or len(unit.nodes) + len(other.nodes) > MAX_NODES:
             return False
@@ -502,9 +515,10 @@ def _is_large(node: Node) -> bool:
     return node.alias is None and any(meta and size_in_bytes(meta) >= LARGE for meta in metas)
 
 
-def _device(node: Node) -> str:
-    meta = node.meta if isinstance(node.meta, Meta) else node.meta[0]
-    return str(meta.device.type)
+def _device(node: Node) -> Any:
+    """Where its (first) result is; None where it gives no tensor."""
+    metas = [node.meta] if isinstance(node.meta, Meta) else (node.meta or ())
+    return next((meta.device for meta in metas if isinstance(meta, Meta)), None)
 
 
 def _space(node: Node, rule: Rule) -> tuple[tuple[int, ...], tuple[int, ...] | None]:

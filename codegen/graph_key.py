@@ -23,6 +23,7 @@ from ..ir.rewrite import FOLD_LIMIT
 from ..runtime import device
 from ..runtime.session import SESSION
 from ..runtime.version import VERSION
+from . import gpus
 
 FORMAT = "plan 1"  # raise it when the meaning of kept plans changes
 OPERATORS = ("aten", "prims", "graftjit")  # of torch and of ours: their names say what they do
@@ -43,7 +44,18 @@ class NotKept(Exception):
 
 def texts(graph: Graph) -> tuple[str, ...]:
     """The key's texts, for where there is a way to have kernels."""
-    return (FORMAT, _graph(graph), *_world())
+    return (FORMAT, _graph(graph), *_world(), _gpus(graph))
+
+
+def _gpus(graph: Graph) -> str:
+    """What a plan depends on of the GPUs, where it has any."""
+    found = gpus.gpus_of(graph)
+    if not found:
+        return ""
+    reason = gpus.why_not(found)
+    if reason:
+        raise NotKept(reason)
+    return gpus.world(found)
 
 
 def _world() -> tuple[str, ...]:

@@ -64,7 +64,7 @@ def chosen(
         free = [
             node for node in step.reads
             if last.get(node) == position and node not in outputs and node not in flow.written
-            and (node in once or _is_own(node))
+            and (node in once or is_own(node))
         ]  # fmt: skip
         # The latest first: equal layers then have equal kernels, of which the first reads a tensor of the caller.
         free.sort(key=lambda node: -made[node if node in made else node.args[0]])
@@ -122,7 +122,7 @@ def _makers(steps: Steps) -> Mapping[Node, int]:
     return found
 
 
-def _is_own(node: Node) -> bool:
+def is_own(node: Node) -> bool:
     """Is this a result of an operator that always allocates it?"""
     if node.op == "get":
         name = str(node.args[0].target)
@@ -173,7 +173,37 @@ def _may(kernel: Kernel, node: Node, given: Node) -> bool:
         return False
     if any(value.args or value.attr[1] != index for value in loads):
         return False
+    if kernel.device.type != "cpu":
+        return not still and _each_by_one(nest, source, target, index)
     return _in_turn(nest, source, target)
+
+
+def _each_by_one(nest: LoopNest, source: int, target: int, index: loops.Index) -> bool:
+    """On a GPU: is each element loaded by the thread that stores it, and by no pass behind the one that does? What is one
+    value a row, threads share."""
+    moves = all(
+        is_symbolic(stride) or stride
+        for stride, size in zip(index.strides, nest.outer + nest.inner, strict=True)
+        if size != 1
+    )
+    phase = loops.phases(nest)
+    first = min(phase[store.value] for store in nest.stores if store.buffer == target)
+    later = (n for n, value in enumerate(nest.values) if value.op == "reduce" and phase[n] > first)
+    seen = {
+        nest.values[number].attr[0]
+        for fold in later
+        for number in loops.needed(nest, nest.values[fold].args)
+        if nest.values[number].op in loops.LOADS
+    }
+    scans = any(value.op == "scan" for value in nest.values)
+    others = [s for s in nest.stores if s.buffer != target and phase[s.value] > first]
+    read_later = any(_loads(nest, store.value, source) for store in others)
+    return moves and not scans and source not in seen and not read_later
+
+
+def _loads(nest: LoopNest, value: int, buffer: int) -> bool:
+    found = (nest.values[number] for number in loops.needed(nest, [value]))
+    return any(one.op in loops.LOADS and one.attr[0] == buffer for one in found)
 
 
 def _in_turn(nest: LoopNest, source: int, target: int) -> bool:

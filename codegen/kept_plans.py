@@ -72,9 +72,11 @@ def plain(
     kernels: Sequence[tuple[str, Sequence[str], int]],
     replaced: Sequence[tuple[str, str]],
     library: int,
+    gpu: Plain | None = None,
 ) -> Plain:
     """A plan as it is kept: the program, over names of kernels; the kernels' text, and which symbol stands for each;
-    (name, what it covers, bytes) of each for the report; (symbol, file) of those of fixed text; the calls of ATen."""
+    (name, what it covers, bytes) of each for the report; (symbol, file) of those of fixed text; the calls of ATen; the kernels of GPUs
+    (`gpu_plan.Written.plain`)."""
     constants = [node.target for node in graph.nodes if node.op == "constant"]
     places = {id(tensor): at for at, tensor in enumerate(constants)}
     if any(id(tensor) not in places for tensor in spec.constants.values()):
@@ -87,6 +89,7 @@ def plain(
         "kernels": [[name, list(covers), nbytes] for name, covers, nbytes in kernels],
         "replaced": [list(pair) for pair in replaced],
         "library": library,
+        "gpu": gpu,
     }
 
 
@@ -115,6 +118,7 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
     try:
         others = fixed.load(kept["replaced"], stored=stored) if kept["replaced"] else None
         keep = build.load(source, names, graph.name, covers, stored) if source else None
+        gpu = _gpu(kept, graph.name, covers, stored)
     except (build.NotBuilt, BuildError):  # planned anew, it ends in the same way, and tells of it
         return None
     built = time.perf_counter()
@@ -123,20 +127,38 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
         addresses |= others.addresses
     tensors = [node.target for node in graph.nodes if node.op == "constant"]
     constants = {slot: tensors[at] for slot, at in kept["constants"]}
-    spec = plan_form.read(kept["program"], graph.name, constants, Bound(addresses, (keep, others)))
-    records = () if keep is None else _records(kept, keep.cached)
+    spec = plan_form.read(
+        kept["program"], graph.name, constants, Bound(addresses, (keep, others), gpu)
+    )
+    records = _records(kept, keep is not None and keep.cached, gpu)
     program = watched(graph, load(spec), [one.name for one in records])
     laps = {"build": built - start, "load": time.perf_counter() - built}
     return Compiled(
-        graph, program, "fused", spec, records, kept["library"], len(names), timings=laps
+        graph, program, "fused", spec, records, kept["library"], len(names) + len(gpu), timings=laps
     )
 
 
-def _records(kept: Plain, cached: bool) -> tuple[KernelRecord, ...]:
+def _gpu(kept: Plain, name: str, covers: tuple[str, ...], stored: bool) -> dict[str, Any]:
+    """The loaded kernels of GPUs, by key."""
+    plain = kept["gpu"]
+    if not plain:
+        return {}
+    texts = {key: plan_form.kernel_of(text) for key, text in plain["texts"].items()}
+    return plan_form.load_kernels(texts, plain["capabilities"], name, covers, stored)
+
+
+def _records(kept: Plain, cached: bool, gpu: Plain) -> tuple[KernelRecord, ...]:
     """The kernels for the report. One of equal ones is in the text, under its name: the others are as it is."""
     texts, symbols = units.kernels(kept["source"]), kept["symbols"]
+    on_gpu = kept["gpu"] or {"of": {}}
     found = []
     for name, covers, nbytes in kept["kernels"]:
+        keys = on_gpu["of"].get(name)
+        if keys is not None:
+            text = "\n".join([on_gpu["texts"][key]["source"] for key in keys])
+            was = all(gpu[key].cached for key in keys)
+            found.append(record(name, text, tuple(covers), nbytes, was, "#"))
+            continue
         of = symbols[name]
         text = texts[of].replace(f" {of}(", f" {name}(", 1)
         found.append(record(name, text, tuple(covers), nbytes, cached))

@@ -1,7 +1,8 @@
 """Lowering of cumulative operators: the fold of a row up to each element.
 
 Accumulation is in the type that eager's kernels carry from element to element: float64 for float32, float32 for bfloat16
-and float16. Where rounding and overflow hang on the order (products, sums in float64), the order is eager's.
+and float16. Where rounding and overflow hang on the order (products, sums in float64), the order is eager's. On a GPU eager's
+threads share a row, in an order of their own, and carry the type that they compute in: so do ours.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-from ..ir.graph import Node
+from ..ir.graph import Meta, Node
 from . import affine
 from .lower_reduce import _elements, _own_map
 from .lowering import RULES, At, Rule, opmath
@@ -25,20 +26,25 @@ def _along(node: Node) -> tuple[Node, tuple[int, ...], bool]:
     return operand, (node.args[1] % rank,) if rank else (), True
 
 
-def _carried(dtype: torch.dtype) -> torch.dtype:
-    """What eager's accumulator is."""
-    return torch.float64 if dtype == torch.float32 else opmath(dtype)
+def _carried(meta: Meta) -> torch.dtype:
+    """What eager's accumulator is; on a GPU it is no wider than the computation."""
+    wide = meta.dtype == torch.float32 and meta.device.type == "cpu"
+    return torch.float64 if wide else opmath(meta.dtype)
 
 
-def _in_turn(kind: str, dtype: torch.dtype) -> bool:
+def _in_turn(kind: str, meta: Meta) -> bool:
+    """Where the order of the elements counts, as threads of a GPU cannot have it."""
+    dtype = meta.dtype
+    if meta.device.type != "cpu":
+        return False
     return dtype.is_floating_point and (kind == "prod" or dtype == torch.float64)
 
 
 def _cumulative(kind: str) -> Callable[[At], int]:
     def build(at: At) -> int:
         value = at.builder.cast(at.full(at.arg(0), _own_map(at)), at.dtype)
-        value = at.builder.cast(value, _carried(at.dtype))
-        order = f"{kind} in turn" if _in_turn(kind, at.dtype) else kind
+        value = at.builder.cast(value, _carried(at.meta))
+        order = f"{kind} in turn" if _in_turn(kind, at.meta) else kind
         return at.done(at.builder.scan(order, value))
 
     return build
@@ -73,7 +79,7 @@ def _alone(kind: str) -> Callable[[Node], bool]:
 
     def better(node: Node) -> bool:
         neighbours = node.meta.stride[node.args[1]] == 1 == node.args[0].meta.stride[node.args[1]]
-        return not (neighbours and _in_turn(kind, node.meta.dtype))
+        return not (neighbours and _in_turn(kind, node.meta))
 
     return better
 

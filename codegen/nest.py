@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from ..ir.dataclass import dataclass
 from ..ir.effects import may_raise, reads, root
 from ..ir.graph import Meta, Node
@@ -22,12 +24,15 @@ from .loops import Index, LoopNest
 from .lower_product import LETTERS, rows_in_order, rows_together
 from .lowering import At, Builder, scatters
 
+CPU = torch.device("cpu")
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A nest and the graph's tensors behind its buffers, in order: first `reads` roots, then `stores` nodes (one that
     is written in parts may occur several times). `host`: the call whose epilogue it is (`epilogue`); that one is in `reads`
-    too, but not in memory. `writes`: the inputs that it stores into, each as often as its version moves."""
+    too, but not in memory. `writes`: the inputs that it stores into, each as often as its version moves. `device`: where it
+    runs."""
 
     nest: LoopNest
     reads: tuple[Node, ...]
@@ -35,6 +40,7 @@ class Kernel:
     nodes: tuple[Node, ...]
     host: Node | None = None
     writes: tuple[Node, ...] = ()
+    device: torch.device = CPU
 
     @property
     def uses(self) -> tuple[Node, ...]:
@@ -254,7 +260,8 @@ class _NestBuilder:
         )
         moved = [flow.call(node) for node, _where, _value in stores if flow.is_store(node)]
         writes = tuple(base_of(write) for write in moved for _ in range(flow.moved_by(write)))
-        return Kernel(loops.collapse(nest), reads, written_to, tuple(calls), None, writes)
+        device = self.unit.device or CPU
+        return Kernel(loops.collapse(nest), reads, written_to, tuple(calls), None, writes, device)
 
 
 def _memory_stride(unit: Unit, dim: int) -> int:

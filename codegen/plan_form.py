@@ -6,6 +6,7 @@ for what has no plain form.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,10 +14,11 @@ import torch
 from torch._ops import OpOverload
 
 from ..ir import cast_cache, late  # noqa: F401  (operators of ours that a plan may name)
-from ..ir.dataclass import dataclass
+from ..ir.dataclass import dataclass, field
 from ..runtime.program import (
     Alloc,
     Aten,
+    DeviceLaunch,
     Free,
     Launch,
     Otherwise,
@@ -39,10 +41,22 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a program is bound to when it is loaded: addresses by name, and what keeps them."""
+    """What a program is bound to when it is loaded: addresses by name, what keeps them, and kernels of GPUs by key."""
 
     addresses: Mapping[str, int]
     keep: Any
+    gpu: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unbound:
+    """What stands for a loaded kernel of a GPU (`cubins.Loaded`) in a plan that is written."""
+
+    function: At
+    threads: int = 0
+    shared: int = 0
+    hidden: int = 0
+    keep: Any = None
 
 
 def written(spec: ProgramSpec) -> dict[str, Any]:
@@ -77,8 +91,12 @@ def read(plain: Mapping[str, Any], name: str, constants: dict[int, Any], to: Bou
 
 _WRITE: dict[type, Callable[[Any], list[Any]]] = {
     Alloc: lambda s: ["alloc", s.slot, _all(s.shape), _all(s.stride), *map(_written, (s.dtype, s.device))],
-    Scratch: lambda s: ["scratch", s.slot, _written(s.offset), _written(s.nbytes)],
+    Scratch: lambda s: ["scratch", s.slot, _written(s.offset), _written(s.nbytes), s.base],
     Launch: lambda s: ["launch", s.kernel, _written(s.address), list(s.slots), list(s.writes), _all(s.numbers)],
+    DeviceLaunch: lambda s: [
+        "device", s.kernel, s.function.name, list(s.slots), str(s.device), _written(s.programs), _all(s.numbers), s.kinds,
+        list(s.writes),
+    ],
     Otherwise: lambda s: ["otherwise", _tape(s.call), list(s.slots), _all(s.numbers)],
     Aten: lambda s: [
         "aten", _written(s.op), _written(s.args), _written(s.kwargs), list(s.results),
@@ -91,10 +109,13 @@ _READ: dict[str, Callable[..., Step]] = {
     "alloc": lambda _, slot, shape, stride, dtype, device: Alloc(
         slot, tuple(shape), tuple(stride), _read(dtype), _read(device)
     ),
-    "scratch": lambda _, slot, offset, nbytes: Scratch(slot, offset, nbytes),
+    "scratch": lambda _, slot, offset, nbytes, base: Scratch(slot, offset, nbytes, base),
     "launch": lambda to, kernel, address, slots, writes, numbers: Launch(
         kernel, _bound(to, address), tuple(slots), to.keep, tuple(writes),
         tuple([_bound(to, one) for one in numbers]),
+    ),
+    "device": lambda to, kernel, key, slots, device, programs, numbers, kinds, writes: _device_launch(
+        to.gpu[key], kernel, tuple(slots), torch.device(device), programs, tuple(numbers), kinds, tuple(writes)
     ),
     "otherwise": lambda _, tape, slots, numbers: Otherwise(
         _tape_of(*tape), tuple(slots), tuple(numbers)
@@ -107,6 +128,16 @@ _READ: dict[str, Callable[..., Step]] = {
     ),
     "free": lambda _, slots: Free(tuple(slots)),
 }  # fmt: skip
+
+
+def _device_launch(
+    loaded: Any, kernel: str, slots: tuple[int, ...], device: torch.device, programs: int,
+    numbers: tuple[Any, ...], kinds: str, writes: tuple[int, ...],
+) -> DeviceLaunch:  # fmt: skip
+    return DeviceLaunch(
+        kernel, loaded.function, slots, device, programs, loaded.threads, loaded.shared, loaded.hidden, numbers, kinds,
+        loaded.keep, writes,
+    )  # fmt: skip
 
 
 def _tape(tape: Any) -> list[Any]:
@@ -175,3 +206,46 @@ def _read(value: Any) -> Any:
 def _bound(to: Bound, value: Any) -> Any:
     """A number, or the address of what is named."""
     return to.addresses[value["at"]] if type(value) is dict else value
+
+
+# --- kernels of GPUs -------------------------------------------------------------------------------------------
+
+
+def written_kernel(kernel: Any) -> dict[str, Any]:
+    """A Triton kernel whose sizes are known."""
+    if kernel.numbers or type(kernel.programs) is not int:
+        raise NotKept("numbers")
+    return {
+        "name": kernel.name,
+        "source": kernel.source,
+        "arguments": [list(one) for one in kernel.arguments],
+        "constants": dict(kernel.constants),
+        "programs": kernel.programs,
+        "aligned": list(kernel.aligned),
+        "warps": kernel.warps,
+        "fp_fusion": kernel.fp_fusion,
+        "stages": kernel.stages,
+        "debug": kernel.debug,
+    }
+
+
+def kernel_of(plain: Mapping[str, Any]) -> Any:
+    """The Triton kernel that was written."""
+    from .triton import TritonKernel
+
+    arguments = tuple([(name, kind) for name, kind in plain["arguments"]])
+    return TritonKernel(**{**plain, "arguments": arguments, "aligned": tuple(plain["aligned"])})
+
+
+def load_kernels(
+    texts: Mapping[str, Any], capabilities: Mapping[str, int], name: str, covers: tuple[str, ...], stored: bool
+) -> dict[str, Any]:  # fmt: skip
+    """The kernels of a graph, built or found, by key; `capabilities`: of the device of each. Raises BuildError, or
+    NotBuilt where `stored` says that none shall be built."""
+    cubins = importlib.import_module("..cubins", __name__)  # late: it starts compilers
+    found: dict[str, Any] = {}
+    for capability in sorted(set(capabilities.values())):
+        keys = [key for key in texts if capabilities[key] == capability]
+        here = cubins.load([texts[key] for key in keys], capability, name, covers, stored=stored)
+        found |= {key: here[texts[key].name] for key in keys}
+    return found

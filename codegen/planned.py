@@ -23,6 +23,7 @@ from . import (
     build,
     cpp,
     fixed,
+    gpus,
     kept_plans,
     lower,
     lower_index,
@@ -34,14 +35,16 @@ from . import (
     lower_scan,
     lower_scatter,
     lower_special,
+    plan_form,
     replaced,
     schedule,
 )
 from .background import BACKGROUND
-from .compiled import Compiled, Program, record, show, tell, watched
-from .nest import Kernel
+from .compiled import Compiled, KernelRecord, Program, record, show, tell, watched
+from .fuse import KINDS, Kinds
 
 if TYPE_CHECKING:
+    from .gpu_plan import Written
     from .tune import Question
 
 # imported to fill the table of rules
@@ -76,7 +79,7 @@ def programmed(
 
 def by_aten(graph: Graph) -> Compiled:
     """The graph's operators by ATen, one by one, as they stand."""
-    return _finished(_Planned(graph, _Clock({}), graph, schedule.plan(graph, fuse=False)), None)
+    return _finished(_Planned(graph, _Clock({}), graph, schedule.plan(graph, fuse=False)), _Built())
 
 
 def verify(graph: Graph, kept: kept_plans.Plain) -> None:
@@ -91,19 +94,31 @@ def _plain(planned: _Planned) -> kept_plans.Plain:
     made, symbols = planned.made, planned.symbols
     addresses: dict[str, Any] = {name: kept_plans.At(of) for name, of in symbols.items()}
     addresses |= {one.SYMBOL: kept_plans.At(one.SYMBOL) for one in made.replaced.values()}
+    gpu, launches = planned.gpu, {}
+    if gpu is not None:
+        launches = gpu.bound({key: plan_form.Unbound(kept_plans.At(key)) for key in gpu.texts})
     return kept_plans.plain(
         planned.graph,
-        schedule.spec(made, addresses, None, planned.numbers),
+        schedule.spec(made, addresses, None, planned.numbers, launches),
         planned.source,
         symbols,
         [(kernel.nest.name, kernel.nest.covers, kernel.bytes) for kernel in made.kernels],
         replaced.pairs(made.replaced.values()),
         _library_calls(made),
+        None if gpu is None else gpu.plain(),
     )
 
 
 def _library_calls(made: schedule.Plan) -> int:
     return sum(isinstance(step, Node) or step.host is not None for step in made.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """Kernels that are there: the library of those of the processor, and those of GPUs by the keys of their texts."""
+
+    library: Library | None = None
+    gpu: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -119,7 +134,8 @@ class _Planned:
     numbers: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)  # of each kernel by itself
-    fuse: bool = True  # there is a way to have kernels
+    kinds: Kinds = KINDS  # types of devices for which there is a way to have kernels
+    gpu: Written | None = None  # the kernels on GPUs, where there are any
     later: bool = False  # schedules are to be looked for when kernels are built
     asked: list[Question] = field(default_factory=list)  # what has not been measured yet
     replaced: fixed.Loaded | None = (
@@ -132,13 +148,13 @@ class _Planned:
         says that nothing shall be built."""
         from . import tune, tune_products  # late: nothing of it is needed below O2
 
-        if not self.fuse:
+        if "cpu" not in self.kinds or self.gpu is not None:
             return
         self.later = stored
         answers = tune_products.answers(self.better, stored)
         if answers:
             with tune_products.answered(answers):
-                self.made = schedule.plan(self.better)
+                self.made = schedule.plan(self.better, kinds=self.kinds)
         self.asked = tune.recall(tune.questions(self.made), self.made, stored)
         self.later = False
 
@@ -152,8 +168,8 @@ class _Planned:
             tune.measure(self.asked, self.made)
             self.asked = []
             self.clock.lap("tune")
-        if self.made.kernels and not self.source:
-            nests = [kernel.nest for kernel in self.made.kernels]
+        nests = [kernel.nest for kernel in self.made.kernels if kernel.device.type == "cpu"]
+        if nests and not self.source:
             self.source = cpp.render(
                 nests, build.vector_bytes(), self.numbers, self.symbols, self.texts
             )
@@ -165,22 +181,49 @@ def _planned(graph: Graph) -> _Planned:
     clock = _Clock({})
     better = optimize(graph, check=SESSION.options.check, show=show())
     clock.lap("passes")
-    fuse = device.find_compiler() is not None or SESSION.store.bundled()
-    planned = _Planned(graph, clock, better, schedule.plan(better, fuse=fuse), fuse=fuse)
+    compiler = device.find_compiler() is not None or SESSION.store.bundled()
+    kinds = frozenset(("cpu",)) if compiler else frozenset[str]()
+    found = gpus.gpus_of(better)
+    against = gpus.why_not(found) if found else ""
+    if found and not against:
+        kinds |= {"cuda"}
+    planned = _Planned(graph, clock, better, schedule.plan(better, kinds=kinds), kinds=kinds)
     clock.lap("plan")
-    if not planned.made.kernels and not fuse:
+    _write_gpu(planned)
+    if against:
+        _without_gpu(against)
+    if not planned.made.kernels and not compiler:
         _without_compiler()
     return planned
 
 
-def _library(planned: _Planned, stored: bool = False) -> Library | None:
-    """The kernels, built or found. Without a compiler and without a bundle that has them the plan becomes one
-    without kernels."""
+def _built(planned: _Planned, stored: bool = False) -> _Built:
+    """The kernels, built or found. Where that cannot be, the plan becomes one without those: on the processor without a
+    compiler and without a bundle that has them, on GPUs where triton fails."""
     planned.render()
+    gpu: dict[str, Any] = {}
+    covers = tuple(line for kernel in planned.made.kernels for line in kernel.nest.covers)
+    if planned.gpu is not None and planned.gpu.launches:
+        from . import gpu_plan
+
+        try:
+            gpu = gpu_plan.load(planned.gpu, planned.graph.name, covers, stored)
+        except BuildError as error:
+            if SESSION.options.check:
+                raise
+            _without_gpu(str(error).splitlines()[0])
+            _replan(planned, planned.kinds - {"cuda"})
+            gpu = {}
+            planned.render()
+        finally:
+            planned.clock.lap("build_gpu")
+    return _Built(_library(planned, covers, stored), gpu)
+
+
+def _library(planned: _Planned, covers: tuple[str, ...], stored: bool) -> Library | None:
     calls = planned.made.replaced
     if not planned.source and not calls:
         return None
-    covers = tuple(line for kernel in planned.made.kernels for line in kernel.nest.covers)
     names = list(dict.fromkeys(planned.symbols.values()))
     try:
         planned.replaced = replaced.load(calls.values(), stored=stored) if calls else None
@@ -193,10 +236,27 @@ def _library(planned: _Planned, stored: bool = False) -> Library | None:
     finally:
         planned.clock.lap("build")
     _without_compiler()
-    planned.made, planned.source = schedule.plan(planned.better, fuse=False), ""
-    planned.symbols.clear()
-    planned.key = None
+    _replan(planned, planned.kinds - {"cpu"})
     return None
+
+
+def _replan(planned: _Planned, kinds: Kinds) -> None:
+    """Another plan, with kernels for these devices alone. It is not kept."""
+    planned.kinds, planned.key, planned.gpu = kinds, None, None
+    planned.made = schedule.plan(planned.better, kinds=kinds)
+    planned.source, planned.asked, planned.replaced = "", [], None
+    for names in (planned.symbols, planned.numbers, planned.texts):
+        names.clear()
+    _write_gpu(planned)
+
+
+def _write_gpu(planned: _Planned) -> None:
+    """The text of the kernels on GPUs, where there are to be any."""
+    if "cuda" in planned.kinds:
+        from . import gpu_plan  # late: programs on the CPU need nothing of it
+
+        planned.made, planned.gpu = gpu_plan.write(planned.made)
+        planned.clock.lap("render_gpu")
 
 
 def _without_compiler() -> None:
@@ -207,26 +267,37 @@ def _without_compiler() -> None:
     )
 
 
+def _without_gpu(reason: str) -> None:
+    SESSION.emit(Fallback(code="FB319", reason=reason))
+    SESSION.warn_once(
+        "WN608",
+        f"no kernels are made for the GPU, what is there runs as ATen steps: {reason}."
+        " `python -m graftjit doctor` tells more.",
+    )
+
+
 def _at_once(planned: _Planned, stored: bool = False) -> Compiled:
     """The program, when its kernels are there."""
-    done = _finished(planned, _library(planned, stored))
+    done = _finished(planned, _built(planned, stored))
     done.program = watched(planned.graph, done.program, [one.name for one in done.kernels])
     return done
 
 
-def _finished(planned: _Planned, keep: Library | None) -> Compiled:
+def _finished(planned: _Planned, built: _Built) -> Compiled:
     """The program over loaded kernels."""
     from ..runtime.executor import load  # late: it loads the native extension
 
-    made, graph, symbols = planned.made, planned.graph, planned.symbols
+    made, graph, symbols, keep = planned.made, planned.graph, planned.symbols, built.library
     addresses = {} if keep is None else {n: keep.addresses[of] for n, of in symbols.items()}
     if planned.replaced is not None:
         addresses |= planned.replaced.addresses
-    records = tuple(_record(k, planned.texts, keep.cached) for k in made.kernels) if keep else ()
-    spec = schedule.spec(made, addresses, (keep, planned.replaced), planned.numbers)
+    launches = {} if planned.gpu is None else planned.gpu.bound(built.gpu)
+    records = _records(planned, built, launches)
+    spec = schedule.spec(made, addresses, (keep, planned.replaced), planned.numbers, launches)
     program: Program = load(spec)
     planned.clock.lap("load")
     distinct = len(set(symbols.values())) if keep else 0
+    distinct += len(built.gpu)
     laps, library = planned.clock.laps, _library_calls(made)
     if planned.key is not None:
         kept_plans.keep(planned.key, lambda: _plain(planned))
@@ -249,7 +320,7 @@ def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
     def exchange() -> None:
         with SESSION.working_for(*owner):
             try:
-                done = _finished(planned, _library(planned))
+                done = _finished(planned, _built(planned))
                 program.become(done.program)
             except Exception as error:
                 code, reason = told(graph, error)
@@ -263,9 +334,23 @@ def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
     return Compiled(graph, watched(graph, program), "background", spec, (), library)
 
 
-def _record(kernel: Kernel, texts: dict[str, str], cached: bool) -> Any:
-    nest = kernel.nest
-    return record(nest.name, texts[nest.name], nest.covers, kernel.bytes, cached)
+def _records(planned: _Planned, built: _Built, launches: Any) -> tuple[KernelRecord, ...]:
+    """The kernels for the report."""
+    found = []
+    for kernel in planned.made.kernels:
+        nest, on_gpu = kernel.nest, launches.get(kernel.nest.name)
+        if on_gpu is not None:
+            text, cached = _shown(on_gpu)
+            found.append(record(nest.name, text, nest.covers, kernel.bytes, cached, "#"))
+        elif built.library is not None:
+            text, cached = planned.texts[nest.name], built.library.cached
+            found.append(record(nest.name, text, nest.covers, kernel.bytes, cached))
+    return tuple(found)
+
+
+def _shown(on_gpu: Any) -> tuple[str, bool]:
+    parts = on_gpu.parts
+    return "\n".join([part.text.source for part in parts]), all(p.loaded.cached for p in parts)
 
 
 class _Clock:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from ..ir.dataclass import dataclass, field
 from ..ir.effects import may_raise, reads, root, writes
 from ..ir.graph import Graph, Meta, Node
-from ..ir.symbols import is_symbolic
 from ..runtime.program import (
     Alloc,
     Aten,
+    DeviceLaunch,
     Free,
     Launch,
     Otherwise,
@@ -29,12 +31,13 @@ from ..runtime.program import (
 )
 from . import epilogue, inplace, memory, nest, rowwise_nest, sequence, stores
 from .absorb import absorb
-from .extents import product, surely
+from .arena import ALIGNMENT, ON_DEVICE, Arena, settled
+from .extents import product
 from .flow import Flow, analyse, base_of, is_plain_view
-from .fuse import Fusion, Unit
+from .fuse import KINDS, Fusion, Kinds, Unit
 from .join import joins
 from .lowering import RULES, scatters
-from .nest import Kernel
+from .nest import CPU, Kernel
 from .replaced import Kernel as Replacement
 from .replaced import replaced
 from .sink import sink
@@ -42,11 +45,14 @@ from .spread import spread
 from .stores import Moves
 from .trouble import otherwise
 
-ALIGNMENT = 64
+if TYPE_CHECKING:
+    from .gpu_plan import OnDevice
+
 SMALL = 1 << 16  # bytes that nobody counts
 GAIN = 1 / 32  # of the memory, for which steps are put off
 NONE: frozenset[Node] = frozenset()
 Numbers = Mapping[str, tuple[Any, ...]]
+Launches = Mapping[str, "OnDevice"]
 
 
 @dataclass(slots=True)
@@ -62,6 +68,7 @@ class Plan:
         default_factory=dict
     )  # calls of ATen and kernels in their place
     over: Mapping[Node, Node] = field(default_factory=dict)  # result -> whose memory it takes
+    moves: Moves = field(default_factory=dict)  # what the writes of the graph stand for
     follows: list[set[int]] = field(default_factory=list)  # the steps that each comes after
 
     @property
@@ -69,38 +76,61 @@ class Plan:
         return [step for step in self.steps if isinstance(step, Kernel)]
 
 
-def plan(graph: Graph, device: str = "cpu", fuse: bool = True) -> Plan:
-    """Decide what runs, in which order, with which kernels. fuse=False: ATen calls only.
+def plan(graph: Graph, fuse: bool = True, kinds: Kinds = KINDS) -> Plan:
+    """Decide what runs, in which order, with which kernels, for devices of these types. fuse=False: ATen calls only.
 
     Fusion that reaches far keeps more alive at a time. Where the program would need more memory than eager does at its
     best, nearer ways are tried, then pointwise work moves to its readers (`sink`); the first way that needs no more is taken, or the one that needs least.
     """
-    graph = spread(graph) if fuse else graph
-    moves: Moves = {}
-    if fuse and device == "cpu":
-        graph, moves = stores.sunk(graph)
+    if not fuse or not kinds:
+        return _best(_Task(graph, {}, frozenset()))
+    graph, moves = stores.sunk(spread(graph))
+    return _best(_Task(graph, moves, kinds))
+
+
+def without(made: Plan, nodes: Iterable[Node]) -> Plan:
+    """The plan in which these operators are calls of ATen, too."""
+    fusion = made.fusion
+    refused = fusion.refused | frozenset(nodes)
+    return _best(_Task(made.graph, made.moves, fusion.kinds, refused))
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is planned: a graph, whose writes stand for `moves`, with kernels on devices of these types, but for operators
+    that are `refused`."""
+
+    graph: Graph
+    moves: Moves
+    kinds: Kinds
+    refused: frozenset[Node] = NONE
+
+
+def _best(task: _Task) -> Plan:
+    """The first way to fuse that needs no more memory than eager, or the one that needs least."""
+    fuse = bool(task.kinds)
     found: list[tuple[int, Plan]] = []
     for near, sunk in ((False, False), (True, False), (False, True)):
-        made = _planned(graph, device, fuse, near, moves, sunk=sunk)
+        made = _planned(task, near, sunk=sunk)
         eager = memory.peak_of_eager(made.flow)
         ways = [made]
         if fuse and eager > SMALL and len(made.steps) > 2:
             ways.append(replace(made, steps=sequence.put_off(made.steps, made.follows, made.flow)))
         for scratch in (_only_for_kernels(made), frozenset()):
-            found.append(_least(ways, scratch, device))
+            found.append(_least(ways, scratch))
             if found[-1][0] <= eager + SMALL or not fuse:
                 return found[-1][1]
     return min(found, key=lambda one: one[0])[1]
 
 
-def _least(ways: list[Plan], scratch: frozenset[Node], device: str) -> tuple[int, Plan]:
+def _least(ways: list[Plan], scratch: frozenset[Node]) -> tuple[int, Plan]:
     """The order that needs least memory, and how much; the first one where another gains little."""
     least: tuple[int, Plan] | None = None
     answers: inplace.Answers = {}
     for made in ways:
         if least is not None and made.steps == ways[0].steps:
             continue
-        one = _in_place(made, scratch, device, answers)
+        one = _in_place(made, scratch, answers)
         needed = memory.peak(one.steps, one.flow, one.scratch, one.over)
         if least is None or needed < least[0] * (1 - GAIN):
             least = needed, one
@@ -108,10 +138,8 @@ def _least(ways: list[Plan], scratch: frozenset[Node], device: str) -> tuple[int
     return least
 
 
-def _in_place(made: Plan, scratch: frozenset[Node], device: str, answers: inplace.Answers) -> Plan:
+def _in_place(made: Plan, scratch: frozenset[Node], answers: inplace.Answers) -> Plan:
     """The plan with this workspace, and with results written over operands that are dead by then."""
-    if device != "cpu":
-        return replace(made, scratch=scratch)
     steps, over = inplace.chosen(made.steps, made.flow, scratch, answers)
     freed = {node for node, given in over.items() if given not in scratch}
     return replace(made, steps=steps, scratch=scratch - freed, over=over)
@@ -133,32 +161,31 @@ def _only_for_kernels(made: Plan) -> frozenset[Node]:
 
 
 def _planned(
-    graph: Graph,
-    device: str,
-    fuse: bool,
+    task: _Task,
     near: bool,
-    moves: Moves | None = None,
     alone: frozenset[Node] = NONE,
     apart: frozenset[Node] = NONE,
     sunk: bool = False,
 ) -> Plan:
     """`near`: see `Fusion`; `sunk`: what one other kernel reads is computed there (`sink`). `alone`: the inputs that are written by kernels of their own. `apart`: those into which ATen copies what a kernel
     computed, for no kernel of theirs reads each element before it stores it."""
+    graph, fuse = task.graph, bool(task.kinds)
     copies: dict[Node, tuple[Node, ...]] = {}
-    if fuse and device == "cpu":
+    if fuse:
         copies = stores.copies(graph, apart)
     if fuse and not near:
         copies |= joins(graph)
-    flow = analyse(graph, copies, moves, stores.is_apart(graph))
-    fusion = Fusion(flow, device, fuse, near, alone)
+    copies = {one: parts for one, parts in copies.items() if _may(one, task)}
+    flow = analyse(graph, copies, task.moves, stores.is_apart(graph))
+    fusion = Fusion(flow, task.kinds, near, alone, task.refused)
     fusion.run()
     if sunk:
         sink(fusion)
-    if fuse and not near and device == "cpu":
+    if fuse and not near:
         absorb(fusion)
     units = fusion.finish()
     wanted = _wanted(flow, fusion)
-    made = Plan(graph, flow, fusion)
+    made = Plan(graph, flow, fusion, moves=task.moves)
     stand: dict[Unit, set[int]] = {}  # the steps that a unit is, or comes after if it is none
     kernels = 0
     for unit in sequence.in_order(flow, units):
@@ -173,11 +200,16 @@ def _planned(
         lawless, made.steps = inplace.stored(made.steps)
         if lawless:
             apart |= lawless & alone
-            return _planned(graph, device, fuse, near, moves, alone | lawless, apart)
-    if fuse and device == "cpu":
+            return _planned(task, near, alone | lawless, apart)
+    if fuse:
         made.replaced = replaced(step for step in made.steps if isinstance(step, Node))
         made.steps, made.follows = epilogue.hosted(made.steps, made.follows, flow, made.replaced)
     return made
+
+
+def _may(node: Node, task: _Task) -> bool:
+    """May a kernel do this write, or this cat?"""
+    return node not in task.refused and node.meta.device.type in task.kinds
 
 
 def _step(unit: Unit, number: int, made: Plan, wanted: set[Node]) -> Kernel | Node | None:
@@ -262,9 +294,15 @@ class _Writer:
     """Turns planned steps into program steps."""
 
     def __init__(
-        self, made: Plan, addresses: Mapping[str, int], keep: Any, numbers: Numbers
+        self,
+        made: Plan,
+        addresses: Mapping[str, int],
+        keep: Any,
+        numbers: Numbers,
+        launches: Launches,
     ) -> None:
         self.plan, self.addresses, self.keep, self.numbers = made, addresses, keep, numbers
+        self.launches = launches
         self.graph = made.graph
         self.slots: dict[Node, int] = {node: i for i, node in enumerate(self.graph.inputs)}
         self.count = len(self.graph.inputs)
@@ -272,7 +310,8 @@ class _Writer:
         self.constants: dict[int, Any] = {}
         self.on_stack: set[int] = set()  # slots in the arena
         self.gone: set[Node] = set()  # what something else lies over
-        self.arena = _Arena(self._last_uses())
+        self.rooms: dict[torch.device, Arena] = {}  # workspaces
+        self.bases: dict[torch.device, int] = {}  # the slots of those that lie on a device
 
     def _last_uses(self) -> dict[Node, int]:
         """The last step that loads a stored value from memory."""
@@ -281,6 +320,19 @@ class _Writer:
             if isinstance(step, Kernel):
                 last.update(dict.fromkeys((*step.reads, *step.stores), position))
         return last
+
+    def room(self, device: torch.device) -> Arena:
+        """The workspace on a device. On a GPU it is a tensor, allocated at each call."""
+        found = self.rooms.get(device)
+        if found is None:
+            away = device.type != "cpu"
+            found = Arena(self._last_uses(), ON_DEVICE if away else ALIGNMENT)
+            self.rooms[device] = found
+            if away:
+                self.bases[device] = number = self.new()
+                size: Any = found  # until it is known (`arena.settled`)
+                self.steps.append(Alloc(number, (size,), (1,), torch.uint8, device))
+        return found
 
     def new(self) -> int:
         self.count += 1
@@ -322,10 +374,11 @@ class _Writer:
                 self.replacement(step)
             else:
                 self.call(step)
-            self.arena.free_after(position)
+            for room in self.rooms.values():
+                room.free_after(position)
         outputs = tuple(self.slot(node) for node in self.graph.outputs)
         steps = with_frees(
-            self.arena.settled(self.steps),
+            settled(self.steps, self.rooms.values()),
             0 if self.graph.consumes else len(self.graph.inputs),
             outputs,
             self.constants,
@@ -333,7 +386,7 @@ class _Writer:
         )
         return ProgramSpec(
             self.graph.name, len(self.graph.inputs), self.count, tuple(steps), outputs,
-            self.arena.total, self.constants, dict(self.graph.symbols), len(self.graph.numbers),
+            self.room(CPU).total, self.constants, dict(self.graph.symbols), len(self.graph.numbers),
             self.graph.joined,
         )  # fmt: skip
 
@@ -346,15 +399,13 @@ class _Writer:
             if below is not None:
                 self.gone.add(below)
                 if node in self.plan.scratch:
-                    self.arena.hand_on(below, node)
+                    self.room(node.meta.device).hand_on(below, node)
                 self.over(node, below)
                 continue
             self.slots[node] = number = self.new()
             meta = node.meta
             if node in self.plan.scratch:
-                size = product(meta.shape) * meta.dtype.itemsize
-                self.on_stack.add(number)
-                self.steps.append(Scratch(number, self.arena.take(node, size), size))
+                self.scratch(number, node, product(meta.shape) * meta.dtype.itemsize)
             else:
                 self.steps.append(Alloc(number, meta.shape, meta.stride, meta.dtype, meta.device))
         if kernel.host is not None:
@@ -364,6 +415,9 @@ class _Writer:
         name = kernel.nest.name
         numbers = self.numbers.get(name, ())
         writes = tuple(self.slot(node) for node in kernel.writes)
+        if kernel.device.type != "cpu":
+            self.on_device(self.launches[name], slots, kernel.device, writes)
+            return
         self.steps.append(Launch(name, self.addresses[name], slots, self.keep, writes, numbers))
         if kernel.nest.may_fail:
             call, given, symbols = otherwise(
@@ -371,6 +425,31 @@ class _Writer:
             )
             slots = tuple(self.slot(node) for node in given)
             self.steps.append(Otherwise(call, slots, symbols))
+
+    def scratch(
+        self, number: int, owner: Any, size: Any, device: torch.device | None = None
+    ) -> None:
+        """Room in a workspace for what has this slot."""
+        device = owner.meta.device if device is None else device
+        place = self.room(device).take(owner, size)
+        self.on_stack.add(number)
+        self.steps.append(Scratch(number, place, size, self.bases.get(device, -1)))
+
+    def on_device(
+        self,
+        launches: OnDevice,
+        slots: tuple[int, ...],
+        device: torch.device,
+        writes: tuple[int, ...],
+    ) -> None:
+        """The launches of one planned kernel; what they hand each other lies in the workspace as long as they run."""
+        for size in launches.partial:
+            number, owner = self.new(), object()
+            self.scratch(number, owner, size, device)
+            slots = (*slots, number)
+        last = launches.parts[-1]
+        for part in launches.parts:
+            self.steps.append(part.step(slots, device, writes if part is last else ()))
 
     def over(self, node: Node, given: Node) -> None:
         """The slot of a result that lies where this operand did."""
@@ -428,81 +507,6 @@ class _Writer:
         return number
 
 
-@dataclass(slots=True)
-class _Block:
-    """A piece of memory whose size is an expression, and who is in it. A Scratch names it until all are known."""
-
-    size: Any
-    holds: Node | None
-
-
-class _Arena:
-    """First fit over the gaps of what is alive; offsets are fixed when the program is made. What has a size that is
-    not known comes behind that, in blocks one after the other; a block that is free takes what surely fits."""
-
-    def __init__(self, last: Mapping[Node, int]) -> None:
-        self.last = last
-        self.size = 0
-        self.live: dict[Node, tuple[int, int]] = {}
-        self.blocks: list[_Block] = []
-
-    @property
-    def total(self) -> Any:
-        """Bytes of it all."""
-        return self.size + sum(block.size for block in self.blocks)
-
-    def take(self, node: Node, nbytes: Any) -> Any:
-        """Where a node's memory begins: an offset, or a block."""
-        if is_symbolic(nbytes):
-            return self._block(node, -(-nbytes // ALIGNMENT) * ALIGNMENT)
-        nbytes = -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
-        start = 0
-        for begin, end in sorted(self.live.values()):
-            if begin - start >= nbytes:
-                break
-            start = max(start, end)
-        self.live[node] = (start, start + nbytes)
-        self.size = max(self.size, start + nbytes)
-        return start
-
-    def hand_on(self, given: Node, node: Node) -> None:
-        """What one lies in is another one's from here on."""
-        if given in self.live:
-            self.live[node] = self.live.pop(given)
-        for block in self.blocks:
-            if block.holds is given:
-                block.holds = node
-
-    def _block(self, node: Node, nbytes: Any) -> _Block:
-        for block in self.blocks:
-            if block.holds is None and surely("<=", nbytes, block.size):
-                block.holds = node
-                return block
-        self.blocks.append(_Block(nbytes, node))
-        return self.blocks[-1]
-
-    def free_after(self, position: int) -> None:
-        for node in [node for node in self.live if self.last[node] <= position]:
-            del self.live[node]
-        for block in self.blocks:
-            if block.holds is not None and self.last[block.holds] <= position:
-                block.holds = None
-
-    def settled(self, steps: list[Step]) -> list[Step]:
-        """The same steps with offsets for blocks."""
-        starts: dict[int, Any] = {}
-        start: Any = self.size
-        for block in self.blocks:
-            starts[id(block)] = start
-            start = start + block.size
-        return [
-            replace(step, offset=starts[id(step.offset)])
-            if isinstance(step, Scratch) and isinstance(step.offset, _Block)
-            else step
-            for step in steps
-        ]
-
-
 def with_frees(
     steps: list[Step], n_inputs: int, outputs: Iterable[int], kept: Iterable[int], skip: set[int]
 ) -> list[Step]:
@@ -510,9 +514,14 @@ def with_frees(
     `n_inputs`."""
     never = {*range(n_inputs), *outputs, *kept, *skip}
     last: dict[int, int] = {}
+    below: dict[int, int] = {}  # what lies in a tensor -> that tensor
     for position, step in enumerate(steps):
+        if isinstance(step, Scratch) and step.base >= 0:
+            below[step.slot] = step.base
         for number in slots_of(step):
             last[number] = position
+            if number in below:
+                last[below[number]] = position
     dead: dict[int, list[int]] = {}
     for number, position in last.items():
         if number not in never:
@@ -528,9 +537,11 @@ def with_frees(
 def slots_of(step: Step) -> list[int]:
     """Every slot that a step reads or writes."""
     match step:
-        case Alloc() | Scratch():
+        case Alloc():
             return [step.slot]
-        case Launch() | Otherwise() | Free():
+        case Scratch():
+            return [step.slot] if step.base < 0 else [step.slot, step.base]
+        case Launch() | DeviceLaunch() | Otherwise() | Free():
             return list(step.slots)
         case View():
             return [step.slot, step.base]
@@ -550,8 +561,12 @@ def _collect(value: Any, found: list[int]) -> None:
 
 
 def spec(
-    made: Plan, addresses: Mapping[str, int], keep: Any = None, numbers: Numbers | None = None
+    made: Plan,
+    addresses: Mapping[str, int],
+    keep: Any = None,
+    numbers: Numbers | None = None,
+    launches: Launches | None = None,
 ) -> ProgramSpec:
     """The program; `addresses`: kernel name -> address, `keep`: what keeps them loaded, `numbers`: kernel name -> the
-    expressions that it takes."""
-    return _Writer(made, addresses, keep, numbers or {}).write()
+    expressions that it takes; `launches`: kernel name -> what runs in its place on a GPU."""
+    return _Writer(made, addresses, keep, numbers or {}, launches or {}).write()

@@ -221,6 +221,11 @@ _TABLE: tuple[Code, ...] = (
          "the backward is itself to be differentiated (create_graph=True), or its gradients are batched, sparse or of a"
          " transform: the forward's calls run again under autograd, and that is differentiated",
          "nothing; it costs the forward once more"),
+    Code("FB318", "operators of a GPU by ATen", "the renderer has no text for the kernel that would compute them",
+         "nothing; the event names kernel and reason"),
+    Code("FB319", "no kernels for the GPU",
+         "triton is missing, too old or has failed, there is no driver, or the GPU is too old: what is on it runs as ATen"
+         " steps", "see python -m graftjit doctor; pip install 'graftjit[gpu]' brings triton"),
     Code("FB311", "level O0", "jit_level='O0' runs the operators one by one, bit-equal to eager",
          "use O1 for fusion"),
     # Recompiles
@@ -274,6 +279,8 @@ _TABLE: tuple[Code, ...] = (
          "see the fallback in the report; python -m graftjit doctor tries the compiler"),
     Code("WN607", "fault inside graftjit", "the frame runs as it would without graftjit",
          "please report it, with the event from GRAFTJIT_TRACE"),
+    Code("WN608", "no kernels for the GPU", "what is on it runs as ATen steps",
+         "see the fallback in the report; python -m graftjit doctor tells more"),
 )  # fmt: skip
 
 RETIRED = frozenset(

@@ -167,16 +167,40 @@ def openmp_runtimes() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A CUDA device: name, compute capability, bytes of memory."""
+    """A CUDA device: name, compute capability, bytes of memory, how many multiprocessors."""
 
     name: str
     capability: tuple[int, int]
     memory: int
+    multiprocessors: int = 0
 
 
 def gpus() -> tuple[Gpu, ...]:
     """The CUDA devices that torch can use; initialises CUDA if it is there."""
     if not torch.cuda.is_available():
         return ()
-    found = (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
-    return tuple(Gpu(p.name, (p.major, p.minor), p.total_memory) for p in found)
+    return tuple(gpu(torch.device("cuda", i)) for i in range(torch.cuda.device_count()))
+
+
+def gpu(one: torch.device) -> Gpu:
+    """The facts of a CUDA device."""
+    facts = torch.cuda.get_device_properties(one)
+    capability = facts.major, facts.minor
+    return Gpu(facts.name, capability, facts.total_memory, facts.multi_processor_count)
+
+
+OLDEST_TRITON = (3, 6)
+LEAST_CAPABILITY = (8, 0)  # bfloat16 in registers, and what triton is tested on
+
+
+@functools.lru_cache(maxsize=1)
+def triton_version() -> str:
+    """Of the triton that is installed; "" where there is none. Does not import it."""
+    from importlib import metadata
+
+    for name in ("triton", "pytorch-triton"):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return ""

@@ -36,12 +36,13 @@ class Alloc:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Raw memory that only kernels touch: `nbytes` at byte `offset` of the program's arena (64-byte aligned).
-    Never an output, never an argument of an `Aten` or `View` step."""
+    """Raw memory that only kernels touch: `nbytes` at byte `offset` of the program's arena (64-byte aligned), or of
+    the uint8 tensor in slot `base`. Never an output, never an argument of an `Aten` or `View` step."""
 
     slot: int
     offset: Any
     nbytes: Any
+    base: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,29 @@ class Launch:
     keep: Any = None
     writes: tuple[int, ...] = ()
     numbers: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLaunch:
+    """Launch a kernel on a GPU, on the current stream of its device.
+
+    Its parameters are the data pointers of `slots`, then `numbers` (expressions; `kinds` has a letter for each: "i" int32,
+    "q" int64, "f" float32, "d" float64), then `hidden` null pointers. `programs`: blocks of `threads` threads, with
+    `shared` bytes each. `keep` and `writes` as of `Launch`.
+    """
+
+    kernel: str
+    function: int
+    slots: tuple[int, ...]
+    device: torch.device
+    programs: Any
+    threads: int
+    shared: int
+    hidden: int = 0
+    numbers: tuple[Any, ...] = ()
+    kinds: str = ""
+    keep: Any = None
+    writes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +127,7 @@ class Free:
     slots: tuple[int, ...]
 
 
-Step = Alloc | Scratch | Launch | Otherwise | Aten | View | Free
+Step = Alloc | Scratch | Launch | DeviceLaunch | Otherwise | Aten | View | Free
 
 
 @dataclass(frozen=True, slots=True)

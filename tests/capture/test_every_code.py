@@ -868,6 +868,8 @@ ELSEWHERE: dict[str, str] = {
     "FB315": "tests/codegen/test_background.py",
     "FB316": "tests/codegen/test_tune.py",
     "FB317": "tests/training/test_watchers.py",
+    "FB318": "tests/codegen/test_gpu_plan.py",
+    "FB319": "tests/codegen/test_gpu_plan.py",
 }
 RAISED_BY_PROGRAMS = ("GB", "PL", "FB", "RC")
 

@@ -12,6 +12,7 @@ from harness import check, trace
 
 import graftjit
 from graftjit.codegen import memory, schedule, sequence
+from graftjit.codegen.fuse import KINDS
 from graftjit.ir.passes import optimize
 
 T = torch.Tensor
@@ -200,7 +201,7 @@ def test_what_is_read_late_is_made_late(monkeypatch) -> None:
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
 def test_any_order_keeps_each_step_behind_those_it_follows(row) -> None:
     _name, fn, x = row
-    plan = schedule._planned(optimize(trace(fn, x)), "cpu", True, False)
+    plan = schedule._planned(schedule._Task(optimize(trace(fn, x)), {}, KINDS), False)
     later = sequence.put_off(plan.steps, plan.follows, plan.flow)
     place = {id(step): at for at, step in enumerate(later)}
     assert len(place) == len(plan.steps)

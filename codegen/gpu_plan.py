@@ -1,0 +1,209 @@
+"""The kernels of a plan that run on GPUs: their text, what becomes of those that have none, and their launches.
+
+`write(made, world)` renders each kernel on a cuda device as Triton, in two launches where one long fold is split. What the
+renderer declines stays ATen's: the plan is made again without those operators, and an event names kernel and reason.
+Equal kernels are one text: it bears the name of its weightiest operator and a digest, not that of the plan's kernel. `load`
+asks `codegen.cubins` for them. Called by
+`codegen.planned`; `codegen.schedule` writes the steps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..ir.dataclass import dataclass, field
+from ..ir.effects import root
+from ..ir.graph import Meta, Node
+from ..runtime import device as machine
+from ..runtime.errors import BuildError
+from ..runtime.events import Fallback
+from ..runtime.program import DeviceLaunch
+from ..runtime.session import SESSION
+from . import inplace, plan_form, schedule, triton
+from .nest import Kernel
+from .triton import TritonKernel
+
+LETTERS = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
+ATTEMPTS = 8  # plans that are made again for kernels without a text, before all of them stay ATen's
+TEXT_NAME = "kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One launch: the key of its text, and which of the planned kernel's buffers (behind them: what parts hand each
+    other) are its own."""
+
+    key: str
+    text: TritonKernel
+    operands: tuple[int, ...]
+    loaded: Any = None  # cubins.Loaded, or what stands for one in a plan that is kept
+
+    def step(
+        self, slots: tuple[int, ...], device: torch.device, writes: tuple[int, ...]
+    ) -> DeviceLaunch:
+        text, loaded = self.text, self.loaded
+        kinds = "".join(LETTERS[kind] for _name, kind in text.arguments if kind in LETTERS)
+        return DeviceLaunch(
+            text.name, loaded.function, tuple([slots[one] for one in self.operands]), device, text.programs,
+            loaded.threads, loaded.shared, loaded.hidden, text.numbers, kinds, loaded.keep, writes,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevice:
+    """What runs in place of one planned kernel. `partial`: bytes of each piece of memory between its parts."""
+
+    parts: tuple[Part, ...]
+    partial: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True)
+class Written:
+    """The kernels of a plan on GPUs: what runs for each, by its name; the texts by their keys."""
+
+    launches: dict[str, OnDevice] = field(default_factory=dict)
+    capabilities: dict[str, int] = field(default_factory=dict)  # key -> of the device
+
+    @property
+    def texts(self) -> dict[str, TritonKernel]:
+        return {part.key: part.text for one in self.launches.values() for part in one.parts}
+
+    def plain(self) -> dict[str, Any]:
+        """What a kept plan has of them: texts by key, and whose they are. Raises NotKept."""
+        return {
+            "texts": {key: plan_form.written_kernel(text) for key, text in self.texts.items()},
+            "capabilities": dict(self.capabilities),
+            "of": {name: [part.key for part in one.parts] for name, one in self.launches.items()},
+        }
+
+    def bound(self, to: Mapping[str, Any]) -> dict[str, OnDevice]:
+        """The launches of kernels that were loaded, by key."""
+        return {
+            name: replace(
+                one, parts=tuple([replace(part, loaded=to[part.key]) for part in one.parts])
+            )
+            for name, one in self.launches.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What kernels are written for. `capability`: 90 is sm_90."""
+
+    capability: int
+    multiprocessors: int
+
+
+def world(device: torch.device) -> Gpu:
+    """The device as it is here."""
+    found = machine.gpu(device)
+    return Gpu(10 * found.capability[0] + found.capability[1], found.multiprocessors)
+
+
+# --- texts -----------------------------------------------------------------------------------------------------
+
+
+def write(made: schedule.Plan, of: Any = None) -> tuple[schedule.Plan, Written]:
+    """The plan in which each kernel on a GPU has a text, and the texts. `of`: device -> Gpu."""
+    of = of or world
+    for attempt in range(ATTEMPTS):
+        written, failed = _attempt(made, of)
+        if not failed:
+            return made, written
+        for kernel, reason in failed:
+            SESSION.emit(Fallback(code="FB318", reason=f"{kernel.nest.name}: {reason}"))
+        last = attempt == ATTEMPTS - 2
+        left = [one for one in made.kernels if one.device.type == "cuda"] if last else None
+        refused = left if left is not None else [kernel for kernel, _reason in failed]
+        made = schedule.without(made, {node for kernel in refused for node in kernel.nodes})
+    raise BuildError("kernels of the GPU could not be written", found=made.graph.name)
+
+
+def _attempt(made: schedule.Plan, of: Any) -> tuple[Written, list[tuple[Kernel, str]]]:
+    written, failed = Written(), []
+    fresh = aligned_memory(made)
+    for kernel in made.kernels:
+        if kernel.device.type != "cuda":
+            continue
+        gpu = of(kernel.device)
+        try:
+            found = _on_device(kernel, gpu, fresh)
+        except KeyError as error:
+            failed.append((kernel, f"there is no Triton text for {error}"))
+        except BuildError as error:
+            failed.append((kernel, _words(error)))
+        else:
+            written.launches[kernel.nest.name] = found
+            for part in found.parts:
+                written.capabilities[part.key] = gpu.capability
+    return written, failed
+
+
+def _words(error: BuildError) -> str:
+    return str(error).splitlines()[0]
+
+
+def _on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node]) -> OnDevice:
+    """The launches of one kernel. Raises KeyError or BuildError."""
+    nodes = (*kernel.reads, *kernel.stores)
+    aligned = [at for at, node in enumerate(nodes) if node in fresh]
+    return OnDevice((_part(kernel, kernel.nest, range(len(nodes)), aligned, gpu),))
+
+
+def _part(
+    kernel: Kernel, nest: Any, operands: Iterable[int], aligned: Iterable[int], gpu: Gpu
+) -> Part:
+    operands = tuple(operands)
+    known = frozenset(aligned)
+    here = [place for place, one in enumerate(operands) if one in known]
+    text = triton.render(_anonymous(nest, len(kernel.reads)), aligned=here)
+    facts = (text.source, text.arguments, sorted(text.constants.items()), text.aligned, text.warps,
+             text.stages, text.fp_fusion, text.debug)  # fmt: skip
+    digest = hashlib.blake2b(repr(facts).encode(), digest_size=5).hexdigest()
+    name = f"{re.sub('^k[0-9]+_', '', nest.name)}_{digest}"
+    source = text.source.replace(f"def {TEXT_NAME}(", f"def {name}(")
+    text = replace(text, name=name, source=source)
+    return Part(f"{name}:{gpu.capability}", text, operands)
+
+
+def _anonymous(nest: Any, reads: int) -> Any:
+    """The same nest under names that equal kernels share."""
+    buffers = [
+        replace(buffer, name=f"in{at}" if at < reads else f"out{at - reads}")
+        for at, buffer in enumerate(nest.buffers)
+    ]
+    return replace(nest, name=TEXT_NAME, covers=(), buffers=tuple(buffers))
+
+
+def aligned_memory(made: schedule.Plan) -> frozenset[Node]:
+    """What surely begins at a multiple of 16 bytes: what kernels of ours, and operators that always allocate, have made.
+    Of inputs and constants nobody knows."""
+    found: set[Node] = set()
+    for step in made.steps:
+        if isinstance(step, Kernel):
+            found.update(node for node in step.stores if node.op != "input")
+            found.update(
+                node for node in step.reads
+                if inplace.is_own(node) and root(node) is node and _begins(node)
+            )  # fmt: skip
+    return frozenset(found)
+
+
+def _begins(node: Node) -> bool:
+    return isinstance(node.meta, Meta) and type(node.meta.offset) is int and node.meta.offset == 0
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------
+
+
+def load(
+    written: Written, name: str, covers: tuple[str, ...], stored: bool = False
+) -> dict[str, Any]:
+    """The kernels, built or found, by key. Raises BuildError, or NotBuilt where `stored` says that none shall be built."""
+    return plan_form.load_kernels(written.texts, written.capabilities, name, covers, stored)

@@ -1,0 +1,59 @@
+"""The GPUs of a graph: which ones, and what stands against kernels on them.
+
+Asked before a plan is looked for or made, so nothing here plans, and nothing imports triton: it is known by its version.
+Used by `codegen.planned` and `codegen.graph_key`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from ..ir.graph import Graph, Meta
+from ..runtime import device
+
+
+def gpus_of(graph: Graph) -> list[torch.device]:
+    """The cuda devices that hold a value of the graph."""
+    found: dict[torch.device, None] = {}
+    for node in (*graph.inputs, *graph.nodes):
+        metas = node.meta if isinstance(node.meta, tuple) else (node.meta,)
+        for meta in metas:
+            if type(meta) is Meta and meta.device.type == "cuda":
+                found[meta.device] = None
+    return sorted(found, key=str)
+
+
+def why_not(gpus: Iterable[torch.device]) -> str:
+    """What stands against kernels on these devices, "" where nothing does."""
+    version = device.triton_version()
+    if not version:
+        return "triton is not installed"
+    if _numbers(version) < device.OLDEST_TRITON:
+        return f"triton {version} is older than {'.'.join(map(str, device.OLDEST_TRITON))}"
+    try:
+        driver = importlib.import_module("...runtime.driver", __name__)
+    except ImportError:
+        return "kernels cannot be launched yet"
+    reason: str = driver.available()
+    if reason:
+        return reason
+    for one in gpus:
+        found = device.gpu(one)
+        if found.capability < device.LEAST_CAPABILITY:
+            return f"{found.name} is of compute capability {'.'.join(map(str, found.capability))}"
+    return ""
+
+
+def world(gpus: Sequence[torch.device]) -> str:
+    """All of these devices, and of triton, that plans depend on."""
+    facts = [
+        (str(one), device.gpu(one).capability, device.gpu(one).multiprocessors) for one in gpus
+    ]
+    return f"{facts} triton {device.triton_version()}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple([int(part) if part.isdigit() else 0 for part in version.split(".")[:2]])

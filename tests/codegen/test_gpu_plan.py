@@ -1,0 +1,258 @@
+"""Graphs on cuda: which steps they become, on which device, what stays ATen's and who is told; values by the interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+
+import pytest
+import torch
+import torch.nn.functional as F
+from harness import trace
+from on_cuda import CUDA, H100, Machine, Written, relabelled, written
+from triton_worker import Worker
+
+from graftjit.codegen import gpu_plan, gpus, planned, schedule, triton
+from graftjit.codegen.shadow import differs
+from graftjit.ir.passes import optimize
+from graftjit.runtime import device
+from graftjit.runtime.errors import BuildError
+from graftjit.runtime.program import Alloc, DeviceLaunch, Scratch
+from graftjit.runtime.session import SESSION
+
+
+def normal(*shape, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype)
+
+
+def mlp(x, w, b, v):
+    return torch.softmax(F.gelu(x @ w + b) @ v, -1)
+
+
+def steps(x, w):
+    """Kernels that hand memory to each other."""
+    a = torch.softmax(x, -1)
+    b = (a + 1).sum(0)
+    return (b @ w).exp() + (a * 2).amax(0) + x.sum(0)
+
+
+CASES = {
+    "products between kernels": (mlp, [normal(6, 8), normal(8, 16), normal(16), normal(16, 4)]),
+    "memory between kernels": (steps, [normal(6, 8), normal(8, 8)]),
+    "cat by its parts": (
+        lambda x, y: torch.cat([x.exp(), y * 2], 1).contiguous(), [normal(4, 3), normal(4, 5)],
+    ),
+    "bfloat16": (
+        lambda x, w: F.layer_norm(F.silu(x @ w) + x, (16,)),
+        [normal(4, 16, dtype=torch.bfloat16), normal(16, 16, dtype=torch.bfloat16)],
+    ),
+    "views and results that are views": (
+        lambda x: ((x.t() * 2)[1:], x.view(-1)[3:9] + 1), [normal(4, 6)],
+    ),
+    "sums down columns": (lambda x: (x.sum(0), x.mean(), x.var(0)), [normal(9, 6)]),
+    "created": (lambda x: x + torch.arange(5.0) * torch.ones(3, 5), [normal(3, 5)]),
+    "half ranges": (lambda x: x + torch.arange(0.5, 5.5, 1.0), [normal(3, 5)]),
+    "cumulative": (lambda x: x.cumsum(-1) * 2 + x.cumsum(0), [normal(3, 20)]),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def worker():
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("triton is not installed")
+    with Worker() as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_programs_of_the_interpreter_give_eagers_values(worker, name):
+    fn, given = CASES[name]
+    made = written(fn, *given)
+    assert made.launches
+    found = Machine(worker).run(made, *given)
+    wanted = fn(*given)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert not differs(ours, theirs), (ours, theirs, made.spec)
+
+
+def test_products_are_atens_and_what_is_between_them_is_kernels():
+    made = written(*CASES["products between kernels"][:1], *CASES["products between kernels"][1])
+    kinds = Counter(type(step) for step in made.spec.steps)
+    assert made.aten == ["aten.mm.default"] * 2 and kinds[DeviceLaunch] == 2
+    assert not made.plan.replaced and all(step.device == CUDA for step in made.launches)
+
+
+def test_the_workspace_is_one_tensor_of_the_device():
+    made = written(steps, normal(64, 128), normal(128, 128))
+    rooms = [step for step in made.spec.steps if isinstance(step, Scratch)]
+    (base,) = {step.base for step in rooms}
+    (room,) = [s for s in made.spec.steps if isinstance(s, Alloc) and s.slot == base]
+    assert room.device == CUDA and room.dtype is torch.uint8
+    assert room.shape[0] == max(step.offset + step.nbytes for step in rooms)
+    assert made.spec.arena == 0
+    first = made.spec.steps.index(room)
+    freed = [n for n, s in enumerate(made.spec.steps) if base in getattr(s, "slots", ())]
+    used = [
+        n
+        for n, s in enumerate(made.spec.steps)
+        for one in rooms
+        if one.slot in getattr(s, "slots", ())
+    ]
+    assert first < min(used) and freed and freed[0] > max(used)
+
+
+def test_a_result_takes_the_memory_of_what_is_dead():
+    made = written(lambda x, w: F.relu(x @ w), normal(8, 8), normal(8, 8))
+    (launch,) = made.launches
+    assert launch.slots[0] == launch.slots[1]
+
+
+def test_one_value_a_row_is_never_written_over_what_threads_share():
+    made = written(lambda x, v, w: x * (v @ w)[:, None] + 1, normal(8, 8), normal(8, 8), normal(8))
+    assert not made.plan.over
+    made = written(lambda x, v, w: x.sum(-1) + (v @ w), normal(8, 8), normal(8, 8), normal(8))
+    assert not made.plan.over
+
+
+def test_alignment_is_promised_of_what_we_know_alone():
+    made = written(lambda x, w: (F.relu(x @ w) + x).sum(-1), normal(8, 8), normal(8, 8))
+    (text,) = made.texts.values()
+    (launch,) = made.launches
+    promised = {launch.slots[at] for at in text.aligned}
+    assert promised and not promised & {0, 1}
+
+
+def test_equal_kernels_are_one_text():
+    def layers(x, w):
+        for _ in range(4):
+            x = F.gelu(x @ w + 1)
+        return x
+
+    made = written(layers, normal(8, 8), normal(8, 8))
+    assert len(made.launches) == 4 and len(made.texts) == 1
+    assert len({step.function for step in made.launches}) == 1
+
+
+def both_devices(x, y, w):
+    return (x.exp() + 1, (y @ w).relu() * 2, y.sum())
+
+
+def test_units_are_of_one_device_and_a_program_of_several():
+    made = Written(mixed())
+    names = {kernel.device.type: kernel.nest.name for kernel in made.plan.kernels}
+    assert names.keys() == {"cpu", "cuda"}
+    assert len(made.launches) == 2 and not any(0 in step.slots for step in made.launches)
+
+
+def test_a_number_on_the_processor_beside_a_tensor_on_the_gpu_is_atens():
+    graph = trace(lambda x, s: (x * s).exp() + 1, normal(4, 4), torch.tensor(2.0))
+    number = graph.inputs[1]
+    made = Written(relabelled(graph, lambda node: node is number))
+    assert made.aten == ["aten.mul.Tensor"] and len(made.launches) == 1
+
+
+# --- what has no text -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told(monkeypatch):
+    found = []
+    monkeypatch.setattr(SESSION, "emit", lambda event, key=None: found.append(event))
+    return found
+
+
+def codes(told):
+    return [event.code for event in told if hasattr(event, "code")]
+
+
+def test_what_the_renderer_declines_is_atens_and_told(monkeypatch, told, worker):
+    plain = triton.render
+
+    def picky(nest, **more):
+        if any(value.op == "tanh" for value in nest.values):
+            raise BuildError("no tanh today", found=nest.name)
+        return plain(nest, **more)
+
+    monkeypatch.setattr(triton, "render", picky)
+    x, w = normal(8, 8), normal(8, 8)
+    fn = lambda x, w: (torch.tanh(x) + 1, torch.softmax(x @ w, -1), torch.cat([x.tanh() * 3, x], 1))  # noqa: E731
+    made = written(fn, x, w)
+    assert "aten.tanh.default" in made.aten and len(made.launches) >= 1
+    (event,) = {event.reason for event in told if event.code == "FB318"}
+    assert "no tanh today" in event
+    for ours, theirs in zip(Machine(worker).run(made, x, w), fn(x, w), strict=True):
+        assert not differs(ours, theirs)
+
+
+def test_a_renderer_that_declines_all_leaves_aten(monkeypatch, told):
+    def none(nest, **_more):
+        raise KeyError("nothing")
+
+    monkeypatch.setattr(triton, "render", none)
+    made = written(both_devices, normal(4, 4), normal(4, 4), normal(4, 4))
+    assert not made.launches and "FB318" in codes(told)
+
+
+# --- no kernels for the GPU at all ----------------------------------------------------------------------------
+
+
+def mixed():
+    """A graph whose first input, and what is computed of it, is on the CPU."""
+    graph = trace(both_devices, normal(4, 4), normal(4, 4), normal(4, 4))
+    first = graph.inputs[0]
+    kept = {first}
+    for node in graph.nodes:
+        if any(one in kept for one in node.args if type(one) is type(node)):
+            kept.add(node)
+    return relabelled(graph, lambda node: node in kept)
+
+
+@pytest.fixture
+def warned(monkeypatch):
+    found = []
+    monkeypatch.setattr(SESSION, "warn_once", lambda code, text: found.append((code, text)))
+    return found
+
+
+def test_without_triton_or_a_driver_the_gpus_part_is_atens(monkeypatch, told, warned):
+    monkeypatch.setattr(gpus, "why_not", lambda found: "triton is not installed")
+    made = planned._planned(mixed())
+    assert [k.device.type for k in made.made.kernels] == ["cpu"] and made.gpu is None
+    assert codes(told) == ["FB319"] and [code for code, _text in warned] == ["WN608"]
+    assert {str(s.target) for s in made.made.steps if not hasattr(s, "nest")} >= {
+        "aten.mm.default",
+        "aten.relu.default",
+    }
+
+
+def test_a_compiler_that_fails_leaves_the_gpus_part_to_aten(monkeypatch, told, warned):
+    monkeypatch.setattr(gpus, "why_not", lambda found: "")
+    monkeypatch.setattr(gpu_plan, "world", lambda device: H100)
+    made = planned._planned(mixed())
+    assert [k.device.type for k in made.made.kernels].count("cuda") == 2 and not codes(told)
+
+    def fails(*_args):
+        raise BuildError("ptxas is not there")
+
+    monkeypatch.setattr(gpu_plan, "load", fails)
+    with SESSION.override(check=False):
+        built = planned._built(made)
+    assert built.library is not None and not built.gpu and made.key is None
+    assert [k.device.type for k in made.made.kernels] == ["cpu"]
+    assert codes(told) == ["FB319"] and [code for code, _text in warned] == ["WN608"]
+
+
+def test_what_stands_against_kernels(monkeypatch):
+    monkeypatch.setattr(device, "triton_version", lambda: "")
+    assert gpus.why_not([CUDA]) == "triton is not installed"
+    monkeypatch.setattr(device, "triton_version", lambda: "3.5.1")
+    assert gpus.why_not([CUDA]) == "triton 3.5.1 is older than 3.6"
+    assert gpus.gpus_of(mixed()) == [CUDA]
+
+
+def test_plans_for_fewer_devices():
+    graph = optimize(mixed())
+    for kinds in (("cpu",), ("cuda",), ("cpu", "cuda"), ()):
+        plan = schedule.plan(graph, kinds=frozenset(kinds))
+        assert {k.device.type for k in plan.kernels} == set(kinds)
