@@ -22,7 +22,7 @@ from ..runtime.session import SESSION
 from ..runtime.spent import SpentProgram
 from ..runtime.taking_back import unwriting
 from . import kept_plans
-from .compiled import Compiled, show, tell
+from .compiled import Compiled, show, tell, watched
 from .replay import compile_replay
 
 
@@ -32,13 +32,16 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     level = getattr(options, "jit_level", "O1")
     background = getattr(options, "background", False)
     tune = level == "O2" and SESSION.options.tune and getattr(options, "tune", True)
+    mode = getattr(options, "exec_mode", "auto")
+    sink = mode == "sink" or (mode == "auto" and level == "O2")
     if level == "O0":
         compiled = _replayed(graph, "FB311", "level O0")
     elif graph.needs_grad:
-        compiled = _joint_or_replayed(graph, level, background, tune)
+        compiled = _joint_or_replayed(graph, level, background, tune, sink)
     else:
         written_late = late(graph) if graph.late else graph
         compiled = _fused_or_replayed(written_late, level, background, tune)
+        _finish(compiled, written_late, sink)
         if (graph.spent or (graph.spends and graph.mutates)) and compiled.mode != "replay":
             compiled.program = SpentProgram(compiled.program, graph.spent)
     if graph.late and compiled.mode == "replay":
@@ -54,7 +57,9 @@ def _replayed(graph: Graph, code: str, reason: str, where: Location | None = Non
     return Compiled(graph, compile_replay(graph), "replay", library=len(graph.calls), reason=reason)
 
 
-def _joint_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
+def _joint_or_replayed(
+    graph: Graph, level: str, background: bool, tune: bool, sink: bool
+) -> Compiled:
     """Forward and backward as programs, or the calls under autograd."""
     from .joint import compile_joint  # late: not every program is trained
 
@@ -66,9 +71,13 @@ def _joint_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -
     def build(half: Graph) -> Compiled:
         start = time.perf_counter()
         with SESSION.working_for(*owner):
-            made = _half(late(half) if half.late else half, level, background, tune)
+            written_late = late(half) if half.late else half
+            made = _half(written_late, level, background, tune)
+            forward = half.name == graph.name
+            saved = range(len(graph.joint.pieces), len(half.outputs)) if forward else ()
+            _finish(made, written_late, sink, frozenset(saved))
             made.timings["total"] = time.perf_counter() - start
-            if half.name != graph.name:  # the forward is told of with its frame
+            if not forward:  # the forward is told of with its frame
                 tell(made, level)
             return made
 
@@ -89,6 +98,19 @@ def _half(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
         from .planned import by_aten
 
         return by_aten(graph)
+
+
+def _finish(
+    compiled: Compiled, graph: Graph, sink: bool, inner: frozenset[int] = frozenset()
+) -> None:
+    """What is around the program: launches as a whole (`inner`: see `graphing`), and checks."""
+    if sink and compiled.mode != "replay":
+        from .graphing import graphed  # late: few ask for it
+
+        compiled.program = graphed(compiled, graph, inner)
+    if compiled.mode != "replay":
+        kernels = [one.name for one in compiled.kernels]
+        compiled.program = watched(graph, compiled.program, kernels)
 
 
 def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:

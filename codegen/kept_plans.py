@@ -20,7 +20,7 @@ from ..runtime.errors import BuildError, CheckError
 from ..runtime.program import ProgramSpec
 from ..runtime.session import SESSION
 from . import build, fixed, graph_key, plan_form, units
-from .compiled import Compiled, KernelRecord, record, watched
+from .compiled import Compiled, KernelRecord, record
 from .graph_key import NotKept
 from .plan_form import At, Bound
 
@@ -131,7 +131,7 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
         kept["program"], graph.name, constants, Bound(addresses, (keep, others), gpu)
     )
     records = _records(kept, keep is not None and keep.cached, gpu)
-    program = watched(graph, load(spec), [one.name for one in records])
+    program = load(spec)
     laps = {"build": built - start, "load": time.perf_counter() - built}
     return Compiled(
         graph, program, "fused", spec, records, kept["library"], len(names) + len(gpu), timings=laps

@@ -40,7 +40,7 @@ from . import (
     schedule,
 )
 from .background import BACKGROUND
-from .compiled import Compiled, KernelRecord, Program, record, show, tell, watched
+from .compiled import Compiled, KernelRecord, Program, record, show, tell
 from .fuse import KINDS, Kinds
 
 if TYPE_CHECKING:
@@ -278,9 +278,7 @@ def _without_gpu(reason: str) -> None:
 
 def _at_once(planned: _Planned, stored: bool = False) -> Compiled:
     """The program, when its kernels are there."""
-    done = _finished(planned, _built(planned, stored))
-    done.program = watched(planned.graph, done.program, [one.name for one in done.kernels])
-    return done
+    return _finished(planned, _built(planned, stored))
 
 
 def _finished(planned: _Planned, built: _Built) -> Compiled:
@@ -331,7 +329,7 @@ def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
 
     SESSION.emit(Fallback(code="FB315", reason=f"{len(planned.made.kernels)} kernels to be built"))
     BACKGROUND.submit(f"building {len(planned.made.kernels)} kernels of {graph.name}", exchange)
-    return Compiled(graph, watched(graph, program), "background", spec, (), library)
+    return Compiled(graph, program, "background", spec, (), library)
 
 
 def _records(planned: _Planned, built: _Built, launches: Any) -> tuple[KernelRecord, ...]:

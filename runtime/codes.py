@@ -228,6 +228,34 @@ _TABLE: tuple[Code, ...] = (
          " steps", "see python -m graftjit doctor; pip install 'graftjit[gpu]' brings triton"),
     Code("FB311", "level O0", "jit_level='O0' runs the operators one by one, bit-equal to eager",
          "use O1 for fusion"),
+    Code("FB330", "no CUDA graph: work on the processor",
+         "exec_mode='sink' (and level O2) launches a program for a GPU as one CUDA graph; a graph holds no work of the"
+         " processor, and this program has a value or a kernel there",
+         "make all tensors on the GPU, numbers included; exec_mode='no_sink' asks for no graph"),
+    Code("FB331", "no CUDA graph: several devices", "a graph of ours is of one device",
+         "keep a compiled part on one device"),
+    Code("FB332", "no CUDA graph: a step that cannot be recorded",
+         "an operator waits for the device (its result's size hangs on data), is not torch's own, or draws from a generator"
+         " of the program's; or the program is still to be exchanged for another one",
+         "move the operator out of the compiled part; build in the foreground"),
+    Code("FB333", "no CUDA graph: results or inputs share memory",
+         "a result is a view of an input or of a constant, results overlap, or an input has several elements in one place:"
+         " copies would not be what eager gives",
+         "clone() what is returned, or contiguous() what is passed"),
+    Code("FB334", "no CUDA graph: the recording failed",
+         "CUDA refused an operation while it was recorded, or memory ran out; the program runs step by step",
+         "the reason holds CUDA's message; exec_mode='no_sink' does without"),
+    Code("FB335", "no CUDA graph: it would not pay",
+         "copying inputs and results would take longer than the launches that are saved",
+         "nothing"),
+    Code("FB336", "no CUDA graph: too many sizes or addresses",
+         "a graph is of one combination of sizes and numbers, and of fixed addresses of what is read in place; there were"
+         " too many",
+         "pad to a few sizes; keep caches and weights in the same tensors"),
+    Code("FB337", "a CUDA graph was not replayed",
+         "what the forward of an earlier step saved for its backward is still held, and a replay would write over it: that"
+         " call ran step by step",
+         "call backward before the next forward, or let go of losses that are not needed"),
     # Recompiles
     Code("RC401", "type changed", "a value at a guarded place has another type",
          "call with one type, or jit one function a type"),

@@ -177,7 +177,8 @@ class JitConfig(metaclass=_CheckedNames):
 
     jit_level         "O0": captured, operators one by one by ATen, bit-equal to eager; "O1": fusion;
                       "O2": also epilogue fusion, packed weights, tuning
-    exec_mode         "sink": the whole graph is one native call; "no_sink": step by step; "auto"
+    exec_mode         "sink": the whole graph is one native call, on a GPU one CUDA graph; "no_sink": step by step;
+                      "auto": "sink" at O2
     jit_syntax_level  "STRICT": the first graph break raises; "LAX": Python runs what breaks
     dynamic           None: a size becomes symbolic when it has been seen to vary; True: at once; False: never
     background        True: kernels are built in a thread; until they are there the operators run one by one

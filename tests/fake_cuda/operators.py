@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -63,6 +63,10 @@ def to_host(tensor: torch.Tensor) -> torch.Tensor:
         host = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
     host = torch._conj(host) if tensor.is_conj() else host
     return torch._neg_view(host) if tensor.is_neg() else host
+
+
+# While a graph is recorded: what is called in place of an operator, with the way to compute it (see `graphs`).
+RECORDER: list[Callable[..., Any]] = []
 
 
 class _Call:
@@ -152,6 +156,13 @@ def _with_generator(op: Any, index: int, kwargs: dict[str, Any]) -> Iterator[Non
 
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Any operator on cuda tensors."""
+    if RECORDER:
+        return RECORDER[-1](compute, op, args, kwargs)
+    return compute(op, *args, **kwargs)
+
+
+def compute(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """The operator by the CPU, now."""
     call = _Call(filled=not op.__name__.startswith("empty"))
     with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableTorchDispatch():
         lowered = [call.lower(value) for value in args]
@@ -173,6 +184,13 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _copy(self: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """Between any two devices."""
+    if RECORDER:
+        recorded = RECORDER[-1](_copied, torch.ops.aten.copy_.default, (self, source), {})
+        return cast(torch.Tensor, recorded)
+    return _copied(torch.ops.aten.copy_.default, self, source)
+
+
+def _copied(op: Any, self: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableTorchDispatch():
         target = to_host(self) if self.is_cuda else self
         origin = to_host(source) if source.is_cuda else source

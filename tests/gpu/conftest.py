@@ -1,18 +1,25 @@
-"""The fake CUDA device for the tests of this folder that ask for it (`fake_cuda`)."""
+"""The devices of this folder's tests: a real GPU where there is one (`make test-gpu`), and the fake one for what can be shown
+without (`fake_cuda`).
+
+`cuda_device` is the one or the other: tests that ask for it run on both kinds of machine. `real_cuda` is a GPU alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import torch
 
 from ..fake_cuda import device
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Autograd counts devices once, before its first backward: they must be there by then."""
+    wanted = {"fake_cuda", "cuda_device"}
     if not device.why_not() and any(
-        "fake_cuda" in getattr(item, "fixturenames", ()) for item in session.items
+        wanted & set(getattr(item, "fixturenames", ())) for item in session.items
     ):
         device.prepare()
 
@@ -24,3 +31,51 @@ def fake_cuda() -> Iterator[None]:
         pytest.skip(reason)
     with device.fake_cuda():
         yield
+
+
+@pytest.fixture
+def real_cuda() -> torch.device:
+    """A GPU."""
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU: this runs under `make test-gpu`")
+    return torch.device("cuda", 0)
+
+
+@pytest.fixture
+def cuda_device(request: pytest.FixtureRequest) -> torch.device:
+    """A GPU where there is one, else the fake device."""
+    if not torch.cuda.is_available():
+        request.getfixturevalue("fake_cuda")
+    return torch.device("cuda", 0)
+
+
+@pytest.fixture
+def graphs(cuda_device: torch.device, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The class of CUDA graphs, on either device. `made`: how many there were; `refuses`: what a recording ends with."""
+    from graftjit.runtime import cuda_graph, cuda_streams
+
+    monkeypatch.setattr(cuda_graph, "_DEVICES", {})
+    monkeypatch.setattr(cuda_streams, "CUDA", cuda_streams.Cuda())  # with streams of its own
+    if torch.version.cuda is None:
+        from ..fake_cuda.graphs import recording
+
+        monkeypatch.setattr(cuda_streams.Cuda, "hand_over", lambda *_: None)
+        with recording() as made:
+            yield made
+        return
+
+    class Counted(torch.cuda.CUDAGraph):
+        made = 0
+        refuses: BaseException | None = None
+
+        def capture_begin(self, *args: Any, **kwargs: Any) -> None:
+            Counted.made += 1
+            super().capture_begin(*args, **kwargs)
+
+        def capture_end(self) -> None:
+            super().capture_end()
+            if Counted.refuses is not None:
+                raise Counted.refuses
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Counted)
+    yield Counted
