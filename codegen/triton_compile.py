@@ -182,5 +182,5 @@ def _typed(kind: str, number: Any) -> Any:
     language = importlib.import_module("triton.language")
     interpreter = importlib.import_module("triton.runtime.interpreter")
     scalar = getattr(language, _SCALARS[kind])
-    data = numpy.array([number], dtype=_SCALARS[kind])
+    data = numpy.array(number, dtype=_SCALARS[kind])  # a loop takes its end from it
     return language.tensor(interpreter.TensorHandle(data, scalar), scalar)
