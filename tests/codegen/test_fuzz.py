@@ -4,6 +4,7 @@ reductions, products, copies. Compiled, against eager.
     python -m pytest tests/codegen/test_fuzz.py      a fixed batch
     python tests/codegen/test_fuzz.py 5000 400       seeds 5000 to 5399, by hand
     python tests/codegen/test_fuzz.py open 5000 400  the same with sizes open, run at others
+    python tests/codegen/test_fuzz.py triton [open] 5000 400   with Triton's kernels, in its interpreter
 
 Every choice follows from the seed and from metadata, so that the traced and the eager run make the same ones.
 """
@@ -21,6 +22,8 @@ import torch.nn.functional as F
 from harness import Made
 from harness import trace as trace_graph
 from symbolic import arguments, holds, trace_open
+from triton_made import TritonMade
+from triton_worker import Worker
 
 from graftjit.codegen.shadow import differs, tolerance
 from graftjit.ir.errors import CannotTrace
@@ -130,7 +133,7 @@ def inputs_of(seed: int, sizes: tuple[int, int] | None = None) -> list[torch.Ten
     return [torch.randn(shape, generator=generator) for shape in shapes]
 
 
-def failure(seed: int) -> str | None:
+def failure(seed: int, compiled: Callable[[Any], Made] = Made) -> str | None:
     """What differs, or None. Inputs written to count as results; what eager refuses is no program."""
     inputs = inputs_of(seed)
     eager_inputs, inputs_now = [x.clone() for x in inputs], [x.clone() for x in inputs]
@@ -145,7 +148,7 @@ def failure(seed: int) -> str | None:
         return None
     if any("empty" in str(node.target) for node in graph.nodes):
         return None  # memory that nobody wrote
-    made, allowed = Made(graph), tolerance(graph)
+    made, allowed = compiled(graph), tolerance(graph)
     found = made.run(*inputs_now)
     pairs = [*zip(found, expected, strict=True), *zip(inputs_now, eager_inputs, strict=True)]
     for number, (ours, theirs) in enumerate(pairs):
@@ -158,7 +161,7 @@ def failure(seed: int) -> str | None:
 OTHERS = ((5, 7), (2, 2), (16, 3), (33, 65), (8, 200), (7, 1000))
 
 
-def open_failure(seed: int) -> str | None:
+def open_failure(seed: int, compiled: Callable[[Any], Made] = Made) -> str | None:
     """The same with rows and columns open: the program made for one pair of sizes, run at all that its trace allows."""
     rng = random.Random(-seed)
     rows, columns = rng.choice(((6, 9), (8, 33), (4, 4)))
@@ -175,7 +178,7 @@ def open_failure(seed: int) -> str | None:
         return None
     if any("empty" in str(node.target) for node in graph.nodes):
         return None
-    made, allowed = Made(graph), tolerance(graph)
+    made, allowed = compiled(graph), tolerance(graph)
     for sizes in ((rows, columns), *OTHERS):
         now = inputs_of(seed, sizes)
         fixed = all(
@@ -219,18 +222,32 @@ def test_programs_with_open_sizes_agree_with_eager(first: int) -> None:
         assert open_failure(seed) is None
 
 
-if __name__ == "__main__":
-    fails = open_failure if sys.argv[1] == "open" else failure
-    sys.argv[1:] = [word for word in sys.argv[1:] if word != "open"]
-    start, count = int(sys.argv[1]), int(sys.argv[2])
+def by_hand(words: list[str]) -> int:
+    """Seeds from the command line; how many disagree."""
+    fails = open_failure if "open" in words else failure
+    start, count = (int(word) for word in words if word.isdigit())
+    compiled: Callable[[Any], Made] = Made
+    declined: set[str] = set()
+    if "triton" in words:
+        worker = Worker()
+
+        def compiled(graph: Any) -> Made:
+            made = TritonMade(graph, worker)
+            declined.update(made.declined.values())
+            return made
+
     found = 0
     for one in range(start, start + count):
         try:
-            what = fails(one)
+            what = fails(one, compiled)
         except Exception as error:
             what = f"seed {one}: {type(error).__name__}: {error}"[:400]
         if what:
             found += 1
             print(what, flush=True)
-    print(f"{count - found} of {count} agree; runs at open sizes: {RUNS}")
-    sys.exit(bool(found))
+    print(f"{count - found} of {count} agree; runs at open sizes: {RUNS}; {len(declined)} declined")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(bool(by_hand(sys.argv[1:])))

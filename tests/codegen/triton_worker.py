@@ -47,8 +47,9 @@ class NumpyLibrary:
                 result = np.asarray(function(*arrays)).astype(kind)
             scalar = first.dtype
             shape = [tl.constexpr(size) for size in result.shape]
-            block = tl.block_type(scalar, shape) if any(a.shape for a in arrays) else scalar
-            return tl.tensor(TensorHandle(result, scalar), block)
+            blocks = any(hasattr(arg, "handle") and arg.type.is_block() for arg in args)
+            kind = tl.block_type(scalar, shape) if blocks else scalar  # a scalar's data has one
+            return tl.tensor(TensorHandle(result, scalar), kind)
 
         return call
 
