@@ -100,7 +100,7 @@ def store(writer: Writer, one: Store) -> str:
     """The statement of a store."""
     text, dims = offset(writer, one.index)
     # A pointer has the shape of what it stores, also along dimensions of one element.
-    element = not writer.nest.has_reduction or writer.level[one.value]
+    element = writer.level[one.value]
     wanted = [dim for dim in writer.plan.dims if dim.constant and (element or dim.name != "c")]
     still = [dim for dim in wanted if dim not in dims]
     moved = [dim for dim in writer.plan.dims if dim in dims or dim in still]

@@ -168,7 +168,7 @@ def _side_by_side(nest: LoopNest) -> bool:
     if not nest.inner or not nest.outer:
         return True
     steps = [index.strides[-1] for index in loops.indices(nest) if nest.moves_inner(index)]
-    return not steps or min(abs(step) for step in steps) <= 1
+    return not steps or min(weight(abs(step)) for step in steps) <= 1
 
 
 def _square(nest: LoopNest) -> tuple[Dim, ...] | None:

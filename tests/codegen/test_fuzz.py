@@ -11,6 +11,7 @@ Every choice follows from the seed and from metadata, so that the traced and the
 
 from __future__ import annotations
 
+import importlib.util
 import random
 import sys
 from collections.abc import Callable
@@ -220,6 +221,19 @@ def test_programs_agree_with_eager(first: int) -> None:
 def test_programs_with_open_sizes_agree_with_eager(first: int) -> None:
     for seed in range(first, first + 20):
         assert open_failure(seed) is None
+
+
+# The first ones, and seeds that found something: a row with nothing to fold, an order that nobody knows.
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+@pytest.mark.parametrize(
+    ("fails", "seeds"),
+    [(failure, (*range(25), 1419)), (open_failure, (*range(25), 5079, 20250))],
+    ids=["known", "open"],
+)
+def test_programs_with_kernels_of_triton_agree_with_eager(fails: Any, seeds: Any) -> None:
+    with Worker() as worker:
+        for seed in seeds:
+            assert fails(seed, lambda graph: TritonMade(graph, worker)) is None
 
 
 def by_hand(words: list[str]) -> int:
