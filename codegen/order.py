@@ -28,7 +28,7 @@ def in_memory(nest: LoopNest) -> LoopNest:
         inner = _best(inner, walked, nest)
     outer = _best(list(range(n_outer)), walked, nest)
     order = [*outer, *inner]
-    return nest if order == sorted(order) else _permuted(nest, order)
+    return nest if order == sorted(order) else permuted(nest, order)
 
 
 def _best(axes: list[int], indices: Sequence[Index], nest: LoopNest) -> list[int]:
@@ -51,7 +51,8 @@ def _best(axes: list[int], indices: Sequence[Index], nest: LoopNest) -> list[int
     return max(orders, key=lambda order: sum(falls(order, step) for step in found))
 
 
-def _permuted(nest: LoopNest, order: list[int]) -> LoopNest:
+def permuted(nest: LoopNest, order: list[int]) -> LoopNest:
+    """The nest with its axes in this order; as many rows as before."""
     sizes = nest.outer + nest.inner
 
     def moved(index: Index) -> Index:

@@ -94,7 +94,7 @@ class Plan:
         return "(" + ", ".join(dim.constant for dim in self.dims if dim.constant) + ")"
 
 
-def plan_of(nest: LoopNest, persistent_limit: int) -> Plan:
+def plan_of(nest: LoopNest, persistent_limit: int = 1024) -> Plan:
     """One heuristic choice of tile a nest."""
     nest = loops.collapse(nest)
     if nest.has_reduction or nest.outer:

@@ -8,7 +8,7 @@ import importlib.util
 import pytest
 import torch
 
-from graftjit.codegen import triton
+from graftjit.codegen import loops, triton, triton_split
 
 from .nests import Build
 from .triton_worker import Worker
@@ -139,3 +139,198 @@ def test_scans_compile():
     build.store(build.scan("sum", build.cast(0, torch.float64)))
     for capability in (80, 90):
         assert triton.compile_kernel(triton.render(build.nest()), capability).cubin
+
+
+# -- long rows in parts -------------------------------------------------------------------------------
+
+
+def run_split(worker, build, longest=16, multiprocessors=4, **options):
+    """(outputs, the split) of the nests one after the other."""
+    found = triton_split.split(build.nest(), multiprocessors, longest)
+    assert found is not None
+    tensors = [tensor.clone() for tensor in build.tensors]
+    tensors += [torch.zeros(one.size, dtype=one.dtype) for one in found.between]
+    for nest, places in zip(found.nests, found.places, strict=True):
+        loops.check(nest)
+        kernel = triton.render(nest, **options)
+        left = worker.run(kernel, [tensors[place] for place in places])
+        for place, tensor in zip(places, left, strict=True):
+            tensors[place].copy_(tensor)
+    return build.outputs(tensors[: len(build.tensors)]), found
+
+
+EAGER_FOLDS = {
+    "sum": lambda x: x.sum(-1, dtype=x.dtype),
+    "prod": lambda x: x.prod(-1, dtype=x.dtype),
+    "max": lambda x: x.amax(-1),
+    "min": lambda x: x.amin(-1),
+    "any": lambda x: x.any(-1),
+    "all": lambda x: x.all(-1),
+    "argmax": lambda x: x.argmax(-1),
+    "argmin": lambda x: x.argmin(-1),
+}
+
+
+@needs_triton
+@pytest.mark.parametrize("shape", [(64,), (3, 64), (1, 96)], ids=str)
+@pytest.mark.parametrize("kind", EAGER_FOLDS)
+def test_split_folds(worker, kind, shape):
+    dtypes = [torch.bool] if kind in ("any", "all") else [torch.float32, torch.int32]
+    for dtype in dtypes:
+        x = torch.rand(shape) < 0.1 if dtype == torch.bool else values_for(kind, dtype, shape)
+        build = Build(kind, shape[:-1], shape[-1:])
+        build.store(build.reduce(kind, build.load(x)), row=True)
+        (found,), _split = run_split(worker, build)
+        compared(found, EAGER_FOLDS[kind](x))
+
+
+@needs_triton
+def test_split_places_with_ties_and_nan(worker):
+    nan = float("nan")
+    x = torch.randint(0, 3, (4, 80)).float()
+    x[1, [13, 60]], x[2] = nan, 1.0
+    build = Build("places", (4,), (80,))
+    a = build.load(x)
+    for kind in ("argmax", "argmin", "max", "min"):
+        build.store(build.reduce(kind, a), row=True)
+    found, _split = run_split(worker, build)
+    for kind, ours in zip(("argmax", "argmin", "max", "min"), found, strict=True):
+        compared(ours, EAGER_FOLDS[kind](x))
+
+
+@needs_triton
+def test_split_columns_and_several_axes(worker):
+    x = torch.randn(90, 7)
+    build = Build("columns", (7,), (90,))
+    a = build.load(x.t())
+    build.store(build.reduce("sum", a), row=True)
+    build.store(build.reduce("argmax", a), row=True)
+    (total, place), _split = run_split(worker, build)
+    compared(total, x.sum(0))
+    compared(place, x.argmax(0))
+    y = torch.randn(5, 3, 4, 6)
+    build = Build("channels", (3,), (5, 4, 6))
+    a = build.load(y.permute(1, 0, 2, 3))
+    build.store(build.reduce("sum", a), row=True)
+    build.store(build.reduce("argmin", a), row=True)
+    for multiprocessors in (1, 4, 9):
+        (total, place), _split = run_split(worker, build, multiprocessors=multiprocessors)
+        compared(total, y.sum((0, 2, 3)))
+        compared(place, y.permute(1, 0, 2, 3).reshape(3, -1).argmin(1))
+
+
+def softmax(x):
+    build = Build("softmax", tuple(x.shape[:-1]), tuple(x.shape[-1:]))
+    a = build.load(x)
+    e = build.op("exp", build.op("sub", a, build.reduce("max", a)))
+    build.store(build.op("div", e, build.reduce("sum", e)), x.dtype)
+    return build
+
+
+def layer_norm(x, weight, eps=1e-5):
+    """Of each row, with mean and 1 / deviation beside it, and x + 1, which needs no fold."""
+    build = Build("layer_norm", tuple(x.shape[:-1]), tuple(x.shape[-1:]))
+    a, w = build.load(x), build.load(weight)
+    kind = build.values[a].dtype
+    build.store(build.op("add", a, build.const(1.0, kind)), x.dtype)
+    count = build.const(float(x.shape[-1]), kind)
+    mean = build.op("div", build.reduce("sum", a), count)
+    gap = build.op("sub", a, mean)
+    variance = build.op("div", build.reduce("sum", build.op("mul", gap, gap)), count)
+    scale = build.op("rsqrt", build.op("add", variance, build.const(eps, kind)))
+    build.store(mean, row=True)
+    build.store(scale, row=True)
+    build.store(build.op("mul", build.op("mul", gap, scale), w), x.dtype)
+    return build
+
+
+def logsumexp(x):
+    build = Build("logsumexp", tuple(x.shape[:-1]), tuple(x.shape[-1:]))
+    a = build.load(x)
+    top = build.reduce("max", a)
+    top = build.op("where", build.op("isinf", top), build.const(0.0, torch.float32), top)
+    total = build.reduce("sum", build.op("exp", build.op("sub", a, top)))
+    build.store(build.op("add", build.op("log", total), top), row=True)
+    return build
+
+
+def hard_rows(columns):
+    """Rows with infinities, nan, huge and rising numbers."""
+    inf, nan = float("inf"), float("nan")
+    x = torch.randn(7, columns) * 3
+    x[1, : columns // 2] = -inf
+    x[2] = -inf
+    x[3, columns // 3] = inf
+    x[4, columns // 2] = nan
+    x[5] = torch.arange(columns) * 40.0 - 300
+    x[6] = -1e4 - torch.arange(columns)
+    return x
+
+
+@needs_triton
+@pytest.mark.parametrize("columns", [64, 60])
+def test_split_softmax_and_logsumexp(worker, columns):
+    x = hard_rows(columns)
+    (found,), split = run_split(worker, softmax(x))
+    assert [nest.name for nest in split.nests] == ["softmax_part", "softmax_whole", "softmax_rest"]
+    compared(found, torch.softmax(x, -1))
+    (found,), split = run_split(worker, logsumexp(x))
+    assert len(split.nests) == 2
+    compared(found, torch.logsumexp(x, -1))
+
+
+@needs_triton
+@pytest.mark.parametrize("columns", [64, 60])
+def test_split_layer_norm(worker, columns):
+    x, w = (
+        torch.randn(3, columns) * torch.tensor([[1.0], [0.1], [1.0]]) + 100,
+        torch.randn(columns),
+    )
+    (more, mean, scale, found), split = run_split(worker, layer_norm(x, w))
+    assert [nest.name[-4:] for nest in split.nests] == ["part", "hole", "rest"]
+    wide = x.double()
+    compared(more, x + 1)
+    compared(mean, x.mean(-1))
+    exact = (wide.var(-1, correction=0) + 1e-5).rsqrt()
+    close(scale.double(), exact, rtol=1e-5, atol=0)
+    close(
+        found.double(),
+        (wide - wide.mean(-1, keepdim=True)) * exact[:, None] * w,
+        rtol=1e-3,
+        atol=1e-3,
+    )
+
+
+@needs_triton
+def test_split_folds_one_after_the_other(worker):
+    """The second fold is of no pair: nests for each of them."""
+    x = torch.randn(2, 64)
+    build = Build("chain", (2,), (64,))
+    a = build.load(x)
+    gap = build.op("abs", build.op("sub", a, build.reduce("max", a)))
+    far = build.reduce("sum", gap)
+    build.store(build.op("div", gap, far))
+    build.store(far, row=True)
+    (found, total), split = run_split(worker, build)
+    assert len(split.nests) == 5
+    gap = (x - x.amax(-1, keepdim=True)).abs()
+    compared(total, gap.sum(-1))
+    compared(found, gap / gap.sum(-1, keepdim=True))
+
+
+def test_what_is_split():
+    def programs_of(shape, columns=False):
+        x = torch.empty(shape).t() if columns else torch.empty(shape)
+        build = Build("sum", tuple(x.shape[:-1]), tuple(x.shape[-1:]))
+        build.store_to(build.reduce("sum", build.load(x)), torch.empty(x.shape[:-1]), row=True)
+        found = triton_split.split(build.nest(), 132)
+        return found and [triton.render(nest).programs for nest in found.nests]
+
+    assert programs_of((4096, 8192)) is None  # programs enough
+    assert programs_of((4, 8192)) is None  # too short
+    parts, whole = programs_of((4, 1 << 20))
+    assert 264 <= parts <= 1056 and whole <= 4
+    parts, _whole = programs_of((1 << 24,))
+    assert 264 <= parts <= 1056
+    parts, _whole = programs_of((16384, 4096), columns=True)
+    assert 264 <= parts <= 2112
