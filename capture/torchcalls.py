@@ -243,7 +243,7 @@ def _is_answer(fn: Any, name: str) -> bool:
 
 def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The call over ghosts; what torch warns about each time, it warns about when Python makes the call."""
-    from . import quiet
+    from . import devices, quiet
 
     told: Warning | None = None
     while True:
@@ -259,6 +259,7 @@ def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             continue
         if told is not None:
             quiet.tell(m, told)
+        devices.hold(m, fn, args, kwargs)
         return result
 
 

@@ -49,6 +49,14 @@ NUMBERS = frozenset({int, float, bool, complex})
 ATOMS = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device})
 
 
+def _numbered(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """With the number of the device that "cuda" means now; whoever asked guards it."""
+    device = kwargs["device"]
+    if device is None or device.type != "cuda" or device.index is not None:
+        return kwargs
+    return {**kwargs, "device": torch.device("cuda", torch.cuda.current_device())}
+
+
 class Recorder:
     """Nodes and memory books of one trace."""
 
@@ -105,6 +113,8 @@ class Recorder:
             if overridden(op):
                 raise Unsupported("overridden", f"{op}, for which the program has its own kernel")
             plan = self._plans[id(op)] = plan_of(op)
+        if "device" in kwargs:
+            kwargs = _numbered(kwargs)
         special = SPECIAL.get(plan.name)
         if special is not None:
             return special(self, op, args, kwargs)

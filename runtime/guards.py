@@ -72,5 +72,6 @@ ROW_KINDS: dict[str, str] = {
     " within low..high (None: no end)",
     "relation": "expected, a `relations.Relation`, holds for what is at its sources (source None)",
     "unhandled": "no exception is being handled where the frame is called (source None)",
+    "device": "runtime.state.current_device() is expected (source None)",
     "nested": "runtime.differentiate.nested() is expected (source None)",
 }

@@ -45,6 +45,7 @@ from .safe import (
     show_tensor,
 )
 from .sources import Source
+from .state import current_device
 from .weak import Gone, given
 
 
@@ -350,6 +351,7 @@ _CHECKS: dict[str, Check] = {
     "relation": lambda _value, expected, read: _related(expected, read),
     "unhandled": lambda _value, _expected, _read: sys.exception() is None,
     "nested": lambda _value, expected, _read: nested() is expected,
+    "device": lambda _value, expected, _read: current_device() == expected,
 }
 
 
@@ -427,6 +429,7 @@ _FORMS: dict[str, str] = {
     "abc": "no class was registered with an ABC since",
     "unhandled": "no exception is being handled",
     "nested": "the caller is being differentiated: {expected}",
+    "device": "the current CUDA device is {expected}",
     "number": "{source} is {expected}",
     "relation": "{expected}",
 }
@@ -434,7 +437,7 @@ _FORMS: dict[str, str] = {
 RECOMPILE_CODES: dict[str, str] = {
     "type": "RC401", "tensor": "RC402", "equals": "RC403", "is": "RC404", "len": "RC405", "keys": "RC405",
     "set": "RC405", "no_attr": "RC406", "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406",
-    "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "nested": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408",
+    "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "nested": "RC407", "device": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408",
     "history": "RC402", "unhooked": "RC402", "unbound_cell": "RC406", "number": "RC403", "relation": "RC411",
 }  # fmt: skip
 
@@ -573,6 +576,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     "abc": lambda _value, _row, _read: "registered",
     "relation": lambda _value, row, read: _numbers_now(row.expected, read),
     "nested": lambda _value, _row, _read: show(nested()),
+    "device": lambda _value, _row, _read: show(current_device()),
     "unhandled": lambda _value, _row, _read: f"handling a {type(sys.exception()).__name__}",
     "mro": lambda _value, _row, _read: "other bases",
 }

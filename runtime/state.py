@@ -117,6 +117,11 @@ def snapshot() -> State:
     )
 
 
+def current_device() -> int:
+    """The CUDA device that "cuda" without a number means on this thread; -1 while CUDA has not begun."""
+    return torch.cuda.current_device() if torch.cuda.is_initialized() else -1
+
+
 def autograd_watched() -> bool:
     """Whether saved-tensor hooks or anomaly mode are in force."""
     return torch.is_anomaly_enabled() or _top_hooks(True) is not None

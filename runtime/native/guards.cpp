@@ -285,6 +285,17 @@ bool nesting_is(PyObject *expected) {
     return found && found.get() == expected;
 }
 
+bool device_is(PyObject *expected) {
+    static PyObject *asked = nullptr;  // runtime.state.current_device
+    if (asked == nullptr) {
+        Ref module(PyImport_ImportModule("graftjit.runtime.state"));
+        if (module) asked = PyObject_GetAttrString(module.get(), "current_device");
+    }
+    Ref found(asked == nullptr ? nullptr : PyObject_CallNoArgs(asked));
+    if (!found) PyErr_Clear();
+    return found && same_constant(found.get(), expected);
+}
+
 bool token_holds(PyObject *expected) {
     if (known.abc_token == nullptr) return false;
     Ref token(PyObject_CallNoArgs(known.abc_token));
@@ -325,6 +336,7 @@ bool guard_holds(Run &run, const Instruction &at) {
         case RELATION: return relation_record_holds((const RelationRecord *)at.record, run.registers);
         case UNHANDLED: return !Ref(PyErr_GetHandledException());
         case NESTED: return nesting_is(at.key);
+        case DEVICE: return device_is(at.key);
         default: return false;
     }
 }

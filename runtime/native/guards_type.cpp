@@ -65,6 +65,7 @@ const OpLaw LAWS[] = {
     {"check abc", ABC, Needs::object, false},
     {"check unhandled", UNHANDLED, Needs::nothing, false},
     {"check nested", NESTED, Needs::object, false},
+    {"check device", DEVICE, Needs::object, false},
     {"check number", NUMBER, Needs::range, false},
     {"check relation", RELATION, Needs::relation, false},
 };
@@ -173,7 +174,8 @@ bool add_instruction(GuardProgram *self, PyObject *item) {
         return false;
     }
     bool rootless = law->op <= CONST || law->op == NO_GLOBAL || law->op == DISTINCT || law->op == STATE ||
-                    law->op == ABC || law->op == UNHANDLED || law->op == NESTED || law->op == RELATION;
+                    law->op == ABC || law->op == UNHANDLED || law->op == NESTED || law->op == DEVICE ||
+                    law->op == RELATION;
     if (!rootless && at.source < 0) {
         PyErr_Format(PyExc_ValueError, "guard program: '%s' needs a source", name);
         return false;

@@ -24,7 +24,9 @@ bool is_argument_check(int op) {
            op == TENSOR || op == SAME || op == DISTINCT || op == HISTORY || op == NUMBER || op == RELATION;
 }
 
-bool is_about_the_thread(int op) { return op == STATE || op == ABC || op == UNHANDLED || op == NESTED; }
+bool is_about_the_thread(int op) {
+    return op == STATE || op == ABC || op == UNHANDLED || op == NESTED || op == DEVICE;
+}
 
 bool reads_class(int op) { return op == CLASS_ATTR || op == NO_CLASS_ATTR; }
 

@@ -202,18 +202,58 @@ def _through_host(op: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: fallback(op, *args, **kwargs)
 
 
-def _attention_choice(*args: Any, **kwargs: Any) -> int:
-    return 0  # SDPBackend.MATH
+def _softmax(op: Any) -> Callable[..., Any]:
+    """Of half precision with a result in single precision, which the CPU lacks."""
+
+    def run(x: torch.Tensor, dim: int, to_float: bool) -> Any:
+        x = x.float() if to_float else x
+        return fallback(op, x, dim, False)
+
+    return run
 
 
-def install() -> list[torch.library.Library]:
-    """Register all of this for as long as what comes back lives."""
-    everything = torch.library.Library("_", "IMPL", "CUDA")
-    everything.fallback(fallback)
-    named = torch.library.Library("aten", "IMPL", "CUDA")
-    named.impl("copy_", _copy)
-    named.impl("_fused_sdp_choice", _attention_choice)
+def _softmax_backward(op: Any) -> Callable[..., Any]:
+    def run(grad: torch.Tensor, output: torch.Tensor, dim: int, dtype: torch.dtype) -> Any:
+        return fallback(op, grad, output, dim, grad.dtype).to(dtype)
+
+    return run
+
+
+def _operators() -> Iterator[Any]:
+    """Those of ATen that have a kernel for the CPU."""
+    names = {
+        name
+        for key in ("CPU", "CompositeExplicitAutogradNonFunctional")
+        for name in torch._C._dispatch_get_registrations_for_dispatch_key(key)
+    }
+    for name in sorted(names):
+        space, _, rest = name.partition("::")
+        packet, _, overload = rest.partition(".")
+        if space == "aten" and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU"):
+            yield getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def install() -> list[Any]:
+    """Register all of this for as long as what comes back lives.
+
+    By the dispatcher's own calls: `torch.library` would write down that the program has kernels of its own. Each
+    operator by its name: a fallback in Python is not found under a dispatch mode. The fallback is for the rest.
+    """
+    everything = torch._C._dispatch_library("IMPL", "_", "CUDA", __file__, 0)
+    everything.fallback("CUDA", fallback, False)
+    named = torch._C._dispatch_library("IMPL", "aten", "CUDA", __file__, 0)
     aten = torch.ops.aten
-    for op in (aten.convolution.default, aten.convolution_backward.default):
-        named.impl(op, _through_host(op))
+    ours = {
+        aten.copy_.default: _copy,
+        aten._fused_sdp_choice.default: lambda *args, **kwargs: 0,  # SDPBackend.MATH
+        aten.convolution.default: _through_host(aten.convolution.default),
+        aten.convolution_backward.default: _through_host(aten.convolution_backward.default),
+    }
+    for name in ("_softmax", "_log_softmax"):
+        op, backward = getattr(aten, name).default, getattr(aten, f"{name}_backward_data").default
+        ours |= {op: _softmax(op), backward: _softmax_backward(backward)}
+    for op in _operators():
+        ours.setdefault(op, _through_host(op))
+    for op, function in ours.items():
+        named.impl(op._name, "CUDA", function, False)
     return [everything, named]
