@@ -290,8 +290,8 @@ def _float_sum(node: Node) -> bool:
 
 
 def _same_dtype(node: Node) -> bool:
-    """_softmax(half_to_float=True) is CUDA's."""
-    return _float_operand(node) and not node.args[2]
+    """_softmax(half_to_float=True) is CUDA's: it rounds no more than the computation does."""
+    return _float_operand(node) and (not node.args[2] or node.meta.device.type == "cuda")
 
 
 def _layer_norm_when(node: Node) -> bool:

@@ -6,6 +6,7 @@ kernels. Pointwise ones (gelu_backward, ...) have loops of their own (codegen/lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -59,8 +60,11 @@ def _floating(*nodes: Node | None) -> bool:
 def _rows(at: Rewriter, node: Node) -> tuple[Node, Node, Any] | None:
     """(gradient, result, dimension) of a softmax, wide."""
     given, result, dim, source = node.args
-    if given.meta.dtype is not node.meta.dtype or source is not node.meta.dtype:
-        return None  # a result of another dtype is CUDA's
+    if source is not node.meta.dtype or given.meta.dtype is not result.meta.dtype:
+        return None
+    on_gpu = node.meta.device.type == "cuda"  # there a half operand may have a float result
+    if given.meta.dtype is not source and not (on_gpu and given.meta.dtype is torch.float32):
+        return None
     if not given.meta.shape or not _floating(given, result):
         return None
     return _wide(at, given), _wide(at, result), dim
@@ -114,7 +118,9 @@ def _layer_norm(at: Rewriter, node: Node) -> Node | None:
 
 def _batch_norm(at: Rewriter, node: Node) -> Node | None:
     """As layer norm, over all dimensions but the second; in evaluation the running statistics are numbers like others."""
-    given, x, weight, mean, variance, saved_mean, saved_spread, train, eps, mask = node.args[0].args
+    given, x, weight, mean, variance, saved_mean, saved_spread, train, eps, mask = _ARGUMENTS[
+        node.args[0].target
+    ](*node.args[0].args)
     if not mask[node.target] or not _floating(given, x, weight) or len(x.meta.shape) < 2:
         return None
     if 0 in x.meta.shape or is_symbolic(x.meta.shape[1]):
@@ -145,6 +151,18 @@ def _batch_norm(at: Rewriter, node: Node) -> Node | None:
         return _as(at, _mul(at, g, scale), node.meta)
     share = 1.0 / product(x.meta.shape[dim] for dim in dims)
     return _as(at, _mul(at, _freed(at, g, n, dims, share), scale), node.meta)
+
+
+def _of_cudnn(x: Any, given: Any, weight: Any, mean: Any, variance: Any, *saved: Any) -> Any:
+    """The arguments as the operator without cuDNN has them. What it saves is the reciprocal of the deviation, too."""
+    saved_mean, saved_spread, eps, _room = saved
+    return given, x, weight, mean, variance, saved_mean, saved_spread, True, eps, (True,) * 3
+
+
+_ARGUMENTS: dict[Any, Callable[..., Any]] = {
+    aten.native_batch_norm_backward.default: lambda *args: args,
+    aten.cudnn_batch_norm_backward.default: _of_cudnn,
+}
 
 
 def _mse_loss(at: Rewriter, node: Node) -> Node | None:
@@ -234,4 +252,5 @@ BACKWARD: Table = {
 BACKWARD_RESULTS: Table = {
     aten.native_layer_norm_backward.default: (_layer_norm,),
     aten.native_batch_norm_backward.default: (_batch_norm,),
+    aten.cudnn_batch_norm_backward.default: (_batch_norm,),
 }

@@ -34,6 +34,10 @@ _TOTAL = frozenset(
         "glu", "glu_backward", "_prelu_kernel_backward", "hardshrink_backward", "softshrink_backward",
         "log_sigmoid_backward", "logit_backward", "_scaled_dot_product_flash_attention_for_cpu",
         "_scaled_dot_product_flash_attention_for_cpu_backward",
+        "cudnn_batch_norm_backward", "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",
+        "_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward",
+        "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_cudnn_attention_backward",
+        "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_fused_attention_overrideable_backward",
     }
 )  # fmt: skip
 

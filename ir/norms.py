@@ -15,13 +15,14 @@ from typing import Any
 import torch
 
 from .effects import root
-from .graph import Graph, Node
+from .graph import Graph, Meta, Node
 from .late import put_back
 from .rewrite import Rewriter, split_results
 from .symbols import bounds_of, is_symbolic, product
 
 aten = torch.ops.aten
 IN_CACHE = 1 << 19  # elements
+CUDNN = aten.cudnn_batch_norm.default
 VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 
@@ -47,12 +48,13 @@ def _splits(node: Node) -> bool:
     x = node.args[0].meta
     return (
         x.dtype.is_floating_point
-        and x.device.type == "cpu"
+        and x.device.type in ("cpu", "cuda")
         and len(x.shape) >= 2
         and all(bounds_of(size)[0] > 0 for size in x.shape)
         and not is_symbolic(x.shape[1])
         and not _is_atens(node)
         and (node.target is aten.native_group_norm.default or _trains(node))
+        and not (node.target is CUDNN and is_symbolic(x.shape))
         and all(one.meta.dtype.is_floating_point for one in node.args[1:5] if isinstance(one, Node))
     )
 
@@ -61,7 +63,12 @@ def _is_atens(node: Node) -> bool:
     """Where channels lie side by side, ATen's own passes over memory are the better ones: for groups, which are pieces of
     a pixel, and for a batch that the caches do not hold."""
     x = node.args[0].meta
-    if len(x.shape) < 3 or x.stride[1] != 1 or all(size == 1 for size in x.shape[2:]):
+    if (
+        x.device.type != "cpu"
+        or len(x.shape) < 3
+        or x.stride[1] != 1
+        or all(size == 1 for size in x.shape[2:])
+    ):
         return False
     if node.target is aten.native_group_norm.default:
         return True
@@ -92,6 +99,12 @@ def _count(x: Node) -> Any:
 
 def _math(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _counted_in(meta: Meta) -> torch.dtype:
+    """The type in which eager adds up the elements of a batch: on the CPU double for float32."""
+    wide = meta.dtype == torch.float32 and meta.device.type == "cpu"
+    return torch.float64 if wide else _math(meta.dtype)
 
 
 def _cast(at: Rewriter, node: Node, dtype: torch.dtype) -> Node:
@@ -162,14 +175,17 @@ def _batch_norm(at: Rewriter, node: Node) -> Parts:
         return _cast(at, _view(at, one, (*lead, *(1,) * (len(shape) - 2))), _math(kind))
 
     values = _cast(at, base, _math(kind))
-    total = torch.float64 if kind == torch.float32 else _math(kind)  # as eager
+    total = _counted_in(x.meta)
     found, mean, variance, spread = _normed(at, values, dims, eps, own(weight), own(bias), total)
     if node.target in STATISTICS:
         _move_statistics(at, node, mean, variance)
     rows = tuple(
         _cast(at, _view(at, one, meta.shape), meta.dtype)
-        for one, meta in zip((mean, spread), node.meta[1:], strict=True)
+        for one, meta in zip((mean, spread), node.meta[1:3], strict=True)
     )
+    if node.target is CUDNN:  # the backward, in parts as well, asks for no room
+        nothing = at.call(aten.empty.memory_format, [0], dtype=torch.uint8, device=x.meta.device)
+        rows = (*rows, nothing)
     found = _view(at, _cast(at, found, kind), shape)
     if (
         found.meta.stride != node.meta[0].stride
@@ -179,12 +195,16 @@ def _batch_norm(at: Rewriter, node: Node) -> Parts:
 
 
 def _move_statistics(at: Rewriter, node: Node, mean: Node, variance: Node) -> None:
-    """old * (1 - momentum) + new * momentum of the mean, and of the variance without its bias; in double."""
+    """old * (1 - momentum) + new * momentum of the mean, and of the variance without its bias; in double,
+    on a GPU in the type that is computed in."""
     count, momentum = _count(node.args[0]), node.args[6]
+    wide = (
+        _counted_in(node.args[0].meta) if node.args[0].meta.device.type != "cpu" else torch.float64
+    )
     for kept, found in zip(node.args[3:5], (mean, variance), strict=True):
         if kept is None:
             continue
-        new = _view(at, _cast(at, found, torch.float64), kept.meta.shape)
+        new = _view(at, _cast(at, found, wide), kept.meta.shape)
         if found is variance:
             new = at.call(aten.mul.Scalar, new, count / (count - 1))
         new = at.call(aten.mul.Scalar, new, momentum)
@@ -206,6 +226,7 @@ NORMS: dict[Any, Callable[[Rewriter, Node], Parts]] = {
     aten.native_batch_norm.default: _batch_norm,
     aten._native_batch_norm_legit.default: _batch_norm,
     aten._native_batch_norm_legit.no_stats: _batch_norm,
+    CUDNN: _batch_norm,
 }
 # These write running statistics, and leave their versions as they are.
-STATISTICS = (aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
+STATISTICS = (aten.native_batch_norm.default, aten._native_batch_norm_legit.default, CUDNN)

@@ -18,6 +18,7 @@ from .layout import (
     wrap_dim,
 )
 from .opdef import rule
+from .symbols import is_symbolic
 
 Dims = int | Sizes | None
 
@@ -224,9 +225,9 @@ def _cummax(op: Any, self: Meta, dim: int) -> tuple[Meta, Meta]:
 def _softmax(op: Any, self: Meta, dim: int, half_to_float: bool) -> Meta:
     wrap_dim(dim, len(self.shape))
     _floating(self.dtype)
-    if half_to_float:
+    if half_to_float and (self.dtype is not torch.float16 or self.device.type != "cuda"):
         raise NoRule
-    return plain(self.shape, self.dtype, self.device)
+    return plain(self.shape, torch.float32 if half_to_float else self.dtype, self.device)
 
 
 @rule("normalize", "_safe_softmax")
@@ -346,6 +347,14 @@ def _batch_norm(
         raise NoRule
     stats = plain((channels if training else 0,), _stat_dtype(input, *given), input.device)
     return _batch_norm_out(input), stats, stats
+
+
+@rule("normalize", "cudnn_batch_norm", mutates=_writes_stats)
+def _cudnn_batch_norm(op: Any, input: Meta, *args: Any) -> tuple[Meta, ...]:
+    """The fourth result is room that the backward asks for; how much, the library alone knows."""
+    if is_symbolic(input.shape):
+        raise NoRule
+    return (*_batch_norm(op, input, *args), plain((0,), torch.uint8, input.device))
 
 
 @rule("normalize", "_native_batch_norm_legit")

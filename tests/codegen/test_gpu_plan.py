@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -150,6 +151,60 @@ def test_a_number_on_the_processor_beside_a_tensor_on_the_gpu_is_atens():
     number = graph.inputs[1]
     made = Written(relabelled(graph, lambda node: node is number))
     assert made.aten == ["aten.mul.Tensor"] and len(made.launches) == 1
+
+
+# --- what eager does in other operators, or in another way, on a GPU -------------------------------------------
+
+
+def batch_norm(x, w, b, mean, variance):
+    return F.batch_norm(x, mean, variance, w, b, training=True, momentum=0.3).relu()
+
+
+def moments(x):
+    count = x.shape[1]
+    return [x, torch.rand(count) + 0.5, torch.randn(count), torch.zeros(count), torch.ones(count)]
+
+
+def as_cudnn(graph):
+    """The graph with batch norm as cuDNN's operator, which saves one result more."""
+    for node in graph.nodes:
+        if node.target is torch.ops.aten.native_batch_norm.default:
+            node.target = torch.ops.aten.cudnn_batch_norm.default
+            room = replace(node.meta[1], shape=(0,), dtype=torch.uint8)
+            node.meta = (*node.meta, room)
+    return graph
+
+
+@pytest.mark.parametrize("cudnn", [False, True])
+def test_batch_norm_is_kernels_and_moves_its_statistics(worker, cudnn):
+    given = moments(normal(4, 3, 5, 5))
+    wanted_statistics = [one.clone() for one in given[3:]]
+    wanted = batch_norm(*given[:3], *wanted_statistics)
+    graph = trace(batch_norm, *given)
+    made = Written(relabelled(as_cudnn(graph) if cudnn else graph))
+    assert not [name for name in made.aten if "norm" in name]
+    assert all("tl.float64" not in text.source for text in made.texts.values())
+    (found,) = Machine(worker).run(made, *given)
+    assert not differs(found, wanted)
+    for ours, theirs in zip(given[3:], wanted_statistics, strict=True):
+        assert not differs(ours, theirs)
+
+
+def test_a_softmax_in_half_may_give_floats(worker):
+    graph = trace(lambda x: torch.softmax(x.float(), -1), normal(3, 7, dtype=torch.float16))
+    cast, softmax = graph.nodes
+    softmax.args = (cast.args[0], -1, True)
+    graph.nodes.remove(cast)
+    made = Written(relabelled(graph))
+    assert not made.aten
+    x = normal(3, 7, dtype=torch.float16)
+    (found,) = Machine(worker).run(made, x)
+    assert found.dtype == torch.float32 and not differs(found, torch.softmax(x.float(), -1))
+
+
+def test_nothing_is_added_up_in_double():
+    made = written(lambda x: (x.var(-1), x.cumsum(-1), x.std(0)), normal(8, 9))
+    assert all("float64" not in text.source for text in made.texts.values())
 
 
 # --- what has no text -----------------------------------------------------------------------------------------
