@@ -1,6 +1,8 @@
 # make demo    see it work          make test       lint, types and all tests, on Python 3.11
 # make lint    ruff and mypy only   make test-all   the same tests on 3.11, 3.12 and 3.13 too
 #
+# make test-gpu PYTHON=/path/to/python    the device tests, by a Python whose torch has CUDA, on a machine with a GPU
+#
 # Each target makes the environment it needs; stamps inside the environment make re-runs quick.
 # PYTHON=/path/to/python3.11 chooses another interpreter, TESTS="tests/capture" a part of the tests.
 
@@ -26,18 +28,28 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 TEST_ENVIRONMENT := GRAFTJIT_CHECK=1 GRAFTJIT_CACHE_DIR=$(CURDIR)/.kernels \
 	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 
-.PHONY: demo test test-all test-3.12 test-3.13 lint format bench doctor clean distclean help
+# A Python that has torch with CUDA, triton, pytest and graftjit: given, or this checkout's.
+GPU_PYTHON := $(if $(filter command line environment,$(origin PYTHON)),$(PYTHON),.venv/bin/python)
+
+.PHONY: demo test test-gpu test-all test-3.12 test-3.13 lint format bench doctor clean distclean help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
 help:
-	@sed -n '1,5s/^# \{0,1\}//p' Makefile
+	@sed -n '1,6s/^# \{0,1\}//p' Makefile
 
 demo: .venv/.demo .venv/.native
 	.venv/bin/python -P -m graftjit demo
 
 test: lint .venv/.dev .venv/.native
 	$(TEST_ENVIRONMENT) .venv/bin/pytest $(PYTEST_FLAGS) $(TESTS)
+
+test-gpu:
+	@$(GPU_PYTHON) -P -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || \
+		{ echo "$(GPU_PYTHON) has no torch that sees a GPU: make test-gpu PYTHON=/path/to/python"; exit 1; }
+	@$(GPU_PYTHON) -P -c 'import graftjit' || \
+		{ echo "install it first: $(GPU_PYTHON) -m pip install --no-deps --no-build-isolation -e ."; exit 1; }
+	$(TEST_ENVIRONMENT) $(GPU_PYTHON) -P -m pytest -q -p no:cacheprovider tests/gpu
 
 test-all: test test-3.12 test-3.13
 

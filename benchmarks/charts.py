@@ -14,7 +14,9 @@ COLOURS = {
     "eager": "#A6A6A6",
     "graftjit": "#0072B2",
     "graftjit O2": "#56B4E9",
+    "graftjit sink": "#56B4E9",
     "torch.compile": "#E69F00",
+    "torch.compile reduce-overhead": "#D55E00",
 }
 COPY_COLOUR = "#009E73"
 LEAST_EDGE, MOST_EDGE = 1.35, 2.5

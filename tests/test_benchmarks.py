@@ -405,3 +405,95 @@ def test_a_peer_with_other_values_is_timed_and_told(bench, monkeypatch):
     ready, problems = steady._prepare_all(workloads.BY_NAME["sin_add"], list(shifted), 0)
     assert set(ready) == {"eager", "torch.compile"} and set(problems) == {"graftjit"}
     assert "other values" in ready["torch.compile"].other and not ready["eager"].other
+
+
+def test_the_gpu_benchmarks_run_without_a_gpu(tmp_path):
+    """The harness itself, at tiny sizes: rows are there, judged, drawn, and one that fails ends nothing."""
+    words = "--device cpu --quick --seconds 110 --sections copy kernels launches first training"
+    systems = ("--systems", "eager", "graftjit", "graftjit sink")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.gpu", "--out", str(tmp_path), *words.split(), *systems,
+         "--only", "clone", "softmax", "cross", "mlp", "tiny", "vit"],
+        cwd=ROOT, env={k: v for k, v in os.environ.items() if k != "GRAFTJIT_CHECK"},
+        capture_output=True, text=True, timeout=150, check=False,
+    )  # fmt: skip
+    logs = "".join(path.read_text() for path in tmp_path.glob("*.log"))
+    assert done.returncode == 0, done.stdout + done.stderr + logs
+    told = json.loads((tmp_path / "report.json").read_text())
+    assert told["environment"]["date"] and told["environment"]["device"] == "cpu"
+    rows = {(row["section"], row["row"]): row for row in told["rows"]}
+    assert {section for section, _ in rows} == {"copy", "kernels", "launches", "first", "training"}
+    softmax = rows["kernels", "softmax 1 MiB"]
+    assert {"eager", "graftjit", "copy"} <= softmax["systems"].keys() and softmax["ratios"]["eager"]
+    for row in rows.values():
+        problems = [one.get("problem", "") for one in row["systems"].values()]
+        assert not row.get("problem") and not any(problems), row
+    assert rows["training", "vit"]["systems"]["graftjit sink"]["report"]["graphs"] == 1
+    assert rows["first", "tiny"]["systems"]["graftjit"]["warm"] > 0
+    text = (tmp_path / "report.txt").read_text()
+    assert "geometric mean" in text and "below 90% of a copy" in text
+    assert (tmp_path / "kernels.png").exists() and (tmp_path / "training.svg").exists()
+
+
+def test_a_system_that_is_wrong_on_a_gpu_is_told(bench, tmp_path, monkeypatch):
+    sections, measure = bench("gpu.sections"), bench("gpu.measure")
+    monkeypatch.setitem(sections.WRAP, "graftjit", lambda f: lambda *xs: f(*xs) * 2)
+
+    def fails(function):
+        raise RuntimeError("no such thing")
+
+    monkeypatch.setitem(sections.WRAP, "torch.compile", fails)
+    job = sections.Job(
+        measure.Device("cpu"), tmp_path / "r.jsonl", None, True, 0, math.inf, ("sum",)
+    )
+    sections.kernels(job)
+    sections.kernels(job)  # what is there is not measured again, if the job knows of it
+    lines = bench("gpu.tell").lines(job.results)
+    assert [line["row"] for line in lines] == ["sum 1 MiB"] * 2
+    rows = lines[0]["systems"]
+    assert "other values" in rows["graftjit"]["problem"] and "seconds" not in rows["graftjit"]
+    assert "no such thing" in rows["torch.compile"]["problem"] and rows["eager"]["seconds"] > 0
+    job.done, job.end = {("kernels", "sum 1 MiB")}, 0.0
+    sections.kernels(job)
+    job.done.clear()
+    sections.kernels(job)
+    lines = bench("gpu.tell").lines(job.results)
+    assert len(lines) == 3 and lines[2]["problem"] == "no time was left"
+
+
+def test_the_time_of_sections(bench):
+    import time
+
+    command, sections = bench("gpu.__main__"), bench("gpu.sections")
+    names = list(sections.SECTIONS)
+    assert set(names) == set(sections.BUDGETS) == set(bench("gpu.tell").TITLES)
+    end, spent = time.monotonic() + 440, 0.0
+    for number, name in enumerate(names):
+        spent += command._limit(name, names[number + 1 :], end - spent)
+    assert spent == pytest.approx(440, rel=0.01)
+
+
+def test_a_session_on_a_gpu_machine_goes_on_after_a_part_that_fails(tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "carried-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("carried.py", "")
+    environment = {k: v for k, v in os.environ.items() if k not in ("GRAFTJIT_CHECK", "PYTHON")}
+    environment |= {
+        "OUT": str(tmp_path / "out"), "WHEELS": str(tmp_path), "LIMIT": "80", "PARTS": "wheels link test bench",
+        "BENCH": "--device cpu --quick --sections kernels --only sum --systems eager graftjit",
+    }  # fmt: skip
+    if torch.cuda.is_available():
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+    done = subprocess.run(
+        ["bash", "tools/gpu-session", sys.executable],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    summary = (tmp_path / "out" / "summary.txt").read_text()
+    assert done.returncode == 1, done.stdout + done.stderr
+    told = {line.split(":")[0]: line for line in summary.splitlines()}
+    assert "ended with 2" in told.pop("test") and "no torch that sees a GPU" in done.stdout
+    assert told.keys() == {"wheels", "link", "bench"}, summary
+    assert all("done" in line for line in told.values()), done.stdout
+    assert "carried" in (tmp_path / "out" / "wheels.log").read_text()
+    assert "sum 1 MiB" in (tmp_path / "out" / "bench" / "report.txt").read_text()

@@ -25,7 +25,8 @@ class Layer(nn.Module):
             for part in self.qkv(x).split(self.width, dim=2)
         )
         scores = torch.matmul(q, k.transpose(-1, -2)) / (v.shape[-1] ** 0.5)
-        lowest = torch.full([], torch.finfo(scores.dtype).min, dtype=scores.dtype)
+        lowest = torch.finfo(scores.dtype).min
+        lowest = torch.full([], lowest, dtype=scores.dtype, device=scores.device)
         scores = torch.where(self.causal[:, :, :length, :length], scores, lowest)
         attended = self.dropout(F.softmax(scores, dim=-1)) @ v
         return self.dropout(self.out(attended.transpose(1, 2).reshape(batch, length, width)))
