@@ -26,8 +26,10 @@ from ..runtime.events import Fallback
 from ..runtime.program import DeviceLaunch
 from ..runtime.session import SESSION
 from . import inplace, plan_form, schedule, triton
+from .loops import LoopNest
 from .nest import Kernel
 from .triton import TritonKernel
+from .triton_split import split
 
 LETTERS = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
 ATTEMPTS = 8  # plans that are made again for kernels without a text, before all of them stay ATen's
@@ -152,17 +154,21 @@ def _words(error: BuildError) -> str:
 def _on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node]) -> OnDevice:
     """The launches of one kernel. Raises KeyError or BuildError."""
     nodes = (*kernel.reads, *kernel.stores)
-    aligned = [at for at, node in enumerate(nodes) if node in fresh]
-    return OnDevice((_part(kernel, kernel.nest, range(len(nodes)), aligned, gpu),))
+    aligned = {at for at, node in enumerate(nodes) if node in fresh}
+    parts = split(kernel.nest, gpu.multiprocessors)
+    if parts is None:
+        return OnDevice((_part(kernel.nest, tuple(range(len(nodes))), aligned, gpu),))
+    aligned.update(range(len(nodes), len(nodes) + len(parts.between)))
+    found = [
+        _part(replace(nest, name=kernel.nest.name), places, aligned, gpu)
+        for nest, places in zip(parts.nests, parts.places, strict=True)
+    ]
+    return OnDevice(tuple(found), tuple(one.size * one.dtype.itemsize for one in parts.between))
 
 
-def _part(
-    kernel: Kernel, nest: Any, operands: Iterable[int], aligned: Iterable[int], gpu: Gpu
-) -> Part:
-    operands = tuple(operands)
-    known = frozenset(aligned)
-    here = [place for place, one in enumerate(operands) if one in known]
-    text = triton.render(_anonymous(nest, len(kernel.reads)), aligned=here)
+def _part(nest: LoopNest, operands: tuple[int, ...], aligned: set[int], gpu: Gpu) -> Part:
+    here = [place for place, one in enumerate(operands) if one in aligned]
+    text = triton.render(_anonymous(nest), aligned=here)
     facts = (text.source, text.arguments, sorted(text.constants.items()), text.aligned, text.warps,
              text.stages, text.fp_fusion, text.debug)  # fmt: skip
     digest = hashlib.blake2b(repr(facts).encode(), digest_size=5).hexdigest()
@@ -172,12 +178,14 @@ def _part(
     return Part(f"{name}:{gpu.capability}", text, operands)
 
 
-def _anonymous(nest: Any, reads: int) -> Any:
+def _anonymous(nest: LoopNest) -> LoopNest:
     """The same nest under names that equal kernels share."""
-    buffers = [
-        replace(buffer, name=f"in{at}" if at < reads else f"out{at - reads}")
-        for at, buffer in enumerate(nest.buffers)
-    ]
+    counts = {"in": 0, "out": 0}
+    buffers = []
+    for buffer in nest.buffers:
+        kind = "out" if buffer.written else "in"
+        buffers.append(replace(buffer, name=f"{kind}{counts[kind]}"))
+        counts[kind] += 1
     return replace(nest, name=TEXT_NAME, covers=(), buffers=tuple(buffers))
 
 

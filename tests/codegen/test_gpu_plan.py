@@ -207,6 +207,21 @@ def test_nothing_is_added_up_in_double():
     assert all("float64" not in text.source for text in made.texts.values())
 
 
+def long_rows(x, w):
+    return torch.softmax(x * 2, -1), (x * w).sum(), x.mean(-1)
+
+
+def test_long_rows_are_several_launches_with_memory_between_them(worker):
+    given = [normal(2, 1 << 14), normal(1 << 14)]
+    made = written(long_rows, *given)
+    several = [one for one in made.kernels.launches.values() if len(one.parts) > 1]
+    assert several and all(one.partial for one in several)
+    rooms = [step for step in made.spec.steps if isinstance(step, Scratch)]
+    assert len(rooms) >= len(several)
+    for ours, theirs in zip(Machine(worker).run(made, *given), long_rows(*given), strict=True):
+        assert not differs(ours, theirs)
+
+
 # --- what has no text -----------------------------------------------------------------------------------------
 
 
