@@ -19,6 +19,7 @@ from graftjit.codegen.planned import programmed  # noqa: F401  (fills the rules)
 from graftjit.codegen.triton_dialect import TYPES
 from graftjit.ir.graph import Graph, Meta, Node
 from graftjit.ir.passes import optimize
+from graftjit.ir.symbols import evaluate
 from graftjit.ir.torch_level import substitute
 from graftjit.runtime.program import (
     Alloc,
@@ -95,7 +96,14 @@ class Machine:
         spec: ProgramSpec = made.spec
         self.slots: dict[int, Any] = {**dict(enumerate(inputs)), **spec.constants}
         self.texts: Mapping[int, Any] = made.texts
+        self.values = _values(spec, inputs)
         for step in spec.steps:
+            if spec.symbols and not isinstance(step, (DeviceLaunch, Free)):
+                fields = {
+                    name: evaluate(getattr(step, name), self.values)
+                    for name in _NUMBERS[type(step)]
+                }
+                step = replace(step, **fields)
             _RUN[type(step)](self, step)
         return [self.slots[slot] for slot in spec.outputs]
 
@@ -119,7 +127,7 @@ class Machine:
             else place.view(dtype)  # what lies in a workspace is bytes
             for place, (_name, dtype) in zip(places, kinds, strict=True)
         ]
-        left = self.worker.run(text, [_alone(place) for place in places])
+        left = self.worker.run(text, [_alone(place) for place in places], self.values)
         for place, (name, _dtype), found in zip(places, kinds, left, strict=True):
             if name.startswith("out"):
                 place.copy_(found)
@@ -144,6 +152,21 @@ class Machine:
     def free(self, step: Free) -> None:
         for slot in step.slots:
             del self.slots[slot]
+
+
+def _values(spec: ProgramSpec, inputs: Any) -> dict[str, Any]:
+    """The symbols of a program, by name."""
+    found = {}
+    for symbol, source in spec.symbols.items():
+        given = inputs[source[1]]
+        found[symbol.name] = given.shape[source[2]] if source[0] == "size" else given
+    return found
+
+
+_NUMBERS: dict[type, tuple[str, ...]] = {
+    Alloc: ("shape", "stride"), Scratch: ("offset", "nbytes"), Aten: ("args", "kwargs"),
+    View: ("shape", "stride", "offset"),
+}  # fmt: skip
 
 
 def _alone(place: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from harness import trace
 from on_cuda import CUDA, H100, Machine, Written, relabelled, written
+from symbolic import check_open
 from triton_worker import Worker
 
 from graftjit.codegen import gpu_plan, gpus, planned, schedule, triton
@@ -220,6 +221,38 @@ def test_long_rows_are_several_launches_with_memory_between_them(worker):
     assert len(rooms) >= len(several)
     for ours, theirs in zip(Machine(worker).run(made, *given), long_rows(*given), strict=True):
         assert not differs(ours, theirs)
+
+
+class Open:
+    """A graph with open sizes, as `symbolic.check_open` runs it."""
+
+    kernels, library = (), ()
+
+    def __init__(self, graph, worker):
+        self.made = Written(relabelled(graph))
+        self.source = "\n".join(text.source for text in self.made.texts.values())
+        self.run = lambda *given: Machine(worker).run(self.made, *given)
+
+
+OPEN = {
+    "pointwise": (lambda x, y: F.gelu(x + y) * 2, lambda n: [normal(n, 6), normal(6)], [(0,), ()]),
+    "rows": (lambda x: torch.softmax(x, -1) + x.sum(0), lambda n: [normal(5, n)], [(1,)]),
+    "products": (
+        lambda x, w: F.layer_norm(x @ w + 1, (8,)).exp().sum(0), lambda n: [normal(n, 4), normal(4, 8)], [(0,), ()],
+    ),
+    "between": (steps, lambda n: [normal(n, 8), normal(8, 8)], [(0,), ()]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_open_sizes(worker, told, name):
+    fn, make, dims = OPEN[name]
+    found = check_open(
+        fn, make, dims, [7, 12, 3, 33], library=None, compiled=lambda graph: Open(graph, worker)
+    )
+    assert found.made.launches and not codes(told)
+    assert any(step.numbers for step in found.made.launches)
+    assert all(len(step.kinds) == len(step.numbers) for step in found.made.launches)
 
 
 # --- what has no text -----------------------------------------------------------------------------------------
