@@ -25,7 +25,7 @@ from .triton_numbers import Numbers
 from .triton_tiles import Plan, plan_of
 
 # Names that bodies use
-_TAKEN = r"[a-z]\d*|(acc|at)\d*|tl|pid|start|left|right|tile|first|beside|triton|libdevice|.+_mask|.+_pid|_.*"
+_TAKEN = r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|left|right|tile|first|beside|triton|libdevice|.+_mask|.+_pid|_.*"
 
 _HEADER = """\
 import triton

@@ -73,7 +73,10 @@ def _masked(writer: Writer, kind: str, dtype: torch.dtype, tile: str) -> str:
 
 def _column_numbers(writer: Writer) -> str:
     kind = ".to(tl.int64)" if writer.plan.wide else ""
-    return f"tl.broadcast_to(c{kind}, {writer.plan.shape})"
+    before = ""
+    if writer.plan.around is not None:
+        before = f"k * {writer.numbers.text(writer.plan.dims[-1].extent)} + "
+    return f"tl.broadcast_to({before}c{kind}, {writer.plan.shape})"
 
 
 def _finish(writer: Writer, number: int, tile: str, position: str) -> None:
@@ -114,9 +117,13 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     for number in inside:
         if values[number].op == "scan":
             _before(writer, number)
-    writer.body.add(
-        f"for start in range(0, {writer.numbers.text(columns.extent)}, {columns.constant}):"
-    )
+    around, depth = writer.plan.around, writer.body.depth
+    if around is not None:
+        writer.body.add(f"for outside in range(0, {writer.numbers.text(around.extent)}):")
+        writer.body.depth += 1
+        writer.place(around, "outside")
+    end = writer.numbers.text(columns.extent)
+    writer.body.add(f"for start in range(0, {end}, {columns.constant}):")
     writer.body.depth += 1
     writer.place(columns, "start")
     for number in inside:
@@ -125,7 +132,7 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
         _fold_in(writer, number)
     for store in along:
         writer.body.add(triton_memory.store(writer, store))
-    writer.body.depth -= 1
+    writer.body.depth = depth
     for number in folds:
         _finish(writer, number, f"acc{number}", f"at{number}")
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..ir.symbols import is_symbolic, product
+from ..ir.symbols import Expr, is_symbolic, product
 from .loops import Index, Store, Value
 from .triton_dialect import TYPES
-from .triton_numbers import INT32, most
+from .triton_numbers import INT32, kind_of, most
 
 if TYPE_CHECKING:
     from .triton_nest import Writer
@@ -37,8 +37,10 @@ def offset(writer: Writer, index: Index, whole: bool = False) -> tuple[str, list
     beyond = whole and sum(reach) + most(abs(index.offset)) >= INT32
     terms = []
     for (stride, name, wide, _far), far in zip(steps, reach, strict=True):
+        if isinstance(stride, Expr):
+            wide = wide or kind_of(stride) == "i64"  # and so is the product
         text = name if wide or (far < INT32 and not beyond) else f"{name}.to(tl.int64)"
-        one = not is_symbolic(stride) and stride == 1
+        one = not isinstance(stride, Expr) and stride == 1
         terms.append(text if one else f"{writer.numbers.text(stride)} * {text}")
     moved = {writer.dim_of[axis].name for axis, stride in enumerate(index.strides) if stride}
     if index.offset or not terms:

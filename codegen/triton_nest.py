@@ -60,7 +60,7 @@ class Writer:
 
     def write(self) -> Body:
         self._places()
-        looped = next((dim for dim in self.plan.dims if dim.looped), None)
+        looped = next((dim for dim in self.plan.dims if dim.looped and dim.constant), None)
         if looped is None:
             for number in range(len(self.nest.values)):
                 self.value(number)
@@ -99,7 +99,8 @@ class Writer:
 
     def place(self, dim: Dim, part: str) -> None:
         if not dim.constant:
-            self.body.add(f"{dim.name} = {part}")
+            whole = f"tl.full((), {part}, tl.int64)"  # of a loop's number, whose type is the loop's
+            self.body.add(f"{dim.name} = {whole if dim.looped else part}")
         else:
             part = f"({part})" if "//" in part else part
             part = f"{part}.to(tl.int64)" if dim.wide and not dim.looped else part
@@ -148,7 +149,7 @@ class Writer:
             else:
                 moved = frozenset().union(*(found[arg] for arg in value.args))
             moved = moved | {"c"} if value.op == "scan" else moved
-            found.append(moved - {"c"} if value.op == "reduce" else moved)
+            found.append(moved - {"c", "k"} if value.op == "reduce" else moved)
         return found
 
     def value(self, number: int) -> None:

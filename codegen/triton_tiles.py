@@ -7,6 +7,7 @@ columns (reductions). Called by `codegen.triton`; the lines of a program are `co
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..ir.dataclass import dataclass
@@ -14,12 +15,14 @@ from ..ir.symbols import is_symbolic, product
 from . import loops
 from .loops import LoopNest
 from .triton_memory import straight
-from .triton_numbers import INT32, blocks, most, weight
+from .triton_numbers import DIVISOR, INT32, blocks, most, weight
 
 LINE = 1024  # elements of a pointwise tile
 SQUARE = 32  # side of a tile for transposes
 COLUMN_BLOCK = 1024  # of long rows that lie side by side
 STRIDED_BLOCK = 64  # of the folded axis where its elements lie apart
+WARP = 32  # threads that load together
+SHORT = 16  # a dimension that would hold less than so small a part of a tile takes another axis
 TILE = 1024  # elements of a tile of short rows
 LANES = 128  # rows side by side that are walked an element at a time
 
@@ -30,7 +33,7 @@ class Dim:
 
     block    elements of it in a tile; 1 with an empty `constant`: a plain number a program
     view     how its range is placed among the tile's dimensions
-    looped   one program walks all of it
+    looped   one program walks all of it, with an empty `constant` one element after the other, around the rest
 
     The extent may be an expression: it is a mask, then, that ends the last tile, and there are as many programs as a
     call needs, none at all where there is no element.
@@ -54,8 +57,10 @@ class Dim:
 
     @property
     def wide(self) -> bool:
-        """Does its variable need 64 bits? That of a program does not: a grid has fewer than 2**31 of them."""
-        return bool(self.constant) and most(self.extent + self.block) >= INT32
+        """Has its variable 64 bits? That of a program needs none: a grid has fewer than 2**31 of them."""
+        if not self.constant:
+            return self.looped
+        return most(self.extent + self.block) >= INT32
 
     @property
     def programs(self) -> Any:
@@ -80,6 +85,11 @@ class Plan:
     def wide(self) -> bool:
         """Do positions of elements need 64 bits?"""
         return any(dim.wide for dim in self.dims)
+
+    @property
+    def around(self) -> Dim | None:
+        """What is walked around the columns."""
+        return next((dim for dim in self.dims if dim.looped and not dim.constant), None)
 
     @property
     def constants(self) -> dict[str, int]:
@@ -126,14 +136,59 @@ def _line(nest: LoopNest) -> Dim:
 
 
 def _planes(nest: LoopNest) -> tuple[Dim, ...] | None:
-    """A dimension of its own for each of the last two axes, and programs for the rest: where a line over all axes
-    would have to be divided by sizes that are not known, for each of its elements."""
-    if not _divides(nest, range(len(nest.inner))):
+    """A dimension for the last axes, one for those before, and programs for the rest: where a line over all axes
+    would have to be divided by sizes that are not known, for each of its elements, or would load what is one value a
+    row for each of them."""
+    if not _divides(nest, range(len(nest.inner))) and not _repeats(nest):
         return None
     last = len(nest.inner) - 1
-    x = _dim("x", nest, (last,), LINE, "[None, :]")
-    y = _dim("y", nest, (last - 1,), max(1, LINE // x.block), "[:, None]")
-    return (*_numbers(nest, range(last - 1)), y, x)
+    x = _together(nest, last, LINE)
+    first = x[0]
+    across = _dim("x", nest, x, LINE, "[None, :]")
+    across = replace(across, block=_fitting(across, LINE))
+    y = _together(nest, first - 1, LINE // across.block) if first else ()
+    rest = range(y[0] if y else 0)
+    down = (_dim("y", nest, y, max(1, LINE // across.block), "[:, None]"),) if y else ()
+    return (*_numbers(nest, rest), *down, across)
+
+
+def _together(nest: LoopNest, last: int, enough: int) -> tuple[int, ...]:
+    """This axis, and of those before it as many as make a dimension large enough: division by their sizes is cheap, for
+    they are known and small."""
+    axes, sizes, first = [last], nest.outer + nest.inner, len(nest.outer)
+    while (
+        axes[0] > first
+        and not is_symbolic(sizes[axes[0] - 1 : last + 1])
+        and product(sizes[axis] for axis in axes) * SHORT <= enough
+    ):
+        axes.insert(0, axes[0] - 1)
+    return tuple(axes)
+
+
+def _repeats(nest: LoopNest) -> bool:
+    """Is there something that is the same all along the last axis, where a tile may have that for its own? It is then a
+    load a row. Of tensors whose rows do not begin at 16 bytes a line has the wider loads."""
+    last = len(nest.inner) - 1
+    size = nest.inner[last] if nest.inner else 1
+    if is_symbolic(nest.inner) or size % DIVISOR or size < WARP:
+        return False
+    block = _fitting(_dim("x", nest, (last,), LINE), LINE)
+    if block < WARP or -(-size // block) * block * 8 > size * 9:
+        return False
+    return any(not i.strides[last] and any(i.strides) for _buffer, i in loops.accesses(nest))
+
+
+def _fitting(dim: Dim, limit: int) -> int:
+    """The largest block of a dimension that leaves no more than an eighth of its tiles empty; if there is none, the
+    block that holds it all."""
+    if is_symbolic(dim.extent):
+        return dim.block
+    found = [
+        block
+        for block in (1 << power for power in range(limit.bit_length()))
+        if WARP <= block <= limit and -(-dim.extent // block) * block * 8 <= dim.extent * 9
+    ]
+    return max(found, default=dim.block)
 
 
 def _divides(nest: LoopNest, axes: Sequence[int]) -> bool:
@@ -151,16 +206,29 @@ def _rows_by_columns(nest: LoopNest, persistent_limit: int) -> tuple[Dim, ...]:
     in_turn = any(v.op == "scan" and v.attr.endswith("in turn") for v in nest.values)
     limit = persistent_limit if side_by_side else 1 if in_turn else STRIDED_BLOCK
     columns = _dim("c", nest, range(n_outer, n_outer + len(nest.inner)), limit, "[None, :]")
+    walked: tuple[Dim, ...] = ()
     if most(columns.extent) > columns.block:
         block = COLUMN_BLOCK if side_by_side else 1 if in_turn else STRIDED_BLOCK
+        if _divides(nest, columns.axes):
+            columns, walked = _nested(nest, block)
         if is_symbolic(columns.extent):
             block = min(block, columns.block)
-        columns = Dim("c", columns.axes, columns.extent, block, "CBLOCK", "[None, :]", looped=True)
+        columns = replace(columns, block=block, looped=True)
     limit = LANES if columns.block == 1 and columns.looped else max(1, TILE // columns.block)
     if _divides(nest, range(n_outer)):
         rows = _dim("r", nest, (n_outer - 1,), limit, "[:, None]")
-        return (*_numbers(nest, range(n_outer - 1)), rows, columns)
-    return _dim("r", nest, range(n_outer), limit, "[:, None]"), columns
+        return (*_numbers(nest, range(n_outer - 1)), rows, *walked, columns)
+    return _dim("r", nest, range(n_outer), limit, "[:, None]"), *walked, columns
+
+
+def _nested(nest: LoopNest, limit: int) -> tuple[Dim, tuple[Dim, ...]]:
+    """Columns of the last of the folded axes, and a dimension that is walked one by one around them."""
+    first = len(nest.outer)
+    axes = _together(nest, first + len(nest.inner) - 1, limit)
+    rest = tuple(range(first, axes[0]))
+    extent = product((nest.outer + nest.inner)[axis] for axis in rest)
+    around = (Dim("k", rest, extent, 1, looped=True),) if rest else ()
+    return _dim("c", nest, axes, limit, "[None, :]"), around
 
 
 def _side_by_side(nest: LoopNest) -> bool:

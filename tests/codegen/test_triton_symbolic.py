@@ -69,6 +69,40 @@ def test_more_axes_than_a_tile_has(worker: Worker) -> None:
     check_open(fn, make, [[0, 2]], (4, 2, 9, 33), 1, 0, lambda g: TritonMade(g, worker))
 
 
+@needs_triton
+def test_folds_over_axes_that_lie_apart(worker: Worker) -> None:
+    """No index of an element is divided there either: one loop goes around the other."""
+    make = lambda n: [r(n, 3, n + 1)]  # noqa: E731
+    for fn in (
+        lambda x: (x.sum((0, 2)), x.amax((0, 2)), (x > 2).any(2).any(0)),
+        lambda x: F.batch_norm(x, None, None, training=True),
+    ):
+        sizes = (5, 2, 9, 33, 40)
+        made = check_open(fn, make, [[0, 2]], sizes, None, 0, lambda g: TritonMade(g, worker))
+        assert "for outside in range" in made.source and "//" not in made.source
+
+
+@needs_triton
+def test_positions_in_axes_that_lie_apart(worker: Worker) -> None:
+    a, b = symbol("s0"), symbol("s1")
+    strides = (b, 3 * b, 1)
+    buffers = (
+        Buffer("x", torch.int32, (a, 3, b), (3 * b, b, 1)),
+        Buffer("out", torch.int64, (3,), (1,), True),
+    )
+    values = (
+        Value("load", (), torch.int32, (0, Index(strides))),
+        Value("reduce", (0,), torch.int64, "argmax"),
+    )
+    stores = (Store(1, Index((1, 0, 0)), 1),)
+    kernel = triton.render(LoopNest("places", (3,), (a, b), buffers, values, stores))
+    for sizes in ((1, 1), (4, 9), (2, 130), (30, 2)):
+        x = torch.randint(0, 9, (sizes[0], 3, sizes[1]), dtype=torch.int32)
+        symbols = {"s0": sizes[0], "s1": sizes[1]}
+        _x, found = worker.run(kernel, [x, torch.zeros(3, dtype=torch.int64)], symbols)
+        assert torch.equal(found, x.transpose(0, 1).reshape(3, -1).argmax(1))
+
+
 def nest_of(fn: Callable[..., Any], inputs: Sequence[Any], dims: Sequence[Sequence[int]]) -> Any:
     graph, _facts = trace_open(fn, inputs, dims)
     (kernel,) = schedule.plan(optimize(graph, check=True)).kernels
