@@ -95,7 +95,17 @@ def load(writer: Writer, value: Value) -> str:
     buffer, index = value.attr
     text, dims = offset(writer, index)
     pointer = writer.parameters[buffer] + ("" if text == "0" else f" + {text}")
-    return f"tl.load({pointer}{mask(dims)})"
+    return f"tl.load({pointer}{spread(writer, dims)}{mask(dims)})"
+
+
+def spread(writer: Writer, dims: Sequence[Dim]) -> str:
+    """What gives a pointer along the last dimension the shape of the whole tile. Its elements would be spread over the
+    threads otherwise than the tile's, and go through shared memory to be what each row needs."""
+    last = writer.plan.dims[-1]
+    missing = [dim for dim in writer.plan.dims[:-1] if dim.block > 1 and dim not in dims]
+    if not writer.spreads or last not in dims:
+        return ""
+    return "".join(f" + 0 * {dim.name}" for dim in missing)
 
 
 def store(writer: Writer, one: Store) -> str:

@@ -35,7 +35,10 @@ def body_of(plan: Plan, parameters: Sequence[str], numbers: Numbers) -> Body:
 
 
 class Writer:
-    """Writes the lines of one program. `along`: for each value, the dimensions along which its tile really extends."""
+    """Writes the lines of one program. `along`: for each value, the dimensions along which its tile really extends.
+    `spreads`: what is the same in each row of a tile is loaded for each (`triton_memory.spread`)."""
+
+    spreads = True
 
     def __init__(self, plan: Plan, parameters: Sequence[str], numbers: Numbers) -> None:
         self.numbers = numbers

@@ -195,6 +195,8 @@ def _dtype(nest: LoopNest) -> torch.dtype:
 class _Part(Writer):
     """The lines of one of the nests, over dimensions that are placed from outside."""
 
+    spreads = False  # a tile of tensor cores has a layout of its own
+
     def __init__(
         self, template: _Template, nest: LoopNest, dims: Sequence[Dim], place: int
     ) -> None:
