@@ -35,6 +35,7 @@ def why_not(gpus: Iterable[torch.device]) -> str:
         return f"triton {version} is older than {'.'.join(map(str, device.OLDEST_TRITON))}"
     try:
         driver = importlib.import_module("...runtime.driver", __name__)
+        importlib.import_module("..cubins", __name__)
     except ImportError:
         return "kernels cannot be launched yet"
     reason: str = driver.available()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,10 +16,19 @@ from on_cuda import CUDA, H100, Machine, Written, relabelled, written
 from symbolic import check_open
 from triton_worker import Worker
 
-from graftjit.codegen import gpu_plan, gpus, planned, schedule, triton
+from graftjit.codegen import (
+    gpu_plan,
+    gpus,
+    graph_key,
+    kept_plans,
+    plan_form,
+    planned,
+    schedule,
+    triton,
+)
 from graftjit.codegen.shadow import differs
 from graftjit.ir.passes import optimize
-from graftjit.runtime import device
+from graftjit.runtime import device, executor
 from graftjit.runtime.errors import BuildError
 from graftjit.runtime.program import Alloc, DeviceLaunch, Scratch
 from graftjit.runtime.session import SESSION
@@ -359,3 +370,58 @@ def test_plans_for_fewer_devices():
     for kinds in (("cpu",), ("cuda",), ("cpu", "cuda"), ()):
         plan = schedule.plan(graph, kinds=frozenset(kinds))
         assert {k.device.type for k in plan.kernels} == set(kinds)
+
+
+# --- plans that are kept --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def a_gpu(monkeypatch):
+    """One that is told of, and a compiler that numbers what it is given."""
+    monkeypatch.setattr(gpus, "why_not", lambda found: "")
+    facts = device.Gpu("H100", (9, 0), 80 << 30, 132)
+    monkeypatch.setattr(device, "gpu", lambda one: facts)
+
+    def load(texts, capabilities, *_more):
+        assert set(capabilities.values()) <= {90}
+        return {
+            key: SimpleNamespace(function=100 + at, threads=32 * text.warps, shared=at, hidden=2, keep=key, cached=True)
+            for at, (key, text) in enumerate(sorted(texts.items()))
+        }  # fmt: skip
+
+    monkeypatch.setattr(plan_form, "load_kernels", load)
+    monkeypatch.setattr(executor, "load", lambda spec: spec)
+
+
+def test_a_kept_plan_is_the_plan(a_gpu, told):
+    graph = mixed()
+    made = planned._planned(graph)
+    made.render()
+    kept = json.loads(json.dumps(planned._plain(made)))
+    fresh = planned._finished(made, planned._built(made))
+    again = kept_plans.loaded(graph, kept)
+    launches = [step for step in fresh.spec.steps if isinstance(step, DeviceLaunch)]
+    assert len(launches) == 2 and {step.hidden for step in launches} == {2}
+    same = [step for step in again.spec.steps if isinstance(step, DeviceLaunch)]
+    assert same == launches and len(again.spec.steps) == len(fresh.spec.steps)
+    assert [r.source for r in again.kernels] == [r.source for r in fresh.kernels]
+    assert sum("@triton.jit" in record.source for record in again.kernels) == 2
+    assert (again.distinct, again.library) == (fresh.distinct, fresh.library)
+    planned.verify(graph, kept)
+
+
+def test_a_key_has_the_gpu_and_triton_in_it(a_gpu, monkeypatch):
+    graph = optimize(relabelled(trace(steps, normal(4, 8), normal(8, 8))))
+    found = [graph_key.texts(graph)]
+    monkeypatch.setattr(device, "gpu", lambda one: device.Gpu("H200", (9, 0), 141 << 30, 114))
+    found.append(graph_key.texts(graph))
+    monkeypatch.setattr(device, "triton_version", lambda: "3.99")
+    found.append(graph_key.texts(graph))
+    assert len(set(found)) == 3
+    monkeypatch.setattr(gpus, "why_not", lambda found: "no driver")
+    with pytest.raises(graph_key.NotKept):
+        graph_key.texts(graph)
+
+
+def test_on_the_processor_keys_say_nothing_of_gpus():
+    assert graph_key.texts(trace(steps, normal(4, 8), normal(8, 8)))[-1] == ""
