@@ -33,9 +33,9 @@ def _bert(scale: str, device: Any) -> Made:
     width, heads, layers, words, batch, length = _TEXT[scale]
     net = bert.Bert(words, width, heads, layers)
     kinds = torch.randint(0, 2, (batch, length), device=device)
-    kept = torch.ones(batch, length, dtype=torch.long, device=device)
-    kept[:, length // 2 :] = (torch.arange(batch, device=device)[:, None] % 2 == 0).long()
-    return net, (_tokens(words, batch, length, device), kinds, kept)
+    kept = torch.ones(batch, length, dtype=torch.long)
+    kept[1::2, length // 2 :] = 0
+    return net, (_tokens(words, batch, length, device), kinds, kept.to(device))
 
 
 def _gpt2(scale: str, device: Any) -> Made:

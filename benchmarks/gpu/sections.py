@@ -87,7 +87,7 @@ def _peer(function: Callable[..., Any], mode: str | None) -> Callable[..., Any]:
 
 WRAP: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     EAGER: lambda function: function,
-    OURS: lambda function: _graftjit(function, "no_sink"),
+    OURS: lambda function: _graftjit(function, "auto"),
     SINK: lambda function: _graftjit(function, "sink"),
     PEER: lambda function: _peer(function, None),
     PEER_GRAPHS: lambda function: _peer(function, "reduce-overhead"),

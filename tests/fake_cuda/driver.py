@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from . import native
+from . import native, operators
 from .interpreter import Interpreter, Launch, Text
 from .memory import memory
 
@@ -147,6 +147,12 @@ class Driver:
             self._interpret(Launch(kernel, pointers, numbers, tuple(launch.grid)))
 
     def _interpret(self, launch: Launch) -> None:
+        if operators.RECORDER:  # a graph is recorded: its replays run the kernel
+            operators.RECORDER[-1].__self__.launch(lambda: self._run_now(launch))
+            return
+        self._run_now(launch)
+
+    def _run_now(self, launch: Launch) -> None:
         error = _interpreter().run(launch)
         if error:
             kind = "illegal" if "_Outside" in error else "failed"

@@ -50,15 +50,17 @@ class CUDAGraph:
         for step in self.steps:
             step()
 
-    def launch(self, run: Callable[[], Any], keep: Any = None) -> None:
+    def launch(self, run: Callable[[], Any]) -> None:
         """A kernel of the driver's."""
         self.steps.append(run)
-        self.kept.append(keep)
 
     def _step(self, compute: Callable[..., Any], op: Any, args: Any, kwargs: Any) -> Any:
         name = op._schema.name
         if name in REFUSED or _leaves(op, args, kwargs):
             raise RuntimeError(f"{name}: operation not permitted when stream is capturing")
+        out = kwargs.get("out")
+        if isinstance(out, torch.Tensor) and not out.numel():  # it gets its size now
+            compute(op, *args, **kwargs)
         given = _bare(args), _bare(kwargs)
         self.kept.append((args, kwargs))
         if op._schema.is_mutable:

@@ -1,0 +1,205 @@
+"""Devices, streams and errors: what a compiled program does on a device when something around it changes, or goes wrong."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+import graftjit
+from graftjit import jit
+
+
+def work(x, y):
+    return (x * y + 1).relu().sum(-1), x - y
+
+
+def same(found, wanted):
+    for one, other in zip(found, wanted, strict=True):
+        assert one.device == other.device and one.dtype == other.dtype
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def pair(device, rows=5):
+    return tuple(torch.randn(rows, 33, device=device) for _ in range(2))
+
+
+def test_another_device_is_another_entry(cuda_device):
+    f = jit(work)
+    places = [cuda_device, "cpu", cuda_device]
+    if torch.cuda.device_count() > 1:
+        places += ["cuda:1", "cuda:0", "cuda:1"]
+    for place in places:
+        given = pair(place)
+        same(f(*given), work(*given))
+
+
+def test_tensors_of_two_devices_raise_as_eager(cuda_device):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one device")
+    f = jit(work)
+    x, y = torch.randn(3, device="cuda:0"), torch.randn(3, device="cuda:1")
+    with pytest.raises(RuntimeError) as plain:
+        work(x, y)
+    for _ in range(2):
+        with pytest.raises(RuntimeError) as ours:
+            f(x, y)
+        assert str(ours.value) == str(plain.value)
+
+
+def test_a_device_that_is_not_current(cuda_device):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one device")
+    f = jit(work)
+    for current in (0, 1, 0):
+        with torch.cuda.device(current):
+            given = pair("cuda:1")
+            same(f(*given), work(*given))
+            assert torch.cuda.current_device() == current
+
+
+def test_streams(cuda_device):
+    """Launches go to the current stream: behind what was launched there, before what comes."""
+    f = jit(work)
+    x, y = pair(cuda_device)
+    f(x, y)
+    for _ in range(5):
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            a = x * 2
+            for _ in range(20):
+                a = a * 1.0 + 0.0
+            found = f(a, y)
+            wanted = work(a, y)
+        torch.cuda.current_stream().wait_stream(stream)
+        same(found, wanted)
+
+
+def test_a_stream_that_is_busy(real_cuda):
+    """On a stream that waits, a compiled call waits as well, and the host does not."""
+    f = jit(work)
+    x, y = pair(real_cuda)
+    f(x, y)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    done = torch.cuda.Event()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(200_000_000)
+        x.mul_(3)
+        found = f(x, y)
+        done.record()
+    assert not done.query()
+    done.synchronize()
+    same(found, work(x, y))
+
+
+def test_threads(real_cuda):
+    f, errors = jit(work), []
+
+    def run(seed):
+        try:
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                generator = torch.Generator("cuda").manual_seed(seed)
+                for _ in range(30):
+                    x, y = (
+                        torch.randn(5, 33, device="cuda", generator=generator) for _ in range(2)
+                    )
+                    same(f(x, y), work(x, y))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(4)]
+    [one.start() for one in threads]
+    [one.join() for one in threads]
+    assert not errors
+
+
+def test_out_of_memory(real_cuda):
+    """As eager: the error, and everything goes on."""
+    f = jit(lambda x: (x + 1).expand(1 << 20, -1) * 2)
+    small = torch.ones(4, device=real_cuda)
+    f(small)
+    large = torch.ones(1 << 24, device=real_cuda)
+    for _ in range(2):
+        with pytest.raises(torch.OutOfMemoryError):
+            f(large)
+    assert torch.equal(f(small)[5], small * 2 + 2)
+
+
+def test_a_program_for_tensors_without_elements(cuda_device):
+    f = jit(lambda x, y: (x * y + 1, x.sum(0), x.cumsum(0)))
+    for rows in (3, 0, 3):
+        x, y = (torch.randn(rows, 7, device=cuda_device) for _ in range(2))
+        same(f(x, y), (x * y + 1, x.sum(0), x.cumsum(0)))
+
+
+def test_values_of_the_host_between(cuda_device):
+    def steps(x):
+        y = (x * 2).sum()
+        if y.item() > 0:
+            return x + y
+        return x - y
+
+    f = jit(steps)
+    for sign in (1, -1, 1):
+        x = torch.ones(5, device=cuda_device) * sign
+        torch.testing.assert_close(f(x), steps(x))
+
+
+def test_the_report_names_what_runs_on_the_device(cuda_device):
+    f = jit(work)
+    given = pair(cuda_device)
+    f(*given)
+    told = f.report()
+    assert told.graph_count == 1 and told.frames[0].operators == 5, str(told)
+    if torch.version.cuda is not None:
+        assert sum(frame.kernels for frame in told.frames) >= 1, str(told)
+        assert "triton" in told.kernels[0].source or "tl." in told.kernels[0].source
+
+
+def test_in_place_and_views(cuda_device):
+    def steps(x, cache):
+        cache[1:] = x[:-1] * 2
+        cache.add_(1)
+        view = cache.view(-1)[3:]
+        view.mul_(0.5)
+        return view, cache.sum()
+
+    f = jit(steps)
+    ours, theirs = (torch.zeros(4, 5, device=cuda_device) for _ in range(2))
+    for _ in range(4):
+        x = torch.randn(4, 5, device=cuda_device)
+        same(f(x, ours), steps(x, theirs))
+        same([ours], [theirs])
+
+
+def test_an_index_out_of_range_is_told(real_cuda):
+    """A device-side assertion ends the context, as in eager: so in a process of its own."""
+    import subprocess
+    import sys
+
+    program = (
+        "import torch, graftjit\n"
+        "f = graftjit.jit(lambda x, i: x[i] * 2 + 1)\n"
+        "x = torch.ones(5, 4, device='cuda')\n"
+        "f(x, torch.tensor([1, 2], device='cuda'))\n"
+        "f(x, torch.tensor([1, 7], device='cuda'))\n"
+        "try:\n    torch.cuda.synchronize()\n"
+        "except RuntimeError as error:\n    print('told:', 'assert' in str(error))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )  # fmt: skip
+    assert "told: True" in done.stdout, done.stdout + done.stderr
+
+
+def test_explain_and_reset(cuda_device):
+    given = pair(cuda_device)
+    assert graftjit.explain(work, *given).graph_count == 1
+    f = jit(work)
+    f(*given)
+    f.reset()
+    same(f(*given), work(*given))
