@@ -135,6 +135,7 @@ def _facts(spec: ProgramSpec, graph: Graph, device: int, inner: frozenset[int]) 
         frozenset(graph.written),
         graph.consumes,
         inner,
+        graph.random,
         sum(isinstance(step, (DeviceLaunch, Aten)) for step in spec.steps),
     )
 

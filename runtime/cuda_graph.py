@@ -3,8 +3,8 @@
 `Graphed(program, facts, tell)` is called like the program. The first call of a layout runs it as it is, the second on the stream
 that recordings are made on; at the third its launches are recorded, and from there on replayed. A recording knows
 addresses. Inputs and constants whose address has stayed the same are *fixed*: read (and written) where they are, and their
-addresses are compared at each call; a change makes a new recording in which they are copied, a few times. All other inputs are
-copied into buffers. Results that somebody sees are copies; those that only the library sees (`Facts.inner`: what a forward
+addresses are compared at each call. Where one has changed another recording may know it (of two models of one class, say); else one
+is made, in which an input that has moved before, and is no parameter, is copied. All other inputs are copied into buffers. Results that somebody sees are copies; those that only the library sees (`Facts.inner`: what a forward
 saves for its backward) lie in the recording's own memory, and while one of them is held the program runs as it is.
 
 One replay on a device is enqueued at a time, and each waits for the one before it where that was on another stream: buffers and
@@ -23,12 +23,14 @@ import torch
 
 from ..ir.dataclass import dataclass, field
 from . import cuda_streams
+from .cuda_results import NotRecorded, Results, like, no_overlap
 from .numbers import values_of
 
 Program = Callable[..., tuple[Any, ...]]
 
 CALLS_BEFORE = 2  # runs of a layout before it is recorded; the last of them is the warm one
-MOVES = 4  # recordings of one layout that are thrown away because an address changed
+MOVES = 8  # recordings of one layout that are made because an address changed
+KEPT = 4  # those that are kept
 LAYOUTS = 8  # layouts of one program that are recorded
 
 # Of a launch, against copying: a step costs the processor this long; memory moves this much a second.
@@ -47,6 +49,7 @@ class Facts:
     written     inputs that it writes to
     consumes    nobody sees what its results share memory with
     inner       results that only the library sees
+    random      it draws random numbers
     steps       launches of a run, at least
     """
 
@@ -59,11 +62,8 @@ class Facts:
     written: frozenset[int] = frozenset()
     consumes: bool = False
     inner: frozenset[int] = frozenset()
+    random: bool = False
     steps: int = 1 << 30
-
-
-class NotRecorded(Exception):
-    """Why a program cannot be recorded: (code, reason)."""
 
 
 class _Device:
@@ -71,7 +71,22 @@ class _Device:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.stream, self.mark = 0, None
+        self._stream, self._mark = 0, None
+
+    def turn(self, index: int) -> _Device:
+        """A block whose work comes after that of the one before, on whichever streams. The lock is held."""
+        self._index = index
+        return self
+
+    def __enter__(self) -> None:
+        stream = self._now = cuda_streams.CUDA.stream(self._index)
+        if stream != self._stream:
+            cuda_streams.CUDA.follow(self._index, self._mark)
+
+    def __exit__(self, *_: Any) -> None:
+        self._stream = self._now
+        # The default stream is there for ever: it needs no mark.
+        self._mark = cuda_streams.CUDA.mark(self._index) if self._now else None
 
 
 _DEVICES: dict[int, _Device] = {}
@@ -79,14 +94,16 @@ _DEVICES: dict[int, _Device] = {}
 
 @dataclass(slots=True)
 class _Layout:
-    """What is known of calls with the same sizes. `addresses`: those of the last call; `fixed`: whose was the same each time."""
+    """What is known of calls with the same sizes. `addresses`: those of the last call; `fixed`: whose was the same each time;
+    `moved`: those of which it was not, afterwards; `recorded`: recordings, the last used one first."""
 
     calls: int = 0
     addresses: tuple[int, ...] = ()
     fixed: set[int] = field(default_factory=set)
     written: dict[int, int] = field(default_factory=dict)  # position -> versions that a run adds
+    moved: set[int] = field(default_factory=set)
     moves: int = 0
-    recorded: Recorded | None = None
+    recorded: list[Recorded] = field(default_factory=list)
 
 
 class Graphed:
@@ -110,9 +127,8 @@ class Graphed:
 
     @property
     def recordings(self) -> int:
-        """How many layouts are replayed."""
-        layouts = (self._one, *self._layouts.values())
-        return sum(layout.recorded is not None for layout in layouts)
+        """How many there are."""
+        return sum(len(layout.recorded) for layout in (self._one, *self._layouts.values()))
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         found = self._tried(inputs)
@@ -136,22 +152,34 @@ class Graphed:
             layout = self._one if not self.facts.symbols else self._layout(inputs)
             if layout is None:
                 return None
-            recorded = layout.recorded
-            if recorded is None:
+            if not layout.recorded:
                 return self._prepared(layout, inputs)
             if cuda_streams.CUDA.capturing():  # the program's own recording takes our launches up
                 return None
+            recorded = layout.recorded[0]
             if recorded.addresses(inputs) != recorded.known:
-                return self._moved(layout, inputs)
+                other = self._other(layout, inputs)
+                if other is None:
+                    return self._moved(layout, inputs)
+                recorded = other
             if not recorded.is_free():
                 self._say("FB337", "what the last forward saved is still held")
                 return None
-            found = recorded.run(inputs, self._device)
-            if recorded.written:
-                recorded.count(inputs)  # the run that was recorded has counted by itself
-            return found
+            return self._replayed(recorded, inputs)
         finally:
             lock.release()
+
+    def _replayed(self, recorded: Recorded, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
+        try:
+            found = recorded.run(inputs, self._device)
+        except torch.OutOfMemoryError as error:
+            if recorded.written or self.facts.random:  # it must not happen twice
+                raise
+            self._stop("FB334", f"out of memory: {_first_line(error)}")
+            return None
+        if recorded.written:
+            recorded.count(inputs)  # the run that was recorded has counted by itself
+        return found
 
     # -- before there is a recording
 
@@ -182,14 +210,21 @@ class Graphed:
             layout.fixed = set(range(len(tensors)))
             layout.written = dict.fromkeys(self.facts.written, 0)
         else:
-            layout.fixed = {at for at in layout.fixed if addresses[at] == layout.addresses[at]}
+            layout.fixed = {
+                at
+                for at in layout.fixed
+                if addresses[at] == layout.addresses[at] or type(tensors[at]) is torch.nn.Parameter
+            }
         layout.addresses = addresses
         layout.calls += 1
         if layout.calls > CALLS_BEFORE:
             return self._recorded(layout, inputs)
         before = _versions(tensors)
-        run = lambda: self.program(*inputs)  # noqa: E731
-        found = cuda.warm(self.facts.device, run) if layout.calls == CALLS_BEFORE else run()
+        if layout.calls < CALLS_BEFORE:
+            found = self.program(*inputs)
+        else:  # on the recordings' stream, whose workspaces replays use
+            with self._device.turn(self.facts.device):
+                found = cuda.warm(self.facts.device, lambda: self.program(*inputs))
         for at, (now, then) in enumerate(zip(_versions(tensors), before, strict=True)):
             if now != then:
                 layout.written[at] = now - then
@@ -202,7 +237,7 @@ class Graphed:
     def _recorded(self, layout: _Layout, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
         """A recording, and its first replay. None: nothing has been computed."""
         try:
-            layout.recorded = recorded = Recorded(self.program, self.facts, layout, inputs)
+            recorded = Recorded(self.program, self.facts, layout, inputs)
         except NotRecorded as error:
             self._stop(*error.args)
             return None
@@ -212,25 +247,30 @@ class Graphed:
         except RuntimeError as error:
             self._stop("FB334", _first_line(error))
             return None
+        layout.recorded = [recorded, *layout.recorded][:KEPT]
         return recorded.run(inputs, self._device)
 
+    @staticmethod
+    def _other(layout: _Layout, inputs: Sequence[Any]) -> Recorded | None:
+        """The recording of these addresses, first in line from now on."""
+        for at, one in enumerate(layout.recorded):
+            if one.addresses(inputs) == one.known:
+                layout.recorded.insert(0, layout.recorded.pop(at))
+                return one
+        return None
+
     def _moved(self, layout: _Layout, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-        """Something fixed is elsewhere: it is copied from now on."""
-        recorded = layout.recorded
-        assert recorded is not None
-        now = dict(zip(recorded.fixed, recorded.addresses(inputs), strict=True))
-        gone = {
-            at for at, old in zip(recorded.fixed, recorded.known, strict=True) if now[at] != old
-        }
-        layout.recorded = None
+        """Something fixed is where it never was: a recording for this place, or one that copies it."""
         layout.moves += 1
         if layout.moves > MOVES:
-            self._stop("FB336", f"other addresses at {MOVES} calls")
+            self._stop("FB336", f"addresses that no recording knew at {MOVES} calls")
             return None
-        constants = range(self.facts.n_inputs, self.facts.n_inputs + len(self.facts.constants))
-        layout.fixed -= (
-            gone - layout.written.keys() - set(constants)
-        )  # those have to be where they are
+        recorded, n = layout.recorded[0], self.facts.n_inputs
+        pairs = zip(recorded.fixed, recorded.known, recorded.addresses(inputs), strict=True)
+        gone = {at for at, then, now in pairs if then != now}
+        again = {at for at in gone & layout.moved if at < n and at not in layout.written}
+        layout.fixed -= {at for at in again if type(inputs[at]) is not torch.nn.Parameter}
+        layout.moved |= gone
         return self._recorded(layout, inputs)
 
     # -- telling
@@ -264,13 +304,13 @@ class Recorded:
         self._read = _picked([at for at in self.fixed if at < n])
         copied = sorted(set(range(n)) - set(self.fixed))
         for at in copied:
-            _no_overlap(tensors[at])
+            no_overlap(tensors[at])
         buffers: dict[int, Any] = {}
 
         def run() -> tuple[Any, ...]:
             with torch.inference_mode(False), torch.no_grad():
                 buffers.update(
-                    (at, _like(tensors[at])) for at in copied
+                    (at, like(tensors[at])) for at in copied
                 )  # the recording's own memory
             return program(*[buffers.get(at, one) for at, one in enumerate(inputs)])
 
@@ -300,88 +340,11 @@ class Recorded:
 
     def run(self, inputs: Sequence[Any], device: _Device) -> tuple[Any, ...]:
         """One replay. The device's lock is held."""
-        cuda, index = cuda_streams.CUDA, self._index
-        stream = cuda.stream(index)
-        if stream != device.stream:
-            cuda.follow(index, device.mark)
-        for buffers, picked in self._copies:
-            torch._foreach_copy_(buffers, picked(inputs), True)
-        self._graph.replay()
-        found = self._results.of(inputs)
-        device.stream = stream
-        device.mark = cuda.mark(index) if stream else None  # the default stream is there for ever
-        return found
-
-
-class Results:
-    """From the memory that a replay writes to what a call gives."""
-
-    def __init__(self, made: Sequence[Any], facts: Facts, tensors: Sequence[Any]) -> None:
-        """`made`: what the program gave while it was recorded; `tensors`: what it read. Raises NotRecorded."""
-        self._given, self._held, self._n = facts.given, facts.held, len(made)
-        outside = {_storage(one) for one in tensors} - {0}
-        groups: dict[int, dict[int, Any]] = {}
-        for at, one in enumerate(made):
-            if at in facts.given or at in facts.held:
-                continue
-            if not facts.consumes and _storage(one) in outside:
-                raise NotRecorded("FB333", "a result is a view of an input or of a constant")
-            groups.setdefault(_storage(one) or -1 - at, {})[at] = one
-        self._bases: list[tuple[Any, bool]] = []  # memory that is copied; without holes?
-        self._views: list[tuple[int, int, tuple[Any, ...] | None]] = []  # result, base, its layout
-        self._lent: dict[int, Any] = {}
-        for members in groups.values():
-            if facts.inner.issuperset(members):
-                self._lent.update(members)
-            else:
-                self._group(members, facts)
-        self._simple = [at for at, _base, _layout in self._views] == list(range(self._n)) and all(
-            at == base and layout is None for at, base, layout in self._views
-        )
-        self._stores = list(
-            {_storage(one): one.untyped_storage() for one in self._lent.values()}.values()
-        )
-        self._keys = [store._cdata for store in self._stores]
-        self._free = [_holders(key) for key in self._keys]
-        self.bytes = sum(one.numel() * one.element_size() for one, _ in self._bases)
-
-    def _group(self, members: dict[int, Any], facts: Facts) -> None:
-        """Results that share memory: one copy of it, and views of that as there were."""
-        roots: list[Any] = []
-        for at, one in members.items():
-            root = one if one._base is None else one._base
-            place = next((n for n, other in enumerate(roots) if other is root), len(roots))
-            if place == len(roots):
-                if roots and not facts.consumes:
-                    raise NotRecorded(
-                        "FB333", "results share memory and are no views of one tensor"
-                    )
-                _no_overlap(root)
-                roots.append(root)
-            self._views.append(
-                (at, len(self._bases) + place, None if one is root else _within(one, root))
-            )
-        self._bases += [(root, _is_dense(root)) for root in roots]
-
-    def is_free(self) -> bool:
-        """Are the tensors of the last call that were lent gone?"""
-        return [_holders(key) for key in self._keys] == self._free
-
-    def of(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """What a call gives, after the replay has been launched."""
-        copies = [one.clone() if dense else _like(one).copy_(one) for one, dense in self._bases]
-        if self._simple:
-            return tuple(copies)
-        found: list[Any] = [None] * self._n
-        for at, base, layout in self._views:
-            found[at] = copies[base] if layout is None else copies[base].as_strided(*layout)
-        for at, where in self._given.items():
-            found[at] = inputs[where]
-        for at, constant in self._held.items():
-            found[at] = constant
-        for at, one in self._lent.items():
-            found[at] = one.detach()  # a tensor of the call's own: who holds it holds the memory
-        return tuple(found)
+        with device.turn(self._index):
+            for buffers, picked in self._copies:
+                torch._foreach_copy_(buffers, picked(inputs), True)
+            self._graph.replay()
+            return self._results.of(inputs)
 
 
 # -- parts
@@ -400,51 +363,6 @@ def _by_dtype(buffers: dict[int, Any]) -> list[tuple[list[Any], Any]]:
     for at, one in buffers.items():
         groups.setdefault(one.dtype, []).append(at)
     return [([buffers[at] for at in places], _picked(places)) for places in groups.values()]
-
-
-def _like(tensor: Any) -> Any:
-    return torch.empty_strided(
-        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
-    )
-
-
-def _storage(tensor: Any) -> int:
-    return tensor.untyped_storage().data_ptr()
-
-
-_holders = torch._C._storage_Use_Count  # type: ignore[attr-defined]
-
-
-def _within(view: Any, root: Any) -> tuple[Any, ...]:
-    """(sizes, strides, offset) of a view in memory that begins with its root. Raises NotRecorded where it is not in it."""
-    offset = view.storage_offset() - root.storage_offset()
-    last = offset + _span(view) - 1
-    if offset < 0 or (view.numel() and last >= _span(root)):
-        raise NotRecorded("FB333", "a result reaches out of what it is a view of")
-    return tuple(view.shape), view.stride(), offset
-
-
-def _span(tensor: Any) -> int:
-    """From the first element to the last, in elements."""
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    return 0 if not tensor.numel() else 1 + sum((size - 1) * stride for size, stride in pairs)
-
-
-def _is_dense(tensor: Any) -> bool:
-    """Without holes, so that a clone has the same strides."""
-    return _span(tensor) == tensor.numel()
-
-
-def _no_overlap(tensor: Any) -> None:
-    """Raises NotRecorded where two elements may be one place of memory, which cannot be copied to."""
-    reach = 0
-    dims = sorted(zip(tensor.stride(), tensor.shape, strict=True))
-    for stride, size in dims:
-        if size < 2:
-            continue
-        if stride <= reach:
-            raise NotRecorded("FB333", "an input or a result has several elements in one place")
-        reach += (size - 1) * stride
 
 
 def _worth(facts: Facts, buffers: Any, results: int) -> None:
