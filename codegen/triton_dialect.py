@@ -293,6 +293,30 @@ def _nan_max(a, b):
 def _nan_min(a, b):
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 """,
+    # A lane's largest element so far, its sum of exp(element - that one), and another element: one exp.
+    "_exp_in": """
+def _exp_in(top, total, x):
+    away = tl.where(x == top, 0.0, x - top)
+    scale = libdevice.exp(-tl.abs(away))
+    return tl.where(away > 0, total * scale + 1.0, total + scale)
+""",
+    "_exp_out": """
+def _exp_out(tops, totals, top, shift):
+    total = tl.sum(totals * libdevice.exp(tops - top), 1, keep_dims=True)
+    return tl.where(tl.abs(top) == float("inf"), libdevice.exp(top - shift), total)
+""",
+    # A lane's mean of the elements so far and its sum of squares about that (Welford)
+    "_squares_in": """
+def _squares_in(mean, squares, x, count):
+    away = x - mean
+    mean = mean + away * (1.0 / count)
+    return mean, squares + away * (x - mean)
+""",
+    "_squares_out": """
+def _squares_out(means, squares, counts, shift):
+    away = means - shift
+    return tl.sum(squares + counts * (away * away), 1, keep_dims=True)
+""",
     "_first_max": """
 def _first_max(a, i, b, j):
     same = (a == b) | ((a != a) & (b != b))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from . import loops, triton_memory
+from .pairs import Pair
 from .triton_dialect import COMBINE, TYPES, fold_of, identity
 from .triton_tiles import Dim
 
@@ -99,8 +100,11 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     values = writer.nest.values
     rows = frozenset(n for n in range(len(values)) if not writer.level[n])
     for number in sorted(rows):
-        if writer.phase[number] == step and values[number].op != "reduce":
-            writer.value(number)
+        if writer.phase[number] == step:
+            if number in writer.pairs:
+                _moved_to(writer, columns, writer.pairs[number])
+            elif values[number].op != "reduce":
+                writer.value(number)
     folds = [n for n in rows if values[n].op == "reduce" and writer.phase[n] == step + 1]
     stores = [s for s in writer.nest.stores if writer.phase[s.value] == step]
     along = [s for s in stores if writer.level[s.value] or writer.nest.moves_inner(s.index)]
@@ -110,10 +114,15 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     if not folds and not along:
         return
     folds.sort()
+    paired = [writer.pairs[n] for n in folds if n in writer.pairs]
+    folds = [n for n in folds if n not in writer.pairs]
     roots = [values[n].args[0] for n in folds] + [store.value for store in along]
+    roots += [pair.element for pair in paired]
     inside = loops.needed(writer.nest, roots, rows)
     for number in folds:
         _accumulator(writer, number)
+    for pair in paired:
+        _about_nothing(writer, pair)
     for number in inside:
         if values[number].op == "scan":
             _before(writer, number)
@@ -128,6 +137,8 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     writer.place(columns, "start")
     for number in inside:
         writer.value(number)
+    for pair in paired:  # before the folds, whose accumulators they look at
+        _about_so_far(writer, pair)
     for number in folds:
         _fold_in(writer, number)
     for store in along:
@@ -165,3 +176,47 @@ def _fold_in(writer: Writer, number: int) -> None:
     step = fold.step.format(acc=acc, position=at, x=tile, c=_column_numbers(writer))
     target = f"{acc}, {at}" if value.attr in ("argmax", "argmin") else acc
     writer.body.add(f"{target} = {step}")
+
+
+# -- the second folds of pairs, about what the first ones give so far ------------------------------------
+
+
+def _about_nothing(writer: Writer, pair: Pair) -> None:
+    kind, shape = TYPES[writer.nest.values[pair.number].dtype][0], writer.plan.shape
+    writer.body.add(f"acc{pair.number} = tl.full({shape}, 0.0, {kind})")
+    if pair.what == "squares":  # means of lanes, and how many blocks they are of
+        writer.body.add(f"u{pair.number} = tl.full({shape}, 0.0, {kind})")
+        writer.body.add(f"k{pair.number} = tl.full((), 0.0, {kind})")
+
+
+def _about_so_far(writer: Writer, pair: Pair) -> None:
+    """A block's elements, each into its lane's sum."""
+    number, tile = pair.number, f"v{pair.element}"
+    if pair.what == "exp":
+        tile = _masked(writer, "max", writer.nest.values[pair.element].dtype, tile)
+        writer.body.add(f"acc{number} = _exp_in(acc{pair.first}, acc{number}, {tile})")
+        return
+    writer.body.add(f"k{number} += 1.0")
+    old, new = f"u{number}, acc{number}", f"n{number}, s{number}"
+    step = f"_squares_in({old}, {tile}, k{number})"
+    if not writer.plan.dims[-1].masked:
+        writer.body.add(f"{old} = {step}")
+        return
+    writer.body.add(f"{new} = {step}")
+    writer.body.add(f"u{number} = tl.where(c_mask, n{number}, u{number})")
+    writer.body.add(f"acc{number} = tl.where(c_mask, s{number}, acc{number})")
+
+
+def _moved_to(writer: Writer, columns: Dim, pair: Pair) -> None:
+    """The sum about the shift, which is known now, of the sums of all lanes."""
+    number = pair.number
+    if pair.what == "exp":
+        rows = f"v{pair.first}, v{pair.shift}"
+        text = f"_exp_out(acc{pair.first}, acc{number}, {rows})"
+    else:
+        lanes = f"tl.arange(0, {columns.constant}){columns.view}"
+        last = f"{writer.numbers.text(columns.extent)} - 1 - {lanes} + {columns.constant}"
+        kind = TYPES[writer.nest.values[number].dtype][0]
+        writer.body.add(f"n{number} = (({last}) // {columns.constant}).to({kind})")
+        text = f"_squares_out(u{number}, acc{number}, n{number}, v{pair.shift})"
+    writer.body.add(f"v{number} = {text}")

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..ir.dataclass import dataclass, field
 from ..ir.symbols import Expr
-from . import expr, loops, triton_folds, triton_memory
+from . import expr, loops, pairs, triton_folds, triton_memory
 from .triton_dialect import DIALECT
 from .triton_numbers import Numbers, kind_of
 from .triton_tiles import Dim, Plan
@@ -47,7 +47,9 @@ class Writer:
         self.parameters = parameters
         self.body = Body()
         self.level = loops.levels(self.nest)
-        self.phase = loops.phases(self.nest)
+        looped = any(dim.looped for dim in plan.dims)
+        self.pairs = pairs.find(self.nest) if looped else {}
+        self.phase = pairs.phases(self.nest, self.pairs)
         self.sizes = self.nest.outer + self.nest.inner
         self.dim_of = {axis: dim for dim in plan.dims for axis in dim.axes}
         self.split = {

@@ -334,3 +334,42 @@ def test_what_is_split():
     assert 264 <= parts <= 1056
     parts, _whole = programs_of((16384, 4096), columns=True)
     assert 264 <= parts <= 2112
+
+
+# -- long rows in two walks ---------------------------------------------------------------------------
+
+
+@needs_triton
+@pytest.mark.parametrize("columns", [64, 61])
+def test_looped_softmax_and_logsumexp(worker, columns):
+    x = hard_rows(columns)
+    build = softmax(x)
+    kernel = triton.render(build.nest(), persistent_limit=8)
+    assert kernel.source.count("for start") == 2
+    compared(build.outputs(worker.run(kernel, build.tensors))[0], torch.softmax(x, -1))
+    build = logsumexp(x)
+    kernel = triton.render(build.nest(), persistent_limit=8)
+    assert kernel.source.count("for start") == 1
+    compared(build.outputs(worker.run(kernel, build.tensors))[0], torch.logsumexp(x, -1))
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("columns", [64, 61])
+def test_looped_layer_norm(worker, dtype, columns):
+    x = torch.randn(3, columns) * torch.tensor([[1.0], [0.1], [30.0]]) + 100
+    x, w = x.to(dtype), torch.randn(columns).to(dtype)
+    build = layer_norm(x, w)
+    kernel = triton.render(build.nest(), persistent_limit=8)
+    assert kernel.source.count("for start") == 2
+    more, mean, scale, found = build.outputs(worker.run(kernel, build.tensors))
+    wide = x.double()
+    middle = wide.mean(-1, keepdim=True)
+    exact = (wide.var(-1, correction=0) + 1e-5).rsqrt()
+    tolerance = 1e-10 if dtype == torch.float64 else 1e-5
+    close(more.double(), wide + 1, rtol=8e-3, atol=0)
+    close(mean.double(), middle[:, 0], rtol=tolerance, atol=0)
+    close(scale.double(), exact, rtol=tolerance, atol=0)
+    wanted = (wide - middle) * exact[:, None] * w
+    tolerance = 8e-3 if dtype == torch.bfloat16 else tolerance * 100
+    close(found.double(), wanted, rtol=tolerance, atol=tolerance)
