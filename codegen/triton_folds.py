@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from . import loops, triton_memory
+from . import loops, pairs, triton_memory
 from .pairs import Pair
 from .triton_dialect import COMBINE, TYPES, fold_of, identity
-from .triton_tiles import Dim
+from .triton_tiles import Dim, Plan
 
 if TYPE_CHECKING:
     from .triton_nest import Writer
@@ -28,6 +28,13 @@ def fold(writer: Writer, number: int) -> None:
         tile = f"tl.broadcast_to({tile}, {writer.plan.shape})"
     dtype = writer.nest.values[value.args[0]].dtype
     _finish(writer, number, _masked(writer, value.attr, dtype, tile), _column_numbers(writer))
+
+
+def paired(plan: Plan) -> dict[int, Pair]:
+    """The pairs that one walk over a row folds. Lanes count their elements in blocks, and can where the blocks are
+    those of one axis."""
+    found = pairs.find(plan.nest)
+    return {n: one for n, one in found.items() if one.what == "exp" or plan.around is None}
 
 
 def walk(writer: Writer, columns: Dim) -> None:
@@ -114,14 +121,14 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     if not folds and not along:
         return
     folds.sort()
-    paired = [writer.pairs[n] for n in folds if n in writer.pairs]
+    seconds = [writer.pairs[n] for n in folds if n in writer.pairs]
     folds = [n for n in folds if n not in writer.pairs]
     roots = [values[n].args[0] for n in folds] + [store.value for store in along]
-    roots += [pair.element for pair in paired]
+    roots += [pair.element for pair in seconds]
     inside = loops.needed(writer.nest, roots, rows)
     for number in folds:
         _accumulator(writer, number)
-    for pair in paired:
+    for pair in seconds:
         _about_nothing(writer, pair)
     for number in inside:
         if values[number].op == "scan":
@@ -137,7 +144,7 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     writer.place(columns, "start")
     for number in inside:
         writer.value(number)
-    for pair in paired:  # before the folds, whose accumulators they look at
+    for pair in seconds:  # before the folds, whose accumulators they look at
         _about_so_far(writer, pair)
     for number in folds:
         _fold_in(writer, number)
@@ -197,13 +204,13 @@ def _about_so_far(writer: Writer, pair: Pair) -> None:
         writer.body.add(f"acc{number} = _exp_in(acc{pair.first}, acc{number}, {tile})")
         return
     writer.body.add(f"k{number} += 1.0")
-    old, new = f"u{number}, acc{number}", f"n{number}, s{number}"
+    old, new = f"u{number}, acc{number}", f"m{number}, s{number}"
     step = f"_squares_in({old}, {tile}, k{number})"
     if not writer.plan.dims[-1].masked:
         writer.body.add(f"{old} = {step}")
         return
     writer.body.add(f"{new} = {step}")
-    writer.body.add(f"u{number} = tl.where(c_mask, n{number}, u{number})")
+    writer.body.add(f"u{number} = tl.where(c_mask, m{number}, u{number})")
     writer.body.add(f"acc{number} = tl.where(c_mask, s{number}, acc{number})")
 
 
@@ -217,6 +224,6 @@ def _moved_to(writer: Writer, columns: Dim, pair: Pair) -> None:
         lanes = f"tl.arange(0, {columns.constant}){columns.view}"
         last = f"{writer.numbers.text(columns.extent)} - 1 - {lanes} + {columns.constant}"
         kind = TYPES[writer.nest.values[number].dtype][0]
-        writer.body.add(f"n{number} = (({last}) // {columns.constant}).to({kind})")
-        text = f"_squares_out(u{number}, acc{number}, n{number}, v{pair.shift})"
+        writer.body.add(f"h{number} = (({last}) // {columns.constant}).to({kind})")
+        text = f"_squares_out(u{number}, acc{number}, h{number}, v{pair.shift})"
     writer.body.add(f"v{number} = {text}")

@@ -48,7 +48,7 @@ class Writer:
         self.body = Body()
         self.level = loops.levels(self.nest)
         looped = any(dim.looped for dim in plan.dims)
-        self.pairs = pairs.find(self.nest) if looped else {}
+        self.pairs = triton_folds.paired(plan) if looped else {}
         self.phase = pairs.phases(self.nest, self.pairs)
         self.sizes = self.nest.outer + self.nest.inner
         self.dim_of = {axis: dim for dim in plan.dims for axis in dim.axes}

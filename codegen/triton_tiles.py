@@ -208,7 +208,7 @@ def _rows_by_columns(nest: LoopNest, persistent_limit: int) -> tuple[Dim, ...]:
     columns = _dim("c", nest, range(n_outer, n_outer + len(nest.inner)), limit, "[None, :]")
     walked: tuple[Dim, ...] = ()
     if most(columns.extent) > columns.block:
-        block = COLUMN_BLOCK if side_by_side else 1 if in_turn else STRIDED_BLOCK
+        block = min(COLUMN_BLOCK, limit) if side_by_side else 1 if in_turn else STRIDED_BLOCK
         if _divides(nest, columns.axes):
             columns, walked = _nested(nest, block)
         if is_symbolic(columns.extent):

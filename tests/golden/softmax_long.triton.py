@@ -8,26 +8,33 @@ def _nan_max(a, b):
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
+@triton.jit
+def _exp_in(top, total, x):
+    away = tl.where(x == top, 0.0, x - top)
+    scale = libdevice.exp(-tl.abs(away))
+    return tl.where(away > 0, total * scale + 1.0, total + scale)
+
+
+@triton.jit
+def _exp_out(tops, totals, top, shift):
+    total = tl.sum(totals * libdevice.exp(tops - top), 1, keep_dims=True)
+    return tl.where(tl.abs(top) == float("inf"), libdevice.exp(top - shift), total)
+
+
 # softmax(x, -1)
 @triton.jit
 def softmax(in0, out0, RBLOCK: tl.constexpr, CBLOCK: tl.constexpr):
     r = tl.program_id(0) * RBLOCK + tl.arange(0, RBLOCK)[:, None]
     acc1 = tl.full((RBLOCK, CBLOCK), float("-inf"), tl.float32)
-    for start in range(0, 5000, CBLOCK):
-        c = start + tl.arange(0, CBLOCK)[None, :]
-        c_mask = c < 5000
-        v0 = tl.load(in0 + 5000 * r + c, mask=c_mask)
-        acc1 = _nan_max(acc1, tl.where(c_mask, v0, float("-inf")))
-    v1 = tl.reduce(acc1, 1, _nan_max, keep_dims=True)
     acc4 = tl.full((RBLOCK, CBLOCK), 0.0, tl.float32)
     for start in range(0, 5000, CBLOCK):
         c = start + tl.arange(0, CBLOCK)[None, :]
         c_mask = c < 5000
         v0 = tl.load(in0 + 5000 * r + c, mask=c_mask)
-        v2 = v0 - v1
-        v3 = libdevice.exp(v2)
-        acc4 = acc4 + tl.where(c_mask, v3, 0.0)
-    v4 = tl.sum(acc4, 1, keep_dims=True)
+        acc4 = _exp_in(acc1, acc4, tl.where(c_mask, v0, float("-inf")))
+        acc1 = _nan_max(acc1, tl.where(c_mask, v0, float("-inf")))
+    v1 = tl.reduce(acc1, 1, _nan_max, keep_dims=True)
+    v4 = _exp_out(acc1, acc4, v1, v1)
     for start in range(0, 5000, CBLOCK):
         c = start + tl.arange(0, CBLOCK)[None, :]
         c_mask = c < 5000
