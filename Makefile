@@ -10,6 +10,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell tools/find-python 3.11)
 TESTS ?= tests
 WORKERS ?= 2
+GPU_WORKERS ?= 6
 
 # An exact pin, so that a CPU build is taken where one is offered.
 TORCH_3.11 := torch==2.13.0
@@ -49,7 +50,8 @@ test-gpu:
 		{ echo "$(GPU_PYTHON) has no torch that sees a GPU: make test-gpu PYTHON=/path/to/python"; exit 1; }
 	@$(GPU_PYTHON) -P -c 'import graftjit' || \
 		{ echo "install it first: $(GPU_PYTHON) -m pip install --no-deps --no-build-isolation -e ."; exit 1; }
-	$(TEST_ENVIRONMENT) $(GPU_PYTHON) -P -m pytest -q -p no:cacheprovider tests/gpu
+	$(TEST_ENVIRONMENT) $(GPU_PYTHON) -P -m pytest -q -p no:cacheprovider \
+		$$($(GPU_PYTHON) -P -c 'import xdist' 2>/dev/null && echo -n $(GPU_WORKERS)) tests/gpu
 
 test-all: test test-3.12 test-3.13
 

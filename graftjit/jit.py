@@ -110,12 +110,12 @@ def options_of(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) 
         changes["dynamic"] = dynamic
     config = config.replace(**changes) if changes else config
     for name, neutral in _LATER.items():
-        if getattr(config, name) not in neutral:
+        if getattr(config, name) not in neutral and config.jit_level != "O2":
             SESSION.warn_once("WN605", f"{name}={getattr(config, name)!r} has no effect yet")
     return config
 
 
-# Options whose work is still to come, with the values that ask for nothing.
+# Options whose work is still to come (below O2, where graphs on a GPU are to be done without), with the values that ask for nothing.
 _LATER: dict[str, tuple[Any, ...]] = {
     "exec_mode": ("auto", "sink"),
 }

@@ -29,7 +29,7 @@ def section(job: Job) -> None:
     from ..first_call import as_installed
 
     as_installed()
-    names = ("tiny", "mlp") if job.quick else ("tiny", "bert", "mlp", "resnet")
+    names = ("tiny", "mlp") if job.quick else ("tiny", "bert", "mlp")
     for name in names:
         if not job.wants("first", name):
             continue

@@ -18,7 +18,7 @@ from ..steps import Loss
 Made = tuple[nn.Module, tuple[torch.Tensor, ...]]
 # width, heads, layers, words, batch, length
 _TEXT: dict[str, tuple[int, ...]] = {
-    "large": (768, 12, 4, 8000, 64, 128),
+    "large": (768, 12, 2, 8000, 64, 128),
     "small": (256, 4, 3, 2000, 4, 64),
     "tiny": (32, 2, 1, 50, 2, 8),
 }
@@ -57,7 +57,7 @@ def _resnet(scale: str, device: Any) -> Made:
 
 def _vit(scale: str, device: Any) -> Made:
     batch, side = _IMAGES[scale]
-    width, layers = {"large": (768, 4), "small": (256, 3), "tiny": (32, 1)}[scale]
+    width, layers = {"large": (768, 2), "small": (256, 3), "tiny": (32, 1)}[scale]
     return vision.Vit(side, 16, width, layers), (torch.randn(batch, 3, side, side, device=device),)
 
 
