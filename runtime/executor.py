@@ -19,10 +19,21 @@ import torch
 from ..ir.cast_cache import cached_cast
 from ..ir.dataclass import dataclass
 from ..ir.symbols import Expr, evaluate, is_symbolic
-from . import _native, operators
+from . import _native, device_steps, operators
 from .grad_mode import keeping, saves
 from .numbers import NotNative, Registers, values_of
-from .program import Alloc, Aten, Free, Launch, Otherwise, ProgramSpec, Scratch, Slot, View
+from .program import (
+    Alloc,
+    Aten,
+    DeviceLaunch,
+    Free,
+    Launch,
+    Otherwise,
+    ProgramSpec,
+    Scratch,
+    Slot,
+    View,
+)
 from .session import SESSION
 
 _BUMP_VERSION = "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"
@@ -32,7 +43,9 @@ Mirror = Callable[[list[Any], Any], None]
 
 
 def load(spec: ProgramSpec) -> Program:
-    """The callable for a spec. `keep` of its launches stays alive as long as it."""
+    """The callable for a spec. `keep` of its launches stays alive as long as it. Kernels of a GPU are made ready on
+    their devices: BuildError where that cannot be."""
+    device_steps.prepare(spec)
     if _native.tensor_routes()["executor"] == "native" and _reachable(spec):
         try:
             return _native.Program(spec)
@@ -45,7 +58,8 @@ def _reachable(spec: ProgramSpec) -> bool:
     """The C shim has numbers for every dtype and device that the program allocates, and versions can be moved
     where kernels write to what others see."""
     for step in spec.steps:
-        if isinstance(step, Launch) and step.writes and not _native.has_symbol(_BUMP_VERSION):
+        writes = isinstance(step, Launch | DeviceLaunch) and step.writes
+        if writes and not _native.has_symbol(_BUMP_VERSION):
             return False
         if isinstance(step, Alloc):
             try:
@@ -158,7 +172,7 @@ def plain_views(spec: ProgramSpec) -> set[int]:
     for step in spec.steps:
         if isinstance(step, View):
             follows.setdefault(step.base, set()).add(step.slot)
-        elif isinstance(step, Launch):
+        elif isinstance(step, Launch | DeviceLaunch):
             wanted.update(step.writes)
         elif isinstance(step, Aten):
             _note_aliases(step, follows, wanted)
@@ -216,12 +230,16 @@ def _lower_alloc(step: Alloc, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
 
 def _lower_scratch(step: Scratch, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
     if is_symbolic((step.offset, step.nbytes)):
-        return "scratch", (step.slot, to.numbers.of(step.offset), 0, True)
-    return "scratch", (step.slot, step.offset, step.nbytes, False)
+        return "scratch", (step.slot, to.numbers.of(step.offset), 0, True, step.base)
+    return "scratch", (step.slot, step.offset, step.nbytes, False, step.base)
 
 
 def _lower_launch(step: Launch, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
     return "launch", (step.address, step.slots, step.writes, to.numbers.handed(step.numbers))
+
+
+def _lower_device(step: DeviceLaunch, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
+    return device_steps.lowered(step, to.numbers)
 
 
 def _lower_otherwise(step: Otherwise, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
@@ -267,6 +285,7 @@ _LOWER: dict[type, Callable[[Any, _Lowering], tuple[str, tuple[Any, ...]]]] = {
     Alloc: _lower_alloc,
     Scratch: _lower_scratch,
     Launch: _lower_launch,
+    DeviceLaunch: _lower_device,
     Otherwise: _lower_otherwise,
     Aten: _lower_aten,
     View: _lower_view,
@@ -367,8 +386,12 @@ def _mirror_alloc(step: Alloc) -> Mirror:
 
 def _mirror_scratch(step: Scratch) -> Mirror:
     def run(slots: list[Any], arena: Any) -> None:
-        start = ctypes.addressof(arena)
-        slots[step.slot] = start + -start % 64 + step.offset
+        if step.base >= 0:
+            base = slots[step.base].data_ptr()
+        else:
+            start = ctypes.addressof(arena)
+            base = start + -start % 64
+        slots[step.slot] = base + step.offset
 
     return run
 
@@ -384,8 +407,22 @@ def _mirror_launch(step: Launch) -> Mirror:
         pointers = [value if isinstance(value, int) else value.data_ptr() for value in values]
         pointers.append(ctypes.addressof(slots[-1]))
         kernel((ctypes.c_void_p * len(pointers))(*pointers), torch.get_num_threads(), numbers)
-        for slot in step.writes:  # writes nothing, moves the version or refuses
-            torch.as_strided(slots[slot], (0,), (1,)).zero_()
+        _move_versions(step.writes, slots)
+
+    return run
+
+
+def _move_versions(writes: Sequence[int], slots: list[Any]) -> None:
+    for slot in writes:  # writes nothing, moves the version or refuses
+        torch.as_strided(slots[slot], (0,), (1,)).zero_()
+
+
+def _mirror_device(step: DeviceLaunch) -> Mirror:
+    launch = device_steps.mirrored(step)
+
+    def run(slots: list[Any], arena: Any) -> None:
+        launch(slots, arena)
+        _move_versions(step.writes, slots)
 
     return run
 
@@ -431,6 +468,7 @@ _MIRROR: dict[type, Callable[[Any], Mirror]] = {
     Alloc: _mirror_alloc,
     Scratch: _mirror_scratch,
     Launch: _mirror_launch,
+    DeviceLaunch: _mirror_device,
     Otherwise: _mirror_otherwise,
     Aten: _mirror_aten,
     View: _mirror_view,

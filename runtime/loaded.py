@@ -47,11 +47,11 @@ class Loaded:
         return len(self._handles)
 
     def _gone(self, reference: weakref.ref[Any]) -> None:
-        self._dead.append((self._handles.pop(reference), _collections()))
+        self._dead.append((self._handles.pop(reference), collections()))
 
     def _unload(self) -> None:
         """Of what has gone before the last collection began or ended: none of it can be called again."""
-        now = _collections()
+        now = collections()
         ready = [item for item in self._dead if item[1] < now]
         for item in ready:
             self._dead.remove(item)
@@ -60,6 +60,6 @@ class Loaded:
             self._alive = {key: ref for key, ref in list(self._alive.items()) if ref() is not None}
 
 
-def _collections() -> int:
+def collections() -> int:
     """How many collections have ended. While one runs it is not counted."""
     return sum(generation["collections"] for generation in gc.get_stats())

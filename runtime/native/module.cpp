@@ -1,6 +1,7 @@
 // The extension module `graftjit.runtime._native`: each part adds its types and functions.
 #include "callable.h"
 #include "ambient.h"
+#include "cuda_driver.h"
 #include "hook.h"
 #include "program.h"
 #include "reassigned.h"
@@ -14,7 +15,7 @@ namespace {
 struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, nullptr};
 
 using Init = int (*)(PyObject *);
-const Init PARTS[] = {watch_init, reassigned_init, tensor_init, trace_init, ambient_init, program_init,  guards_init, entry_init,
+const Init PARTS[] = {watch_init, reassigned_init, tensor_init, trace_init, ambient_init, cuda_driver_init, program_init,  guards_init, entry_init,
                       state_init,  callable_init, tail_init,    hook_init};
 
 }  // namespace

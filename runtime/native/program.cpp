@@ -124,7 +124,10 @@ int traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->spec);
     if (self->steps != nullptr) {
-        for (Step &step : self->steps->steps) Py_VISIT(step.callable);
+        for (Step &step : self->steps->steps) {
+            Py_VISIT(step.callable);
+            if (step.device != nullptr) Py_VISIT(step.device->keep);
+        }
         for (auto &[slot, constant] : self->steps->constants) Py_VISIT(constant);
     }
     return 0;
@@ -153,7 +156,7 @@ PyObject *get_n_outputs(PyObject *self, void *) { return PyLong_FromSsize_t(prog
 
 // How each step is done, in order: for reports and tests.
 PyObject *get_routes(PyObject *self, void *) {
-    static const char *const names[] = {"alloc", "scratch", "launch", "otherwise", "view", "aten", "cast", "python", "free"};
+    static const char *const names[] = {"alloc", "scratch", "launch", "device", "otherwise", "view", "aten", "cast", "python", "free"};
     const auto &steps = ((Program *)self)->steps->steps;
     PyObject *result = PyTuple_New((Py_ssize_t)steps.size());
     for (size_t i = 0; result != nullptr && i < steps.size(); i++)

@@ -4,29 +4,34 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "device_launch.h"
 #include "numbers.h"
 #include "operator.h"
 #include "torch_api.h"
 
-enum class StepKind : uint8_t { alloc, scratch, launch, otherwise, view, aten, cast, python, free };
+enum class StepKind : uint8_t { alloc, scratch, launch, device, otherwise, view, aten, cast, python, free };
+
+constexpr int MAX_RANK = 64;
 
 struct Step {
     StepKind kind;
     bool absolute = false;               // view: offset counts from the storage's start
     bool symbolic = false;               // alloc, scratch, view: sizes, strides and offset are registers
-    int32_t slot = -1, base = -1;        // alloc, scratch, view, cast: what is made; view, cast: of what
+    int32_t slot = -1, base = -1;        // alloc, scratch, view, cast: what is made; view, cast, scratch (or -1: the arena): of what
     int32_t dtype = 0, device_type = 0, device_index = 0;
-    int64_t offset = 0;                  // scratch: byte of the arena; view: elements
+    int64_t offset = 0;                  // scratch: bytes; view: elements
     std::vector<int64_t> sizes, strides;
-    std::vector<int32_t> writes;         // launch: slots whose version counters move
-    std::vector<int32_t> slots, results; // launch, otherwise, python, free: operands; aten, python: where results go (-1: nowhere)
+    std::vector<int32_t> writes;         // launch, device: slots whose version counters move
+    std::vector<int32_t> slots, results; // launch, device, otherwise, python, free: operands; aten, python: where results go (-1: nowhere)
     std::vector<int32_t> numbers;        // launch, Python forms: registers that are handed over
     std::vector<char> reals;             // which of those are floats
     void *kernel = nullptr;
     PyObject *callable = nullptr;        // python, otherwise: f(*tensors) -> tuple; aten, cast: the same, for what has no native way
     Operator op;
+    std::unique_ptr<DeviceLaunch> device; // device
 };
 
 struct Steps {
@@ -40,12 +45,17 @@ struct Steps {
     int32_t runs = 0;                    // under way (the GIL guards it)
     bool left = false;                   // nobody has them but the runs under way: the last one frees them
     bool calls_aten = false;
+    bool captured = false;               // a CUDA graph may hold its kernels
 
     ~Steps();
 };
 
 // From the tuple of step tuples that `runtime.executor.lower` makes; false with a Python error set.
 bool steps_read(PyObject *lowered, Steps &out);
+
+// Slots that a step names, and those that a kernel writes to; false with a Python error set.
+bool steps_read_slots(PyObject *tuple, const Steps &steps, std::vector<int32_t> &out);
+bool steps_read_writes(PyObject *tuple, const Steps &steps, Step &step);
 
 // Frees them, at once or when the last run under way is over.
 void steps_free(Steps *steps);
