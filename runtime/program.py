@@ -15,6 +15,8 @@ import torch
 
 from ..ir.dataclass import dataclass, field
 
+MAX_PROGRAMS = 2**31 - 1  # of a launch on a GPU, in x
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -66,11 +68,13 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class DeviceLaunch:
-    """Launch a kernel on a GPU, on the current stream of its device.
+    """Launch a kernel on a GPU, on torch's current stream of `device` (with its index).
 
-    Its parameters are the data pointers of `slots`, then `numbers` (expressions; `kinds` has a letter for each: "i" int32,
-    "q" int64, "f" float32, "d" float64), then `hidden` null pointers. `programs`: blocks of `threads` threads, with
-    `shared` bytes each. `keep` and `writes` as of `Launch`.
+    `function` is the driver's handle of the kernel and `keep` what it lives as long as (`runtime.driver.load`). Its
+    parameters are the data pointers of `slots`, then `numbers` (numbers or expressions; `kinds` has a letter for each:
+    "i" int32, "q" int64, "f" float32, "d" float64), then `hidden` null pointers. The grid is `programs` (a number or an
+    expression, at most MAX_PROGRAMS) in x; none at all is no launch. `threads` of a program, and `shared` bytes of
+    dynamic shared memory. `writes`: as for a `Launch`.
     """
 
     kernel: str
