@@ -27,6 +27,7 @@ from graftjit.codegen import (
     triton,
 )
 from graftjit.codegen.shadow import differs
+from graftjit.ir.devices import gpus_of
 from graftjit.ir.passes import optimize
 from graftjit.runtime import device, executor
 from graftjit.runtime.errors import BuildError
@@ -362,7 +363,7 @@ def test_what_stands_against_kernels(monkeypatch):
     assert gpus.why_not([CUDA]) == "triton is not installed"
     monkeypatch.setattr(device, "triton_version", lambda: "3.5.1")
     assert gpus.why_not([CUDA]) == "triton 3.5.1 is older than 3.6"
-    assert gpus.gpus_of(mixed()) == [CUDA]
+    assert gpus_of(mixed()) == [CUDA]
 
 
 def test_plans_for_fewer_devices():
