@@ -203,6 +203,23 @@ def test_batch_norm_is_kernels_and_moves_its_statistics(worker, cudnn):
         assert not differs(ours, theirs)
 
 
+@pytest.mark.parametrize("cudnn", [False, True])
+def test_batch_norm_of_inference_is_pointwise(worker, cudnn):
+    def fn(x, w, b, mean, variance):
+        return F.relu(F.batch_norm(x, mean, variance, w, b, training=False)) + 1
+
+    given = moments(normal(4, 3, 5, 5) + 100)
+    given[3] += 100
+    graph = trace(fn, *given)
+    (norm,) = [n for n in graph.nodes if n.target is torch.ops.aten.native_batch_norm.default]
+    saved = replace(norm.meta[1], shape=(0 if cudnn else 3,))  # as on a GPU
+    norm.meta = (norm.meta[0], saved, saved)
+    made = Written(relabelled(as_cudnn(graph) if cudnn else graph))
+    assert not made.aten and len(made.launches) == 1
+    (found,) = Machine(worker).run(made, *given)
+    assert not differs(found, fn(*given))
+
+
 def test_a_softmax_in_half_may_give_floats(worker):
     graph = trace(lambda x: torch.softmax(x.float(), -1), normal(3, 7, dtype=torch.float16))
     cast, softmax = graph.nodes
