@@ -139,14 +139,15 @@ def _batch_norm(at: At) -> int:
             return at.const(other, kind)
         return at.builder.cast(at.full(node, channel), kind)
 
-    value = at.builder.cast(at.full(x, at.where), kind)
     spread = at.apply("sqrt", at.apply("add", per_channel(variance, 1.0), at.const(eps, kind)))
     if at.meta.device.type != "cpu":  # (x - mean) / spread * weight + bias, as eager there
+        value = at.builder.cast(at.full(x, at.where), kind)
         away = at.apply("sub", value, per_channel(mean, 0.0))
         scaled = at.apply("mul", away, at.apply("div", per_channel(weight, 1.0), spread))
         return at.done(at.apply("add", scaled, per_channel(bias, 0.0)))
     alpha = at.apply("mul", at.apply("div", at.const(1.0, kind), spread), per_channel(weight, 1.0))
     beta = at.apply("fma", at.apply("neg", per_channel(mean, 0.0)), alpha, per_channel(bias, 0.0))
+    value = at.builder.cast(at.full(x, at.where), kind)
     return at.done(at.apply("fma", value, alpha, beta))
 
 
