@@ -171,14 +171,11 @@ def _told(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **named)
         except triton_compile.Fault as fault:
+            from .cubins import error_of  # late: it knows the processes that compile
+
             raise error_of(fault) from fault.__cause__
 
     return call
-
-
-def error_of(fault: triton_compile.Fault) -> BuildError:
-    """What the library raises for it."""
-    return BuildError(fault.what, expected=fault.expected, found=fault.found, todo=fault.todo)
 
 
 available = triton_compile.available

@@ -13,10 +13,12 @@ import hashlib
 import importlib
 import linecache
 import re
+import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 ALIGNMENT = 16  # bytes; what lets Triton use the widest loads and stores
+OLDEST = (3, 6)  # of triton
 
 
 class Fault(Exception):
@@ -33,7 +35,8 @@ class Fault(Exception):
 class Binary(NamedTuple):
     """A compiled kernel. `name`: its symbol in the cubin; `shared`: bytes of dynamic shared memory.
 
-    `hidden`: pointer arguments that Triton appends to ours (scratch memory; null where `scratch` is 0).
+    `hidden`: pointer arguments that Triton appends to ours (scratch memory; null where `scratch` is 0). `registers` of
+    a thread, and `stack`: bytes of its own memory, where registers were too few; -1 where that is not known.
     """
 
     name: str
@@ -43,6 +46,8 @@ class Binary(NamedTuple):
     warps: int
     hidden: int
     scratch: int
+    registers: int = -1
+    stack: int = -1
 
 
 def available() -> bool:
@@ -69,6 +74,47 @@ def triton() -> Any:
             found=str(error),
             todo="pip install 'graftjit[gpu]'",
         ) from error
+
+
+def prepare() -> None:
+    """In a process that does nothing but compile: import what a compilation needs, and look up nothing in Triton's
+    own cache, whose key costs it a reading of its whole library (0.7 s)."""
+    module = triton()
+    found = str(module.__version__)
+    if not new_enough(found):
+        raise too_old(found)
+    for name in ("triton.compiler", "triton.backends.compiler", "triton.language.extra.libdevice"):
+        importlib.import_module(name)
+    compiler: Any = importlib.import_module("triton.compiler.compiler")
+    importlib.import_module(
+        "triton.compiler.code_generator"
+    )  # Triton imports it at the first kernel
+    if hasattr(compiler, "get_cache_key"):  # where it is not, all is as well, only slower
+        compiler.get_cache_key = lambda *_args, **_named: "graftjit keeps its kernels itself"
+
+
+def write_only_in(folder: str) -> None:
+    """Whatever Triton writes in this process lies in this folder."""
+    module = triton()
+    module.knobs.cache.dir = folder
+    module.knobs.compilation.always_compile = True
+
+
+def new_enough(version: str) -> bool:
+    """Is this version of triton one that kernels are made for?"""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return found is not None and (int(found.group(1)), int(found.group(2))) >= OLDEST
+
+
+def too_old(version: str) -> Fault:
+    """What is said of such a version."""
+    oldest = ".".join(map(str, OLDEST))
+    return Fault(
+        "triton is too old for GPU kernels",
+        found=version,
+        expected=f"{oldest} or newer",
+        todo=f"pip install 'triton>={oldest}'",
+    )
 
 
 def load(kernel: Any, **names: Any) -> Any:
@@ -127,6 +173,7 @@ def compile_kernel(kernel: Any, capability: int = 90, warp_size: int = 32) -> Bi
         warps=metadata.num_warps,
         hidden=_parameter_count(ptx, metadata.name) - given,
         scratch=metadata.global_scratch_size,
+        **resources(compiled.asm["cubin"]),
     )
 
 
@@ -141,6 +188,34 @@ def options_of(kernel: Any) -> dict[str, Any]:
         "debug": kernel.debug,
         "sanitize_overflow": False,
     }
+
+
+# Of the section .nv.info: attributes that are (symbol, number), as `cuobjdump -res-usage` reads them.
+_REGISTERS, _FRAME = 0x2F, 0x11
+_PAIR = 4  # the form of an attribute that is its size and so many bytes
+
+
+def resources(cubin: bytes) -> dict[str, int]:
+    """`registers` and `stack` of a cubin's kernel; empty for what cannot be read as one."""
+    found: dict[str, int] = {}
+    try:
+        (table,) = struct.unpack_from("<Q", cubin, 0x28)
+        size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
+        sections = [struct.unpack_from("<IIQQQQ", cubin, table + size * n) for n in range(count)]
+        for section in sections:
+            start = sections[names][4] + section[0]
+            if cubin[start : cubin.index(b"\0", start)] != b".nv.info":
+                continue
+            at, end = section[4], section[4] + section[5]
+            while at < end:
+                form, attribute, length = struct.unpack_from("<BBH", cubin, at)
+                if form == _PAIR and attribute in (_REGISTERS, _FRAME):
+                    _symbol, number = struct.unpack_from("<II", cubin, at + 4)
+                    found["registers" if attribute == _REGISTERS else "stack"] = number
+                at += 4 + (length if form == _PAIR else 0)
+    except (struct.error, IndexError, ValueError):
+        return {}
+    return found
 
 
 def _parameter_count(ptx: str, name: str) -> int:

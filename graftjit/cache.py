@@ -36,8 +36,9 @@ def run(action: str, file: str | None, digest: str, as_json: bool) -> int:
             print(f"{name + ':':<9} {value}")
     print(f"folder:   {stats.folder}" + (f"  ({stats.unusable})" if stats.unusable else ""))
     print(
-        f"kernels:  {stats.files}, {stats.bytes / _MIB:.1f} MiB of at most {stats.limit / _MIB:.0f} MiB"
-    )
+        f"kernels:  {stats.files}" + (f" and {stats.cubins} of GPUs" if stats.cubins else "") +
+        f", {stats.bytes / _MIB:.1f} MiB of at most {stats.limit / _MIB:.0f} MiB"
+    )  # fmt: skip
     if stats.oldest is not None and stats.newest is not None:
         day = "%Y-%m-%d %H:%M"
         old, new = (time.strftime(day, time.localtime(t)) for t in (stats.oldest, stats.newest))
@@ -51,6 +52,7 @@ def _facts(stats: StoreStats) -> dict[str, Any]:
         "writable": stats.writable,
         "unusable": stats.unusable,
         "files": stats.files,
+        "cubins": stats.cubins,
         "bytes": stats.bytes,
         "limit": stats.limit,
     }

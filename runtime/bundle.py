@@ -18,7 +18,7 @@ from pathlib import Path
 from ..ir.dataclass import dataclass
 from . import device, kernel_file
 from .errors import BuildError, UserError
-from .kernel_file import ANY, Name
+from .kernel_file import ANY, KERNELS, Name
 from .kernel_store import KernelStore
 from .whole_file import write_whole
 
@@ -61,12 +61,12 @@ def save(store: KernelStore, path: Path) -> Moved:
         raise UserError(
             "the bundle cannot be written", found=f"{path}: {error.strerror or error}"
         ) from error
-    kernels = sum(not name.endswith(".note") for name, _ in held)
+    kernels = sum(name.rpartition(".")[2] in KERNELS for name, _ in held)
     return Moved(digest, kernels, sum(len(d) for _, d in held), refused=tuple(refused))
 
 
 def load(store: KernelStore, path: Path, digest: str = "") -> Moved:
-    """Put a bundle's kernels into the store: those of this processor. Raises UserError for a bundle that is not
+    """Put a bundle's kernels into the store: those of this processor and those of GPUs. Raises UserError for a bundle that is not
     whole, or not the one of `digest`, and where the store cannot be written."""
     try:
         data = path.read_bytes()
@@ -85,7 +85,8 @@ def load(store: KernelStore, path: Path, digest: str = "") -> Moved:
             todo="set GRAFTJIT_CACHE_DIR to a folder of your own that can be written",
         )
     here = kernel_file.mark(device.cpu().identity)
-    fitting = [(name, data) for name, data in held if name.machine == here]
+    # A GPU's kernels are asked for by its architecture, and are of use to whoever has one.
+    fitting = [row for row in held if row[0].machine == here or row[0].kind == "cubin"]
     for name, content in fitting:
         try:
             store.put(name, content)
@@ -95,7 +96,7 @@ def load(store: KernelStore, path: Path, digest: str = "") -> Moved:
             ) from error
     store.prune()
     size = sum(len(content) for _name, content in fitting)
-    here_kernels, kernels = (sum(name.kind == "so" for name, _ in rows) for rows in (fitting, held))
+    here_kernels, kernels = (sum(n.kind in KERNELS for n, _ in rows) for rows in (fitting, held))
     return Moved(found, here_kernels, size, elsewhere=kernels - here_kernels)
 
 

@@ -17,7 +17,6 @@ from torch.autograd import forward_ad
 from torch.autograd.function import BackwardCFunction
 
 from ..ir.dataclass import dataclass
-from . import generators
 from .errors import GraftError
 
 Tensors = tuple[torch.Tensor, ...]
@@ -46,7 +45,7 @@ class Plan:
     dirty       pieces that are inputs, written under autograd's eyes: piece -> input
     parameters  inputs that live as long as a module
     numbers     where the numbers that the backward program takes come from, as in `Graph.symbols`
-    random      the devices whose random generators the graph draws from
+    random      the graph draws random numbers
     written     inputs that it writes; `before`: those whose value from before that has a part in the results
     """
 
@@ -65,7 +64,7 @@ class Plan:
     dirty: dict[int, int]
     parameters: tuple[int, ...]
     numbers: tuple[tuple[Any, ...], ...]
-    random: tuple[torch.device, ...]
+    random: bool
     written: tuple[int, ...]
     before: tuple[int, ...]
 
@@ -204,7 +203,7 @@ class JointProgram:
         """The pieces, with what the backward reads saved in the node."""
         plan = self.plan
         if plan.random:
-            node.random = generators.states(plan.random)
+            node.random = torch.get_rng_state()
         if self._twin is not None:
             node.begun = self._twin.begin(inputs)
         held = self._held(inputs)
@@ -305,12 +304,12 @@ class JointProgram:
         """The calls once more, with the random numbers of the first time."""
         if not self.plan.random:
             return self.replay(*inputs)
-        before = generators.states(self.plan.random)
+        before = torch.get_rng_state()
         try:
-            generators.put_back(node.random)
+            torch.set_rng_state(node.random)
             return self.replay(*inputs)
         finally:
-            generators.put_back(before)
+            torch.set_rng_state(before)
 
     def _inputs_again(self, node: Any) -> tuple[list[Any], list[Any]]:
         """The inputs of the call as they were before it, from what the node keeps: what is differentiated by, and what the calls

@@ -25,13 +25,16 @@ from .private import facts_reason
 FORMAT = "2"  # part of each key: raise it when the meaning of stored files changes
 ANY = "0" * 16  # in place of a compiler's mark: answers whatever the compiler here is
 
-_NAME = re.compile(r"([0-9a-f]{40})\.([0-9a-f]{16})\.([0-9a-f]{16})\.([0-9a-f]{32})\.(so|note)")
+_NAME = re.compile(
+    r"([0-9a-f]{40})\.([0-9a-f]{16})\.([0-9a-f]{16})\.([0-9a-f]{32})\.(so|cubin|note)"
+)
+KERNELS = frozenset(("so", "cubin"))  # kinds of file that hold code
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """`key`: of the source and the flags; `machine` and `compiler`: marks; `digest`: of the content; `kind`: "so", or
-    "note" for what was found out about kernels."""
+    """`key`: of the source and the flags; `machine` and `compiler`: marks; `digest`: of the content; `kind`: "so" (a
+    library), "cubin" (a kernel of a GPU), or "note" for what was found out about kernels."""
 
     key: str
     machine: str

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..ir.dataclass import dataclass, field
 from . import kernel_file, private
@@ -34,8 +34,10 @@ _TOUCH_AFTER = 3600.0  # seconds; a hit renews a file's time only when it is old
 _STALE_BUILD = 3600.0  # seconds after which a build folder belongs to nobody
 _BUILD_PREFIX = "building-"
 _ROOM = 4 << 20  # bytes; a folder that cannot take them is full
+_SUFFIXES = tuple(f".{kind}" for kind in (*kernel_file.KERNELS, "note"))
 
 Build = Callable[[str, Path], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -53,7 +55,7 @@ class Library:
 @dataclass(frozen=True, slots=True)
 class StoreStats:
     """What `python -m graftjit cache` prints. Sizes in bytes, times in seconds since the epoch. `unusable`: why
-    the folder cannot be used or written, "" if it can."""
+    the folder cannot be used or written, "" if it can. `files`: libraries of kernels; `cubins`: kernels of GPUs."""
 
     folder: Path
     unusable: str
@@ -62,6 +64,7 @@ class StoreStats:
     limit: int
     oldest: float | None
     newest: float | None
+    cubins: int = 0
 
     @property
     def writable(self) -> bool:
@@ -149,6 +152,18 @@ class KernelStore:
         return self._readable
 
     def _from_disk(self, wanted: Name, symbols: Sequence[str], title: str) -> Library | None:
+        found = self.find(wanted, title, lambda d: kernel_file.open_library(d, symbols, title))
+        if found is None:
+            return None
+        path, size, (handle, addresses) = found
+        return Library(path, addresses, size, True, handle)
+
+    def find(
+        self, wanted: Name, title: str, use: Callable[[bytes], T]
+    ) -> tuple[Path, int, T] | None:
+        """(path, bytes, what `use` makes of the content) of the stored kernel; None if there is none for this machine
+        and compiler. One of which the content is not what its name says, or with which `use` raises OSError or
+        BuildError, is damaged: it is told of and removed."""
         if not self.usable():
             return None
         others = 0
@@ -158,7 +173,7 @@ class KernelStore:
                 continue
             try:
                 data = kernel_file.read(path)
-                handle, addresses = kernel_file.open_library(data, symbols, title)
+                used = use(data)
             except (OSError, BuildError) as error:
                 # Another process may just have removed it as too old: that is no damage.
                 if isinstance(error, FileNotFoundError):
@@ -167,7 +182,7 @@ class KernelStore:
                 self.discard(path)
                 continue
             _touch(path)
-            return Library(path, addresses, len(data), True, handle)
+            return path, len(data), used
         if others:
             SESSION.emit(
                 Fallback(code="FB313", reason=f"{title}: {others} stored, none of this machine")
@@ -178,10 +193,10 @@ class KernelStore:
         """Remove a file that is damaged."""
         _remove(path)
 
-    def bundled(self) -> bool:
-        """Whether the store holds kernels for use without a compiler."""
+    def bundled(self, kind: str = "so") -> bool:
+        """Whether the store holds kernels of a kind for use without a compiler."""
         found = (kernel_file.parse_name(path.name) for _time, _size, path in self.files())
-        return any(name and (name.compiler, name.kind) == (ANY, "so") for name in found)
+        return any(name and (name.compiler, name.kind) == (ANY, kind) for name in found)
 
     def candidates(self, wanted: Name) -> Iterator[tuple[Path, Name]]:
         """Stored files with this key; those of this very compiler before those of any."""
@@ -283,7 +298,7 @@ class KernelStore:
                     _remove(Path(shelf.path))
                 continue
             for entry in _entries(Path(shelf.path)):
-                if entry.name.endswith((".so", ".note")):
+                if entry.name.endswith(_SUFFIXES):
                     facts = _stat(entry)
                     if facts is not None:
                         found.append((facts.st_mtime, facts.st_size, Path(entry.path)))
@@ -313,7 +328,8 @@ class KernelStore:
         return StoreStats(
             folder=self.folder,
             unusable=unusable,
-            files=sum(path.suffix == ".so" for _time, _size, path in files),
+            files=_count(files, "so"),
+            cubins=_count(files, "cubin"),
             bytes=sum(size for _time, size, _path in files),
             limit=self.limit,
             oldest=files[0][0] if files else None,
@@ -339,7 +355,11 @@ class KernelStore:
             _remove(path)
         with self._lock:
             self._bytes = None
-        return sum(path.suffix == ".so" for _time, _size, path in files)
+        return sum(_count(files, kind) for kind in kernel_file.KERNELS)
+
+
+def _count(files: list[tuple[float, int, Path]], kind: str) -> int:
+    return sum(path.suffix == "." + kind for _time, _size, path in files)
 
 
 def _run(build: Build, source: str, target: Path) -> bytes:

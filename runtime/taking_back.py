@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from ..ir.graph import Graph
-from . import generators
 
 Program = Callable[..., Any]
 
@@ -36,14 +35,16 @@ def again(program: Program, graph: Graph, raises: bool) -> Program:
 
 def _drawing_anew(program: Program, graph: Graph) -> Program:
     """The program; if it raises, the generators are as before."""
-    devices = generators.drawn_from(graph)
+    indices = {node.meta.device.index for node in graph.inputs if node.meta.device.type == "cuda"}
+    generators = [torch.default_generator, *[torch.cuda.default_generators[i] for i in indices]]
 
     def run(*inputs: Any) -> Any:
-        before = generators.states(devices)
+        states = [generator.get_state() for generator in generators]
         try:
             return program(*inputs)
         except BaseException:
-            generators.put_back(before)
+            for generator, state in zip(generators, states, strict=True):
+                generator.set_state(state)
             raise
 
     return run
