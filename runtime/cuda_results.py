@@ -6,6 +6,7 @@ each replay. Used by `cuda_graph`, which says what `facts` are.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,11 +45,13 @@ class Results:
         self._simple = [at for at, _base, _layout in self._views] == list(range(self._n)) and all(
             at == base and layout is None for at, base, layout in self._views
         )
-        self._stores = list(
-            {_storage(one): one.untyped_storage() for one in self._lent.values()}.values()
-        )
+        self._alone, self._together = _copied_together(self._bases)
+        self._lent_tensors = list(self._lent.values())
+        self._stores = [one.untyped_storage() for one in self._lent_tensors]
         self._keys = [store._cdata for store in self._stores]
-        self._free = [_holders(key) for key in self._keys]
+        self._free: list[int] | None = (
+            None  # known when nobody but this holds them: at the first call
+        )
         self.bytes = sum(one.numel() * one.element_size() for one, _ in self._bases)
 
     def _group(self, members: dict[int, Any], facts: Facts) -> None:
@@ -70,12 +73,24 @@ class Results:
         self._bases += [(root, _is_dense(root)) for root in roots]
 
     def is_free(self) -> bool:
-        """Are the tensors of the last call that were lent gone?"""
-        return [_holders(key) for key in self._keys] == self._free
+        """Does nobody hold the tensors that the last call has lent, or their memory?"""
+        return not self._keys or self._holders() == self._free
+
+    def _holders(self) -> list[int]:
+        """How many hold each of them, in Python, in C++ (autograd's nodes), and views of them."""
+        lent = self._lent_tensors
+        return [*map(sys.getrefcount, lent), *map(_uses, lent), *map(_stores, self._keys)]
 
     def of(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """What a call gives, after the replay has been launched."""
-        copies = [one.clone() if dense else like(one).copy_(one) for one, dense in self._bases]
+        if self._free is None:
+            self._free = self._holders()
+        copies: list[Any] = [None] * len(self._bases)
+        for at, one, dense in self._alone:
+            copies[at] = one.clone() if dense else like(one).copy_(one)
+        for places, clones, ones in self._together:
+            for at, one in zip(places, clones(ones), strict=True):
+                copies[at] = one
         if self._simple:
             return tuple(copies)
         found: list[Any] = [None] * self._n
@@ -86,7 +101,7 @@ class Results:
         for at, constant in self._held.items():
             found[at] = constant
         for at, one in self._lent.items():
-            found[at] = one.detach()  # a tensor of the call's own: who holds it holds the memory
+            found[at] = one
         return tuple(found)
 
 
@@ -100,7 +115,27 @@ def _storage(tensor: Any) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-_holders = torch._C._storage_Use_Count  # type: ignore[attr-defined]
+_stores = torch._C._storage_Use_Count  # type: ignore[attr-defined]
+_uses = torch.Tensor._use_count  # type: ignore[attr-defined]
+_clones = getattr(torch, "_foreach_clone", None)  # from torch 2.13 on
+TOGETHER = 3  # so many of one dtype are copied by one launch
+
+
+def _times_one(tensors: list[Any]) -> list[Any]:
+    return torch._foreach_mul(tensors, 1.0)
+
+
+def _copied_together(bases: Sequence[tuple[Any, bool]]) -> tuple[list[Any], list[Any]]:
+    """([(place, tensor, without holes?)] to be copied one by one, [(places, what clones, tensors)])."""
+    kinds: dict[Any, list[int]] = {}
+    for at, (one, dense) in enumerate(bases):
+        if dense and one.numel() and (_clones is not None or one.is_floating_point()):
+            kinds.setdefault(one.dtype, []).append(at)
+    many = [places for places in kinds.values() if len(places) >= TOGETHER]
+    taken = {at for places in many for at in places}
+    alone = [(at, *base) for at, base in enumerate(bases) if at not in taken]
+    clones = _clones or _times_one
+    return alone, [(places, clones, [bases[at][0] for at in places]) for places in many]
 
 
 def _within(view: Any, root: Any) -> tuple[Any, ...]:

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from graftjit import JitConfig, compile, jit
+from graftjit import JitConfig, compile, jit, report
 from graftjit.codegen import graphing
-from graftjit.runtime import cuda_graph, executor
+from graftjit.runtime import cuda_graph, cuda_results, executor
 from graftjit.runtime.codes import CODES
 from graftjit.runtime.cuda_graph import Facts, Graphed
 from graftjit.runtime.program import Aten, ProgramSpec, Slot
@@ -353,7 +353,10 @@ def make_net():
     return nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3)).to(DEVICE)
 
 
-def test_steps_of_training(graphs):
+@pytest.mark.parametrize("clones", ["torch's", "by one product"])
+def test_steps_of_training(graphs, monkeypatch, clones):
+    if clones == "by one product":
+        monkeypatch.setattr(cuda_results, "_clones", None)
     ours, theirs = make_net(), make_net()
     f = compile(ours, config=SINK)
     optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for net in (ours, theirs)]
@@ -371,6 +374,25 @@ def test_steps_of_training(graphs):
             same(one.grad, other.grad)
             same(one, other)
     assert graphs.made == 2, f  # a forward and a backward
+    assert "FB337" not in {row.code for row in report(f).notes}
+
+
+def test_what_was_saved_and_is_held_stays(graphs):
+    """By the program's own hands, or by a view."""
+    net = make_net()
+    f = compile(net, config=SINK)
+    for hold in ("no", "no", "no", "no", "tensors", "views", "no"):
+        y = f(rand(5, 6))
+        saved = y.grad_fn.saved_tensors
+        kept = {"no": [], "tensors": list(saved), "views": [one.view(-1) for one in saved]}[hold]
+        then = [one.clone() for one in kept]
+        del saved
+        y.sum().backward()
+        del y
+        f(rand(5, 6)).sum().backward()
+        for one, before in zip(kept, then, strict=True):
+            assert torch.equal(one, before)
+        kept.clear()
 
 
 def test_two_forwards_before_a_backward(graphs):
@@ -385,8 +407,6 @@ def test_two_forwards_before_a_backward(graphs):
             results.append([p.grad.clone() for p in net.parameters()])  # they add up
         for one, other in zip(*results, strict=True):
             same(one, other)
-    from graftjit import report
-
     assert "FB337" in {row.code for row in report(f).notes}
 
 
