@@ -1,6 +1,6 @@
 """Operators of lists of tensors (`torch._foreach_*`), as clipping and optimizers call them.
 
-In: a call of one. Out: on a processor what torch's own kernels for it do there: tensor by tensor, each by the operator of
+In: a call of one. Out: on a processor, and on CUDA, what torch's own kernels for it do: tensor by tensor, each by the operator of
 that name. So they are fused like any other, and equal to the bit. Fused steps (`torch._fused_*_`) write without raising
 versions, which no write of a graph does: they are breaks.
 """
@@ -58,8 +58,8 @@ def _times(method: Any, self: Any, other: Any) -> Any:
 
 
 def _in_kind(one: Any, by: Any) -> Any:
-    """In place, and only there, a number is rounded to a narrow dtype before it multiplies."""
-    if isinstance(by, torch.Tensor) or one.dtype not in NARROW:
+    """In place on a processor, and only there, a number is rounded to a narrow dtype before it multiplies."""
+    if isinstance(by, torch.Tensor) or one.dtype not in NARROW or one.device.type != "cpu":
         return by
     return torch.scalar_tensor(by, dtype=one.dtype)
 
@@ -117,14 +117,14 @@ def _model(name: str, way: Any, method: Any) -> Any:
 
 
 def _is_known(m: Machine, value: Value) -> bool:
-    """Tensors on a processor, a number, or a list of either."""
+    """Tensors on a processor or on CUDA, a number, or a list of either."""
     if isinstance(value, Sequence):
         items = containers.sequence_items(m, value)
         return bool(items) and all(
             not isinstance(one, Sequence) and _is_known(m, one) for one in items
         )
     if isinstance(value, Tensor):
-        return value.ghost.device.type == "cpu"
+        return value.ghost.device.type in ("cpu", "cuda")
     if not isinstance(value, Const):
         return False
     number = value.real if isinstance(value, Held) else value.value

@@ -86,16 +86,18 @@ def _model_left_to_python(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 @stands_for(of_torch._default_to_fused_or_foreach)
 def _way_of(params: Any, differentiable: Any, use_fused: Any = False) -> Any:
-    """(fused, foreach) where the program has chosen none: on a processor the parameters are updated one by one."""
+    """(fused, foreach) where the program has chosen none: on a processor the parameters are updated one by one, on CUDA
+    as lists."""
     if differentiable:
         return False, False
-    some = False
+    lists = True
     for param in params:
         if param is not None:
-            some = True
-            if use_fused or param.device.type != "cpu":
+            kind = param.device.type
+            if use_fused or kind not in ("cpu", "cuda"):
                 return left_to_python("fused or foreach kernels")
-    return False, not some
+            lists = lists and kind == "cuda"
+    return False, lists
 
 
 @stands_for(of_torch._device_dtype_check_for_fused)

@@ -11,19 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from ..ir.graph import Graph, Meta
 from ..runtime import device
-
-
-def gpus_of(graph: Graph) -> list[torch.device]:
-    """The cuda devices that hold a value of the graph."""
-    found: dict[torch.device, None] = {}
-    for node in (*graph.inputs, *graph.nodes):
-        metas = node.meta if isinstance(node.meta, tuple) else (node.meta,)
-        for meta in metas:
-            if type(meta) is Meta and meta.device.type == "cuda":
-                found[meta.device] = None
-    return sorted(found, key=str)
 
 
 def why_not(gpus: Iterable[torch.device]) -> str:

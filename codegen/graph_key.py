@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from .. import ir, runtime
+from ..ir.devices import gpus_of
 from ..ir.graph import Graph, Meta, Node
 from ..ir.rewrite import FOLD_LIMIT
 from ..runtime import device
@@ -49,7 +50,7 @@ def texts(graph: Graph) -> tuple[str, ...]:
 
 def _gpus(graph: Graph) -> str:
     """What a plan depends on of the GPUs, where it has any."""
-    found = gpus.gpus_of(graph)
+    found = gpus_of(graph)
     if not found:
         return ""
     reason = gpus.why_not(found)

@@ -19,6 +19,7 @@ from ..ir.halves import Halves, divide
 from ..ir.partial import without
 from ..ir.symbols import hint_of
 from ..ir.torch_level import substitute
+from ..runtime import generators
 from ..runtime.errors import CheckError
 from ..runtime.events import Fallback
 from ..runtime.joint_program import JointProgram, Plan
@@ -126,7 +127,7 @@ def _plan(graph: Graph, halves: Halves) -> Plan:
         dirty=dirty,
         parameters=joint.parameters,
         numbers=tuple(graph.symbols[symbol] for symbol in halves.backward.numbers),
-        random=graph.random,
+        random=generators.drawn_from(graph),
         written=tuple(graph.written),
         before=wanted_before(graph),
     )
@@ -149,7 +150,7 @@ class Twin:
 
     def begin(self, inputs: Sequence[Any]) -> Any:
         graph, n = self._graph, len(self._graph.inputs)
-        state = torch.get_rng_state() if graph.random else None
+        before = generators.states(generators.drawn_from(graph))
         with torch.enable_grad():
             # memory of their own, for what the graph writes it writes after this
             bare = [
@@ -163,8 +164,7 @@ class Twin:
             twins = [t.view_as(t) if t.requires_grad else t for t in leaves]
             twins = [t.clone() if at in graph.written else t for at, t in enumerate(twins)]
             found = self._plan.pieces_of(self._replay(*twins, *inputs[n:]), twins)
-        if state is not None:
-            torch.set_rng_state(state)
+        generators.put_back(before)
         return leaves, found
 
     def compare(self, begun: Any, given: Sequence[Any], found: Sequence[Any]) -> None:

@@ -124,7 +124,7 @@ _MASK_SECOND = frozenset({aten.masked_fill.Scalar, aten.masked_fill.Tensor})
 
 def _batch_norm(at: At) -> int:
     """Inference: x * alpha + beta with alpha = weight / sqrt(var + eps), beta = bias - mean * alpha; both sums are
-    rounded once, as by eager's kernel."""
+    rounded once, as by eager's kernel for the CPU."""
     x, weight, bias, mean, variance = (at.arg(i) for i in range(5))
     eps = (
         at.arg(6)
@@ -140,6 +140,11 @@ def _batch_norm(at: At) -> int:
         return at.builder.cast(at.full(node, channel), kind)
 
     spread = at.apply("sqrt", at.apply("add", per_channel(variance, 1.0), at.const(eps, kind)))
+    if at.meta.device.type != "cpu":  # (x - mean) / spread * weight + bias, as eager there
+        value = at.builder.cast(at.full(x, at.where), kind)
+        away = at.apply("sub", value, per_channel(mean, 0.0))
+        scaled = at.apply("mul", away, at.apply("div", per_channel(weight, 1.0), spread))
+        return at.done(at.apply("add", scaled, per_channel(bias, 0.0)))
     alpha = at.apply("mul", at.apply("div", at.const(1.0, kind), spread), per_channel(weight, 1.0))
     beta = at.apply("fma", at.apply("neg", per_channel(mean, 0.0)), alpha, per_channel(bias, 0.0))
     value = at.builder.cast(at.full(x, at.where), kind)
@@ -147,7 +152,7 @@ def _batch_norm(at: At) -> int:
 
 
 def _batch_norm_of_inference(node: Node) -> bool:
-    own_training = node.target is aten.native_batch_norm.default
+    own_training = node.target is not aten._native_batch_norm_legit_no_training.default
     return (
         not (own_training and node.args[5])
         and len(node.args[0].meta.shape) >= 2
@@ -274,6 +279,10 @@ _register(
 _register(_arange, aten.arange.start_step, _arange_when, symbolic="sizes")
 _register(
     _batch_norm,
-    (aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default),
+    (
+        aten.native_batch_norm.default,
+        aten.cudnn_batch_norm.default,
+        aten._native_batch_norm_legit_no_training.default,
+    ),
     _batch_norm_of_inference,
 )

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..ir.dataclass import dataclass, field
+from ..ir.devices import gpus_of
 from ..ir.graph import Graph, Node
 from ..ir.passes import optimize
 from ..runtime import device
@@ -183,7 +184,7 @@ def _planned(graph: Graph) -> _Planned:
     clock.lap("passes")
     compiler = device.find_compiler() is not None or SESSION.store.bundled()
     kinds = frozenset(("cpu",)) if compiler else frozenset[str]()
-    found = gpus.gpus_of(better)
+    found = gpus_of(better)
     against = gpus.why_not(found) if found else ""
     if found and not against:
         kinds |= {"cuda"}

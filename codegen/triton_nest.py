@@ -8,6 +8,7 @@ their masks. Reductions are `codegen.triton_folds`. Called by `codegen.triton`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..ir.dataclass import dataclass, field
@@ -66,14 +67,29 @@ class Writer:
     def write(self) -> Body:
         self._places()
         looped = next((dim for dim in self.plan.dims if dim.looped and dim.constant), None)
-        if looped is None:
-            for number in range(len(self.nest.values)):
-                self.value(number)
-            for store in self.nest.stores:
-                self.body.add(triton_memory.store(self, store))
-        else:
+        if looped is not None:
             triton_folds.walk(self, looped)
+            return self.body
+        line = self.plan.split_by
+        if line is not None:
+            pid = "tl.program_id(0)" + ".to(tl.int64)" * line.wide
+            end = self.numbers.text(line.extent)
+            self.body.add(f"if ({pid} + 1) * {line.constant} <= {end}:")
+            masked, self.plan = self.plan, replace(self.plan, dims=(replace(line, full=True),))
+            self._tile(True)
+            self.body.add("else:")
+            self.plan = masked
+        self._tile(line is not None)
         return self.body
+
+    def _tile(self, indented: bool) -> None:
+        """The values and stores of a tile that holds all that a program does."""
+        self.body.depth += indented
+        for number in range(len(self.nest.values)):
+            self.value(number)
+        for store in self.nest.stores:
+            self.body.add(triton_memory.store(self, store))
+        self.body.depth -= indented
 
     # -- places: which element of each dimension, of each axis --------------------------------------
 

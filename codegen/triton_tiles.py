@@ -15,12 +15,13 @@ from ..ir.symbols import is_symbolic, product
 from . import loops
 from .loops import LoopNest
 from .triton_memory import straight
-from .triton_numbers import DIVISOR, INT32, blocks, most, weight
+from .triton_numbers import DIVISOR, INT32, blocks, is_multiple, most, weight
 
 LINE = 1024  # elements of a pointwise tile
 SQUARE = 32  # side of a tile for transposes
 COLUMN_BLOCK = 1024  # of long rows that lie side by side
 STRIDED_BLOCK = 64  # of the folded axis where its elements lie apart
+FEW_TILES = 64  # a line of fewer is done before wider loads would show
 WARP = 32  # threads that load together
 SHORT = 16  # a dimension that would hold less than so small a part of a tile takes another axis
 TILE = 1024  # elements of a tile of short rows
@@ -34,6 +35,7 @@ class Dim:
     block    elements of it in a tile; 1 with an empty `constant`: a plain number a program
     view     how its range is placed among the tile's dimensions
     looped   one program walks all of it, with an empty `constant` one element after the other, around the rest
+    full     its tile is known to be inside: nothing is masked
 
     The extent may be an expression: it is a mask, then, that ends the last tile, and there are as many programs as a
     call needs, none at all where there is no element.
@@ -46,10 +48,11 @@ class Dim:
     constant: str = ""
     view: str = ""
     looped: bool = False
+    full: bool = False
 
     @property
     def masked(self) -> bool:
-        if not self.constant:
+        if not self.constant or self.full:
             return False
         if is_symbolic(self.extent) and self.single and not self.looped:
             return True  # it may be empty
@@ -90,6 +93,23 @@ class Plan:
     def around(self) -> Dim | None:
         """What is walked around the columns."""
         return next((dim for dim in self.dims if dim.looped and not dim.constant), None)
+
+    @property
+    def split_by(self) -> Dim | None:
+        """The dimension of a line whose last tile alone is masked, in a branch of its own: where the mask of one that is
+        no multiple of what a thread loads would make each load one of an element. None: there is one branch."""
+        if len(self.dims) != 1 or not self.dims[0].masked or self.nest.has_reduction:
+            return None
+        (line,) = self.dims
+        reached = loops.accesses(self.nest)
+        beside = [at for at, index in reached if straight(index, line, self.sizes) == 1]
+        wide = DIVISOR // min((self.nest.buffers[at].dtype.itemsize for at in beside), default=16)
+        few = not is_symbolic(line.extent) and line.extent < FEW_TILES * line.block
+        return None if few or line.single or is_multiple(line.extent, wide) else line
+
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        return self.nest.outer + self.nest.inner
 
     @property
     def constants(self) -> dict[str, int]:

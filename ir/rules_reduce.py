@@ -238,6 +238,13 @@ def _safe_softmax(op: Any, self: Meta, dim: int, dtype: Any = None) -> Meta:
     return _softmax(op, self, dim, False)
 
 
+def _saved_dtype(input: Meta, *parameters: Meta | None) -> torch.dtype:
+    """Of the statistics that layer norm and batch norm save: on a GPU what they are computed in."""
+    if input.device.type == "cuda" and input.dtype.itemsize == 2:
+        return torch.float32
+    return input.dtype if input.device.type == "cuda" else _stat_dtype(input, *parameters)
+
+
 def _stat_dtype(input: Meta, *parameters: Meta | None) -> torch.dtype:
     given = [p.dtype for p in parameters if p is not None]
     if any(dtype != input.dtype for dtype in given):
@@ -263,7 +270,7 @@ def _layer_norm(
     _check_stats("layer_norm", input, weight, bias)
     stats = plain(
         (*input.shape[:split], *(1,) * len(normalized_shape)),
-        _stat_dtype(input, weight, bias),
+        _saved_dtype(input, weight, bias),
         input.device,
     )
     return plain(input.shape, input.dtype, input.device), stats, stats
@@ -308,8 +315,10 @@ def _group_norm(
     return out, stats, stats
 
 
-def _batch_norm_out(input: Meta) -> Meta:
-    if len(input.shape) in (4, 5):
+def _batch_norm_out(input: Meta, as_it_lies: bool = True) -> Meta:
+    if input.device.type == "cuda" and as_it_lies:
+        strides = like_strides(input.shape, input.stride)
+    elif len(input.shape) in (4, 5):
         strides = format_strides(input.shape, suggested_format(input))
     else:
         strides = contiguous_strides(input.shape)
@@ -345,16 +354,23 @@ def _batch_norm(
     _check_stats("batch_norm", input, *given)
     if numel(input.shape) == 0:
         raise NoRule
-    stats = plain((channels if training else 0,), _stat_dtype(input, *given), input.device)
+    on_gpu = input.device.type == "cuda"  # there in evaluation, too
+    stats = plain(
+        (channels if training or on_gpu else 0,), _saved_dtype(input, *given), input.device
+    )
     return _batch_norm_out(input), stats, stats
 
 
 @rule("normalize", "cudnn_batch_norm", mutates=_writes_stats)
-def _cudnn_batch_norm(op: Any, input: Meta, *args: Any) -> tuple[Meta, ...]:
+def _cudnn_batch_norm(op: Any, input: Meta, weight: Meta, *args: Any) -> tuple[Meta, ...]:
     """The fourth result is room that the backward asks for; how much, the library alone knows."""
     if is_symbolic(input.shape):
         raise NoRule
-    return (*_batch_norm(op, input, *args), plain((0,), torch.uint8, input.device))
+    _batch_norm(op, input, weight, *args)  # for what it refuses
+    training = args[3]
+    stats = plain((input.shape[1] if training else 0,), weight.dtype, input.device)
+    room = plain((0,), torch.uint8, input.device)
+    return _batch_norm_out(input, as_it_lies=False), stats, stats, room
 
 
 @rule("normalize", "_native_batch_norm_legit")

@@ -17,6 +17,7 @@ from torch.autograd import forward_ad
 from torch.autograd.function import BackwardCFunction
 
 from ..ir.dataclass import dataclass
+from . import generators
 from .errors import GraftError
 
 Tensors = tuple[torch.Tensor, ...]
@@ -45,7 +46,7 @@ class Plan:
     dirty       pieces that are inputs, written under autograd's eyes: piece -> input
     parameters  inputs that live as long as a module
     numbers     where the numbers that the backward program takes come from, as in `Graph.symbols`
-    random      the graph draws random numbers
+    random      the devices whose random generators the graph draws from
     written     inputs that it writes; `before`: those whose value from before that has a part in the results
     """
 
@@ -64,7 +65,7 @@ class Plan:
     dirty: dict[int, int]
     parameters: tuple[int, ...]
     numbers: tuple[tuple[Any, ...], ...]
-    random: bool
+    random: tuple[torch.device, ...]
     written: tuple[int, ...]
     before: tuple[int, ...]
 
@@ -203,7 +204,7 @@ class JointProgram:
         """The pieces, with what the backward reads saved in the node."""
         plan = self.plan
         if plan.random:
-            node.random = torch.get_rng_state()
+            node.random = generators.states(plan.random)
         if self._twin is not None:
             node.begun = self._twin.begin(inputs)
         held = self._held(inputs)
@@ -304,12 +305,12 @@ class JointProgram:
         """The calls once more, with the random numbers of the first time."""
         if not self.plan.random:
             return self.replay(*inputs)
-        before = torch.get_rng_state()
+        before = generators.states(self.plan.random)
         try:
-            torch.set_rng_state(node.random)
+            generators.put_back(node.random)
             return self.replay(*inputs)
         finally:
-            torch.set_rng_state(before)
+            generators.put_back(before)
 
     def _inputs_again(self, node: Any) -> tuple[list[Any], list[Any]]:
         """The inputs of the call as they were before it, from what the node keeps: what is differentiated by, and what the calls

@@ -17,6 +17,7 @@ from ..ir.cast_cache import is_nested
 from ..ir.dataclass import dataclass
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
+_PYTHON = torch._C.DispatchKeySet(torch._C.DispatchKey.Python).raw_repr()  # type: ignore[attr-defined]
 _top_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 
 # Context flags that choose between operators while a program is traced: name, question. torch_state.cpp asks the
@@ -76,7 +77,14 @@ class State:
             or (self.watched and self.grad_mode)
             or self.forward_level >= 0
             or self.torch_function
+            or self.unheard
         )
+
+    @property
+    def unheard(self) -> bool:
+        """Dispatch to Python is off, as within some kernels in Python: a trace would hear of nothing, and its tensors have
+        no memory for a kernel to read."""
+        return bool(self.exclude & _PYTHON)
 
     def difference(self, other: State) -> str:
         """What another reading has different, for error texts: "grad_mode: True, before False"."""

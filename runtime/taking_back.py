@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..ir.graph import Graph
+from . import generators
 
 Program = Callable[..., Any]
 
@@ -35,16 +36,14 @@ def again(program: Program, graph: Graph, raises: bool) -> Program:
 
 def _drawing_anew(program: Program, graph: Graph) -> Program:
     """The program; if it raises, the generators are as before."""
-    indices = {node.meta.device.index for node in graph.inputs if node.meta.device.type == "cuda"}
-    generators = [torch.default_generator, *[torch.cuda.default_generators[i] for i in indices]]
+    devices = generators.drawn_from(graph)
 
     def run(*inputs: Any) -> Any:
-        states = [generator.get_state() for generator in generators]
+        before = generators.states(devices)
         try:
             return program(*inputs)
         except BaseException:
-            for generator, state in zip(generators, states, strict=True):
-                generator.set_state(state)
+            generators.put_back(before)
             raise
 
     return run

@@ -37,6 +37,9 @@ CPU = torch.device("cpu")
 H100 = gpu_plan.Gpu(90, 132)
 
 
+_SAVES = (torch.ops.aten.native_layer_norm.default, torch.ops.aten.native_batch_norm.default)
+
+
 def relabelled(graph: Graph, keep: Callable[[Node], bool] = lambda node: False) -> Graph:
     """The graph with its values on `cuda:0`, but for those of the nodes to `keep`. The nodes are changed."""
 
@@ -48,6 +51,11 @@ def relabelled(graph: Graph, keep: Callable[[Node], bool] = lambda node: False) 
     for node in (*graph.inputs, *graph.nodes):
         if not keep(node):
             node.meta = moved(node.meta)
+            if node.target in _SAVES and node.meta[0].dtype.itemsize == 2:  # in what it computes in
+                first, *saved = node.meta
+                node.meta = (first, *(replace(one, dtype=torch.float32) for one in saved))
+            if node.op == "get":
+                node.meta = node.args[0].meta[node.target]
             node.args, node.kwargs = substitute(
                 (node.args, node.kwargs), lambda one: CUDA if one == CPU else one, torch.device
             )

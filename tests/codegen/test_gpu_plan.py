@@ -27,6 +27,7 @@ from graftjit.codegen import (
     triton,
 )
 from graftjit.codegen.shadow import differs
+from graftjit.ir.devices import gpus_of
 from graftjit.ir.passes import optimize
 from graftjit.runtime import device, executor
 from graftjit.runtime.errors import BuildError
@@ -202,6 +203,23 @@ def test_batch_norm_is_kernels_and_moves_its_statistics(worker, cudnn):
         assert not differs(ours, theirs)
 
 
+@pytest.mark.parametrize("cudnn", [False, True])
+def test_batch_norm_of_inference_is_pointwise(worker, cudnn):
+    def fn(x, w, b, mean, variance):
+        return F.relu(F.batch_norm(x, mean, variance, w, b, training=False)) + 1
+
+    given = moments(normal(4, 3, 5, 5) + 100)
+    given[3] += 100
+    graph = trace(fn, *given)
+    (norm,) = [n for n in graph.nodes if n.target is torch.ops.aten.native_batch_norm.default]
+    saved = replace(norm.meta[1], shape=(0 if cudnn else 3,))  # as on a GPU
+    norm.meta = (norm.meta[0], saved, saved)
+    made = Written(relabelled(as_cudnn(graph) if cudnn else graph))
+    assert not made.aten and len(made.launches) == 1
+    (found,) = Machine(worker).run(made, *given)
+    assert not differs(found, fn(*given))
+
+
 def test_a_softmax_in_half_may_give_floats(worker):
     graph = trace(lambda x: torch.softmax(x.float(), -1), normal(3, 7, dtype=torch.float16))
     cast, softmax = graph.nodes
@@ -362,7 +380,7 @@ def test_what_stands_against_kernels(monkeypatch):
     assert gpus.why_not([CUDA]) == "triton is not installed"
     monkeypatch.setattr(device, "triton_version", lambda: "3.5.1")
     assert gpus.why_not([CUDA]) == "triton 3.5.1 is older than 3.6"
-    assert gpus.gpus_of(mixed()) == [CUDA]
+    assert gpus_of(mixed()) == [CUDA]
 
 
 def test_plans_for_fewer_devices():

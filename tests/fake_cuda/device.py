@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 import torch
+
+from graftjit import hook
 
 from . import native, operators
 
@@ -129,7 +133,7 @@ def _nothing(*args: Any, **kwargs: Any) -> None: ...
 
 def _stand_ins() -> dict[str, Callable[..., Any] | Any]:
     generators = operators.GENERATORS
-    return {
+    found = {
         "_lazy_init": _nothing,
         "is_available": lambda: True,
         "is_initialized": lambda: True,
@@ -156,6 +160,10 @@ def _stand_ins() -> dict[str, Callable[..., Any] | Any]:
         "memory_allocated": lambda device=None: 0,
         "max_memory_allocated": lambda device=None: 0,
     }
+    for stand_in in found.values():
+        if isinstance(stand_in, types.FunctionType):
+            stand_in.__module__ = "torch.cuda"  # as those whose place they take
+    return found
 
 
 @contextlib.contextmanager
@@ -166,6 +174,9 @@ def fake_cuda() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name, stand_in in _stand_ins().items():
             stack.enter_context(mock.patch.object(torch.cuda, name, stand_in))
+        # Python that stands for C++ is nobody's frame.
+        skipped = (*hook._SKIPPED_FOLDERS, f"{native.HERE}{os.sep}")
+        stack.enter_context(mock.patch.object(hook, "_SKIPPED_FOLDERS", skipped))
         guard.fake_cuda_present(1)
         stack.callback(guard.fake_cuda_present, 0)
         stack.callback(guard.fake_cuda_exchange_device, 0)

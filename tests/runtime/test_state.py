@@ -140,6 +140,8 @@ def test_plain():
     for name in ("default device", "dispatch mode", "forward ad", "torch function off"):
         with TOGGLES[name]():
             assert not state.snapshot().plain
+    with torch._C._DisableTorchDispatch():
+        assert not state.snapshot().plain
     for name in ("no_grad", "autocast", "default dtype"):
         with TOGGLES[name]():
             assert state.snapshot().plain
