@@ -357,14 +357,17 @@ def _pass_optional_layout(call: Call, value: Any) -> None:
     call.constant(0 if value is None else 0x100)
 
 
+_DEVICE_TYPES = {"cpu": 0, "cuda": 1}  # c10::DeviceType
+
+
 def _pass_optional_device(call: Call, value: Any) -> None:
     if value is None:
         call.constant(0)
         return
     device = torch.device(value)
-    _need(device.type == "cpu", "a device that is not the CPU")
+    _need(device.type in _DEVICE_TYPES, "a device of another kind")
     index = 0xFF if device.index is None else device.index
-    call.constant(0x10000 | index << 8)
+    call.constant(0x10000 | index << 8 | _DEVICE_TYPES[device.type])
 
 
 def _pass_no_generator(call: Call, value: Any) -> None:
