@@ -1,7 +1,7 @@
 """The kernels of a plan that run on GPUs: their text, what becomes of those that have none, and their launches.
 
-`write(made, world)` renders each kernel on a cuda device as Triton, in two launches where one long fold is split. What the
-renderer declines stays ATen's: the plan is made again without those operators, and an event names kernel and reason.
+`write(made, world)` renders each kernel on a cuda device as Triton, in several launches where a long fold is
+split or elements are scattered. What the renderer declines stays ATen's: the plan is made again without those operators, and an event names kernel and reason.
 Equal kernels are one text: it bears the name of its weightiest operator and a digest, not that of the plan's kernel. `load`
 asks `codegen.cubins` for them. Called by
 `codegen.planned`; `codegen.schedule` writes the steps.
@@ -25,7 +25,7 @@ from ..runtime.errors import BuildError
 from ..runtime.events import Fallback
 from ..runtime.program import DeviceLaunch
 from ..runtime.session import SESSION
-from . import inplace, plan_form, schedule, triton
+from . import inplace, plan_form, schedule, triton, triton_scatter
 from .loops import LoopNest
 from .nest import Kernel
 from .triton import TritonKernel
@@ -155,15 +155,25 @@ def _on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node]) -> OnDevice:
     """The launches of one kernel. Raises KeyError or BuildError."""
     nodes = (*kernel.reads, *kernel.stores)
     aligned = {at for at, node in enumerate(nodes) if node in fresh}
+    if kernel.nest.scatters:
+        several = triton_scatter.split(kernel.nest)
+        return OnDevice(
+            tuple(_part(_like(kernel, part.nest), part.buffers, aligned, gpu) for part in several)
+        )
     parts = split(kernel.nest, gpu.multiprocessors)
     if parts is None:
         return OnDevice((_part(kernel.nest, tuple(range(len(nodes))), aligned, gpu),))
     aligned.update(range(len(nodes), len(nodes) + len(parts.between)))
     found = [
-        _part(replace(nest, name=kernel.nest.name), places, aligned, gpu)
+        _part(_like(kernel, nest), places, aligned, gpu)
         for nest, places in zip(parts.nests, parts.places, strict=True)
     ]
     return OnDevice(tuple(found), tuple(one.size * one.dtype.itemsize for one in parts.between))
+
+
+def _like(kernel: Kernel, nest: LoopNest) -> LoopNest:
+    """A part of a kernel's nest, under the name of the whole."""
+    return replace(nest, name=kernel.nest.name)
 
 
 def _part(nest: LoopNest, operands: tuple[int, ...], aligned: set[int], gpu: Gpu) -> Part:

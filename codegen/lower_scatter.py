@@ -31,6 +31,9 @@ Found = tuple[int, Map, str]  # (value, place, how to merge)
 ADDED = frozenset({
     torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
 })  # fmt: skip
+ATOMIC = frozenset(
+    {torch.float32, torch.float64, torch.int64, torch.int32}
+)  # a GPU's memory merges
 MERGE = {"sum": "sum", "add": "sum", "prod": "prod", "multiply": "prod", "amax": "max", "amin": "min"}  # fmt: skip
 
 
@@ -264,13 +267,29 @@ def _may(node: Node, index: Node) -> bool:
     space = _SPACES[node.target](node)[0]
     return (
         index.meta.dtype in INTEGERS
-        and node.meta.device.type == "cpu"
+        and _merged_there(node)
         and dense(node.meta)
         and positive(space)
         and positive(node.meta.shape)
         and (node.target is aten.embedding_dense_backward.default or _below(node.args[0], node))
         and not any(one is node.args[0] for one in operands(node.args[1:]))
     )
+
+
+def _merged_there(node: Node) -> bool:
+    """Does the node's device merge so? On a GPU eager sums by atomic operations, too, unless it was asked for results that
+    are the same each time; sums by `x[i] += v` and of an embedding's gradient it sorts."""
+    if node.meta.device.type == "cpu":
+        return True
+    if node.meta.device.type != "cuda" or torch.are_deterministic_algorithms_enabled():
+        return False
+    if node.target in _PUTS:
+        return not _accumulates(node)
+    if node.target is aten.embedding_dense_backward.default:
+        return False
+    adds = node.target is aten.index_add.default
+    how = "sum" if adds else "set" if node.target in _SLICES else _how(node)
+    return how == "set" or (how in ("sum", "max", "min") and node.meta.dtype in ATOMIC)
 
 
 def _below(first: Node, node: Node) -> bool:
@@ -289,6 +308,8 @@ def _below(first: Node, node: Node) -> bool:
 def _alone(node: Node) -> bool:
     """Is a kernel of this scatter alone better than ATen's? Not where neighbours go to places of their own, lane by
     lane: ATen takes 0.5 to 0.9 of that time. Sums by `x[i] += v` it makes in a slow way."""
+    if node.meta.device.type != "cpu":  # two launches, as eager has
+        return False
     space = _SPACES[node.target](node)[0]
     if len(space) - 1 not in _scattered_dims(node, len(space)):
         return True
@@ -298,6 +319,8 @@ def _alone(node: Node) -> bool:
 
 def spread_over_threads(node: Node) -> bool:
     """May threads share the work: does the iteration have long rows of which no two elements meet?"""
+    if node.meta.device.type != "cpu":
+        return True
     space = RULES[node.target].space(node)[0]  # type: ignore[misc]
     dims = _scattered_dims(node, len(space))
     return 0 not in dims or (len(space) - 1 not in dims and _long(space[-1]))
@@ -326,6 +349,7 @@ def _nothing(node: Node) -> tuple[Node, ...]:
     return ()
 
 
+_SLICES = (aten.index_copy.default, *_FILLS)
 _PUTS = (aten.index_put.default, aten._unsafe_index_put.default)
 Family = tuple[tuple[Any, ...], Any, Any, Any, Callable[[Node], bool], Any]
 _TABLE: tuple[Family, ...] = (
@@ -335,7 +359,7 @@ _TABLE: tuple[Family, ...] = (
         _scatter, _scatter_space, _scatter_near, _scatter_when, _first,
     ),
     (
-        (aten.index_add.default, aten.index_copy.default, *_FILLS),
+        (aten.index_add.default, *_SLICES),
         _along, _along_space, _along_near, _along_when, _first,
     ),
     (_PUTS, _put, _put_space, _put_near, _put_when, _first),

@@ -81,16 +81,11 @@ def render(
 
     Rows of up to `persistent_limit` elements that lie side by side are kept in registers as a whole; longer ones
     are walked in blocks, once for each phase. Sizes, strides and offsets that are expressions are
-    numbers of the launch; one text serves them all. KeyError: an operator or dtype that Triton text lacks. BuildError:
+    numbers of the launch; one text serves them all. A nest that scatters has been split (`triton_scatter`). KeyError: an operator or dtype that Triton text lacks. BuildError:
     what Triton text cannot say; there the caller runs the operators one by one.
     """
-    unknown = {"load_if", "inside", "checked"}
-    if any(value.op in unknown or (value.op == "load" and value.args) for value in nest.values):
-        raise BuildError("Triton kernels load at places that are known", found=nest.name)
     if nest.tiled is not None:
         raise BuildError("Triton kernels are called by nobody but the program", found=nest.name)
-    if nest.scatters:
-        raise BuildError("Triton kernels store at places that are known", found=nest.name)
     parameters = names(nest.buffers)
     plan: Plan = plan_of(nest, persistent_limit)
     numbers = Numbers()
@@ -107,6 +102,7 @@ def render(
         warps=plan.warps,
         fp_fusion=fp_fusion,
         numbers=tuple(numbers.names),
+        debug=nest.may_fail,
     )
 
 

@@ -1,17 +1,23 @@
 """Memory in Triton kernels: where a tensor's elements are, and the lines that load and store them.
 
-In: the kernel being written (`triton_nest.Writer`) and a load, an index or a store of its nest. Out: text. A
-pointer moves along the dimensions of the axes in its index, and takes their masks.
+In: the kernel being written (`triton_nest.Writer`) and a load, a place, a mask or a store of its nest. Out: text.
+A pointer moves along the dimensions of the axes in its index and of the values among its offsets, and takes their
+masks.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..ir.symbols import Expr, is_symbolic, product
+from . import triton_scatter
+from .extents import surely
 from .loops import Index, Store, Value
-from .triton_dialect import TYPES
+from .triton_dialect import TYPES, const
 from .triton_numbers import INT32, kind_of, most
 
 if TYPE_CHECKING:
@@ -75,10 +81,12 @@ def straight(index: Index, dim: Dim, sizes: Sequence[Any]) -> Any:
     return stride
 
 
-def mask(dims: Iterable[Dim]) -> str:
-    """The argument that keeps a load or store to elements that are there."""
-    masks = [f"{dim.name}_mask" for dim in dims if dim.masked]
-    return ", mask=" + " & ".join(masks) if masks else ""
+def present(writer: Writer, dims: Iterable[str], *conditions: str) -> str:
+    """The argument that keeps a load or store to elements that are there, and where conditions hold."""
+    dims = set(dims)
+    masks = [f"{dim.name}_mask" for dim in writer.plan.dims if dim.masked and dim.name in dims]
+    both = " & ".join((*masks, *conditions))
+    return f", mask={both}" if both else ""
 
 
 def position(writer: Writer, value: Value) -> str:
@@ -91,31 +99,99 @@ def position(writer: Writer, value: Value) -> str:
 
 
 def load(writer: Writer, value: Value) -> str:
-    """The expression of a `load` value."""
+    """The expression of a `load` or `load_if` value. What is not loaded is not touched."""
     buffer, index = value.attr
+    guarded = value.op == "load_if"
+    pointer, dims = _pointer(writer, buffer, index, value.args[2:] if guarded else value.args)
+    pointer += spread(writer, dims)
+    if not guarded:
+        return f"tl.load({pointer}{present(writer, dims)})"
+    guard, other = value.args[:2]
+    dims |= writer.along[guard]
+    return f"tl.load({pointer}{present(writer, dims, f'v{guard}')}, other=v{other})"
+
+
+def _pointer(
+    writer: Writer, buffer: int, index: Index, offsets: Sequence[int]
+) -> tuple[str, set[str]]:
+    """The text of the pointers to elements at an index and offsets beside it, and the names of the dimensions along
+    which they differ. Each offset is added to the pointer by itself: a sum of offsets of 32 bits may not be one."""
     text, dims = offset(writer, index)
-    pointer = writer.parameters[buffer] + ("" if text == "0" else f" + {text}")
-    return f"tl.load({pointer}{spread(writer, dims)}{mask(dims)})"
+    parts = [writer.parameters[buffer], *([text] if text != "0" else [])]
+    moved = {dim.name for dim in dims}.union(*(writer.along[each] for each in offsets))
+    return " + ".join((*parts, *(f"v{each}" for each in offsets))), moved
 
 
-def spread(writer: Writer, dims: Sequence[Dim]) -> str:
+def spread(writer: Writer, dims: set[str]) -> str:
     """What gives a pointer along the last dimension the shape of the whole tile. Its elements would be spread over the
     threads otherwise than the tile's, and go through shared memory to be what each row needs."""
     last = writer.plan.dims[-1]
-    missing = [dim for dim in writer.plan.dims[:-1] if dim.block > 1 and dim not in dims]
-    if not writer.spreads or last not in dims:
+    missing = [dim for dim in writer.plan.dims[:-1] if dim.block > 1 and dim.name not in dims]
+    if not writer.spreads or last.name not in dims:
         return ""
     return "".join(f" + 0 * {dim.name}" for dim in missing)
 
 
+def inside(writer: Writer, value: Value) -> str:
+    """The expression of an `inside` value."""
+    asked = comparisons(writer, value)
+    if asked is None:
+        return const(False, torch.bool)
+    parts = []
+    for form, sign, bound in asked:
+        place = offset(writer, form, whole=True)[0]
+        parts.append(f"({place} {sign} {writer.numbers.text(bound)})")
+    return " & ".join((*parts, *(f"v{arg}" for arg in value.args))) or const(True, torch.bool)
+
+
+def comparisons(writer: Writer, value: Value) -> list[tuple[Index, str, Any]] | None:
+    """What an `inside` value asks of its forms: what the sizes alone show to hold is left out. None: it never holds."""
+    asked: list[tuple[Index, str, Any]] = []
+    for form, low, high in value.attr:
+        least, greatest = _ends(writer, form)
+        if surely("<", greatest, low) or surely(">=", least, high):
+            return None
+        if not surely(">=", least, low):
+            asked.append((form, ">=", low))
+        if not surely("<", greatest, high):
+            asked.append((form, "<", high))
+    return asked
+
+
+def _ends(writer: Writer, form: Index) -> tuple[Any, Any]:
+    """The least and the greatest value of a form where all sizes are at least 1."""
+    least = greatest = form.offset
+    for size, stride in zip(writer.sizes, form.strides, strict=True):
+        if surely(">=", stride, 0):
+            greatest = greatest + stride * (size - 1)
+        elif surely("<", stride, 0):
+            least = least + stride * (size - 1)
+        else:
+            return -math.inf, math.inf
+    return least, greatest
+
+
+def checked(writer: Writer, number: int) -> str:
+    """The statement that asserts a `checked` value's range, as eager's kernels do on a GPU."""
+    value = writer.nest.values[number]
+    (arg,), (low, high) = value.args, value.attr
+    low, high = writer.numbers.text(low), writer.numbers.text(high)
+    fine = f"(v{arg} >= {low}) & (v{arg} < {high})"
+    there = present(writer, writer.along[number])
+    return f'tl.device_assert({fine}, "index out of bounds"{there})'
+
+
 def store(writer: Writer, one: Store) -> str:
-    """The statement of a store."""
-    text, dims = offset(writer, one.index)
-    # A pointer has the shape of what it stores, also along dimensions of one element.
+    """The statement of a store. A pointer has the shape of what it stores, also along dimensions of one element."""
+    offsets = () if one.scatter is None else (one.scatter.offset,)
+    pointer, moved = _pointer(writer, one.buffer, one.index, offsets)
     element = writer.level[one.value]
     wanted = [dim for dim in writer.plan.dims if dim.constant and (element or dim.name != "c")]
-    still = [dim for dim in wanted if dim not in dims]
-    moved = [dim for dim in writer.plan.dims if dim in dims or dim in still]
-    pointer = " + ".join([writer.parameters[one.buffer], *(f"0 * {dim.name}" for dim in still)])
-    pointer += "" if text == "0" and still else f" + {text}"
-    return f"tl.store({pointer}, v{one.value}{mask(moved)})"
+    still = [f" + 0 * {dim.name}" for dim in wanted if dim.name not in moved]
+    there = present(writer, moved | {dim.name for dim in wanted})
+    form = "tl.store({0}, {1}{2})"
+    if one.scatter is not None:
+        form = triton_scatter.form(one.scatter, writer.nest.values[one.value].dtype)
+    name = writer.parameters[one.buffer]
+    pointer = name + "".join(still) + pointer.removeprefix(name)
+    return form.format(pointer, f"v{one.value}", there)

@@ -7,13 +7,14 @@ their masks. Reductions are `codegen.triton_folds`. Called by `codegen.triton`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..ir.dataclass import dataclass, field
 from ..ir.symbols import Expr
 from . import expr, loops, pairs, triton_folds, triton_memory
+from .loops import Index
 from .triton_dialect import DIALECT
 from .triton_numbers import Numbers, kind_of
 from .triton_tiles import Dim, Plan
@@ -63,6 +64,7 @@ class Writer:
         }
         self.axis_name: dict[int, str] = {}
         self.along = self._along()
+        self.asserted: set[int] = set()
 
     def write(self) -> Body:
         self._places()
@@ -85,6 +87,7 @@ class Writer:
     def _tile(self, indented: bool) -> None:
         """The values and stores of a tile that holds all that a program does."""
         self.body.depth += indented
+        self.asserted.clear()  # by another branch
         for number in range(len(self.nest.values)):
             self.value(number)
         for store in self.nest.stores:
@@ -164,11 +167,18 @@ class Writer:
         """For each value: the dimensions along which its tile really extends."""
         found: list[frozenset[str]] = []
         for value in self.nest.values:
-            if value.op in ("load", "index"):
-                index = value.attr[1] if value.op == "load" else value.attr
-                moved = frozenset(self.dim_of[a].name for a, s in enumerate(index.strides) if s)
-            else:
-                moved = frozenset().union(*(found[arg] for arg in value.args))
+            forms: Iterable[Index] = loops.indices_of(value)
+            args = value.args
+            if value.op == "inside":
+                asked = triton_memory.comparisons(self, value)
+                forms, args = [one[0] for one in asked or ()], args if asked is not None else ()
+            moved = frozenset(
+                self.dim_of[axis].name
+                for form in forms
+                for axis, stride in enumerate(form.strides)
+                if stride
+            )
+            moved = moved.union(*(found[arg] for arg in args))
             moved = moved | {"c"} if value.op == "scan" else moved
             found.append(moved - {"c", "k"} if value.op == "reduce" else moved)
         return found
@@ -176,8 +186,15 @@ class Writer:
     def value(self, number: int) -> None:
         value = self.nest.values[number]
         name = f"v{number}"
-        if value.op == "load":
+        if value.op in loops.LOADS:
             self.body.add(f"{name} = {triton_memory.load(self, value)}")
+        elif value.op == "inside":
+            self.body.add(f"{name} = {triton_memory.inside(self, value)}")
+        elif value.op == "checked":
+            if number not in self.asserted:  # once, though several walks over a row may use it
+                self.asserted.add(number)
+                self.body.add(triton_memory.checked(self, number))
+            self.body.add(f"{name} = v{value.args[0]}")
         elif value.op == "index":
             self.body.add(f"{name} = {triton_memory.position(self, value)}")
         elif value.op == "reduce":

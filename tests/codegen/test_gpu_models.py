@@ -40,6 +40,7 @@ def test_what_is_left_to_aten_is_what_it_does_better(name):
         "addmm",
         "bmm",
         "embedding",
+        "cat",
         "convolution",
         "pool",
         "attention",

@@ -64,6 +64,20 @@ CASES = {
         lambda x: ((x.t() * 2)[1:], x.view(-1)[3:9] + 1), [normal(4, 6)],
     ),
     "sums down columns": (lambda x: (x.sum(0), x.mean(), x.var(0)), [normal(9, 6)]),
+    "gathers and norms": (
+        lambda x, i: F.layer_norm(x[i] * 2, (6,)), [normal(9, 6), torch.tensor([3, -1, 0, 8])],
+    ),
+    "cross entropy": (
+        lambda x, i: F.cross_entropy(x, i), [normal(4, 6), torch.tensor([3, 1, 0, 5])],
+    ),
+    "sums at places": (
+        lambda x, i, y: (x * 2).index_add(0, i, y.exp()),
+        [normal(5, 6), torch.tensor([3, 1, 0, 3]), normal(4, 6)],
+    ),
+    "the greatest at places": (
+        lambda i, y: torch.zeros(5, 6).scatter_reduce(0, i[:, None].expand(4, 6), y.exp(), "amax"),
+        [torch.tensor([3, 1, 0, 3]), normal(4, 6)],
+    ),
     "created": (lambda x: x + torch.arange(5.0) * torch.ones(3, 5), [normal(3, 5)]),
     "half ranges": (lambda x: x + torch.arange(0.5, 5.5, 1.0), [normal(3, 5)]),
     "cumulative": (lambda x: x.cumsum(-1) * 2 + x.cumsum(0), [normal(3, 20)]),
@@ -88,6 +102,21 @@ def test_programs_of_the_interpreter_give_eagers_values(worker, name):
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
     for ours, theirs in zip(found, wanted, strict=True):
         assert not differs(ours, theirs), (ours, theirs, made.spec)
+
+
+def test_sums_that_eager_has_in_one_order_are_atens():
+    """Atomic operations add in any."""
+
+    def sums(x, i, y):
+        return (x * 2).index_add(0, i, y.exp()), torch.index_put(x * 3, (i,), y, accumulate=True)
+
+    given = normal(5, 6), torch.tensor([3, 1, 0, 3]), normal(4, 6)
+    assert written(sums, *given).aten == ["aten.index_put.default"]
+    try:
+        torch.use_deterministic_algorithms(True)
+        assert "aten.index_add.default" in written(sums, *given).aten
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def test_products_are_atens_and_what_is_between_them_is_kernels():

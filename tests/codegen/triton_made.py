@@ -2,8 +2,9 @@
 
 `TritonMade` is the harness's `Made` with the other renderer: at each kernel's address is a callback, which takes what a
 launch hands over (pointers, and the numbers that the executor computed), lets a worker process run the kernel on
-this memory, and writes back what it changed. Buffers that lie over each other do so in the worker. Nests that Triton text
-cannot say yet are `declined` and stay C++.
+this memory, and writes back what it changed. Buffers that lie over each other do so in the worker. A nest that scatters is
+several kernels. An assertion that fails is the trouble of a C++ kernel. Nests that Triton text cannot say are `declined`
+and stay C++.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from harness import Made
 
-from graftjit.codegen import loops, triton
+from graftjit.codegen import loops, triton, triton_scatter
 from graftjit.ir.graph import Graph
 from graftjit.runtime.errors import BuildError
 
@@ -23,10 +24,11 @@ CALL = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int32, ctypes.POINTER(ctypes.c_int64)
 )
 GRAIN = 16  # bytes to which memory is aligned in the worker as it is here
+ASSERTED = "AssertionError: index out of bounds"  # how the interpreter tells of an assertion
 
 
 class TritonMade(Made):
-    """A compiled graph. `rendered`: nest name -> kernel; `errors`: what callbacks met, for nobody above them can."""
+    """A compiled graph. `rendered`: nest name -> kernel (of several, the last one); `errors`: what callbacks met, for nobody above them can."""
 
     def __init__(self, graph: Graph, worker: Any) -> None:
         self.worker = worker
@@ -55,39 +57,53 @@ class TritonMade(Made):
 
     def _callback(self, nest: Any, numbers: dict[str, Any]) -> Any:
         try:
-            kernel = triton.render(nest)
+            parts = triton_scatter.split(nest)
+            kernels = [triton.render(part.nest) for part in parts]
         except (BuildError, KeyError) as error:
             self.declined[nest.name] = str(error)
             return None
-        self.source += kernel.source
-        self.rendered[nest.name] = kernel
-        terms, owners = _steps(nest)
-        numbers[nest.name] = (kernel.programs, *kernel.numbers, *terms)
-        return CALL(lambda buffers, _threads, given: self._called(kernel, owners, buffers, given))
+        self.source += "\n\n".join(kernel.source for kernel in kernels)
+        self.rendered[nest.name] = kernels[-1]
+        given: list[Any] = []
+        calls = []
+        for kernel, part in zip(kernels, parts, strict=True):
+            terms, owners = _steps(part.nest)
+            calls.append((kernel, owners, part.buffers, len(given)))
+            given += (kernel.programs, *kernel.numbers, *terms)
+        numbers[nest.name] = tuple(given)
+        count = len(nest.buffers)
+        return CALL(lambda buffers, _threads, given: self._called(calls, buffers, given, count))
 
-    def _called(self, kernel: Any, owners: Any, buffers: Any, given: Any) -> None:
+    def _called(self, calls: Any, buffers: Any, given: Any, count: int) -> None:
         try:
-            doubles = ctypes.cast(given, ctypes.POINTER(ctypes.c_double))
-            values = [
-                doubles[at] if number.kind == "float" else given[at]
-                for at, number in enumerate(kernel.numbers, 1)
-            ]
-            plain = replace(kernel, programs=int(given[0]), numbers=tuple(values))
-            spans, at = [], 1 + len(kernel.numbers)
-            for number, (dtype, counts) in enumerate(owners):
-                size = 0
-                for count in counts:
-                    moves = [int(given[at + k]) for k in range(count)]
-                    size, at = (
-                        max(size, 1 + moves[0] + sum(max(0, m) for m in moves[1:])),
-                        at + count,
-                    )
-                spans.append((int(buffers[number] or 0), size * dtype.itemsize, dtype))
-            memory = _Memory([span[:2] for span in spans if span[1]])
-            places = [memory.place(*span) for span in spans]
-            memory.take_back(self.worker.run(plain, memory.parts, places=places))
+            for kernel, owners, own, first in calls:
+                self._launched(kernel, owners, [buffers[number] for number in own], given, first)
         except Exception as error:
-            self.errors.append(error)
+            if ASSERTED in str(error):
+                ctypes.c_int32.from_address(buffers[count]).value = 1
+            else:
+                self.errors.append(error)
+
+    def _launched(self, kernel: Any, owners: Any, buffers: Any, given: Any, first: int) -> None:
+        doubles = ctypes.cast(given, ctypes.POINTER(ctypes.c_double))
+        values = [
+            doubles[at] if number.kind == "float" else given[at]
+            for at, number in enumerate(kernel.numbers, first + 1)
+        ]
+        plain = replace(kernel, programs=int(given[first]), numbers=tuple(values))
+        spans, at = [], first + 1 + len(kernel.numbers)
+        for number, (dtype, counts) in enumerate(owners):
+            size = 0
+            for count in counts:
+                moves = [int(given[at + k]) for k in range(count)]
+                size, at = (
+                    max(size, 1 + moves[0] + sum(max(0, m) for m in moves[1:])),
+                    at + count,
+                )
+            spans.append((int(buffers[number] or 0), size * dtype.itemsize, dtype))
+        memory = _Memory([span[:2] for span in spans if span[1]])
+        places = [memory.place(*span) for span in spans]
+        memory.take_back(self.worker.run(plain, memory.parts, places=places))
 
 
 def _steps(nest: Any) -> tuple[list[Any], list[tuple[torch.dtype, list[int]]]]:

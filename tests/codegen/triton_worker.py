@@ -3,7 +3,8 @@
 `Worker` (used by tests) starts this file and sends it pickled (kernel, tensors) pairs; back come the tensors as
 the kernel left them, or the error's text. The interpreter lacks libdevice: `NumpyLibrary` stands in for it; and
 it truncates float32 to bfloat16 where a GPU rounds to nearest: `_round_bfloat16` does it as torch does; it multiplies
-matrices of bfloat16 by their bits: `_multiply_bfloat16` by their numbers.
+matrices of bfloat16 by their bits: `_multiply_bfloat16` by their numbers; it makes an int8 of a bool that is spread over a
+tile: `_keep_bools` keeps it. Assertions count where the kernel says so (`debug`).
 """
 
 from __future__ import annotations
@@ -142,6 +143,29 @@ def _multiply_bfloat16() -> None:
     InterpreterBuilder.create_dot = create_dot
 
 
+def _keep_bools() -> None:
+    """The interpreter makes int8 of one bool that is spread over a tile."""
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    plain = InterpreterBuilder.create_splat
+
+    def create_splat(self: Any, *args: Any) -> Any:
+        made, given = plain(self, *args), next(arg for arg in args if hasattr(arg, "data"))
+        if given.data.dtype != bool:
+            return made
+        return TensorHandle(made.data.astype(bool), made.dtype)
+
+    InterpreterBuilder.create_splat = create_splat
+
+
+def _assert(on: bool) -> None:
+    """Whether assertions of kernels count: a launch cannot say it to the interpreter, whose options are its own."""
+    from triton.runtime.interpreter import interpreter_builder
+
+    object.__setattr__(interpreter_builder.options, "debug", on)
+    object.__setattr__(interpreter_builder.options, "sanitize_overflow", False)
+
+
 def _serve() -> None:
     import numpy as np
 
@@ -152,12 +176,14 @@ def _serve() -> None:
     np.seterr(all="ignore")
     _round_bfloat16()
     _multiply_bfloat16()
+    _keep_bools()
     while True:
         try:
             kernel, tensors, places = _read(sys.stdin.buffer)
         except struct.error:
             return
         try:
+            _assert(kernel.debug)
             launched = tensors if places is None else [_part(tensors, *place) for place in places]
             triton.launch(kernel, launched, triton.load(kernel, libdevice=NumpyLibrary()))
             _write(stream, tensors)

@@ -127,5 +127,8 @@ def test_a_failing_compiler_leaves_aten(compiled, monkeypatch):
 
     monkeypatch.setattr(plan_form, "load_kernels", fails)
     given = on_device((6, 8), (8, 8), (8,))
-    with SESSION.override(check=False), pytest.warns(UserWarning) if False else SESSION.override(check=False):
+    with (
+        SESSION.override(check=False),
+        pytest.warns(UserWarning) if False else SESSION.override(check=False),
+    ):
         same(graftjit.jit(mlp)(*given), mlp(*given))
