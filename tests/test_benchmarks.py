@@ -28,6 +28,13 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
     )
 
 
+def test_launches_need_no_gpu():
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.launches"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
+    )  # fmt: skip
+    assert done.stdout.count(" ns") == 9
+
+
 QUICK = ("--rounds", "2", "--systems", "eager", "graftjit", "--seed", "3")
 
 
