@@ -163,10 +163,10 @@ int cuThreadExchangeStreamCaptureMode(int* mode) {
 }
 int cuStreamSynchronize(void*) { ENTER return SUCCESS; }
 
-// "FAKECUDA", eight bytes of length, and so many bytes that driver.py understands.
+// The magic of ELF, "FAKE", eight bytes of length, and so many bytes that driver.py understands.
 int cuLibraryLoadData(void** library, const void* code, void*, void*, unsigned, void*, void*, unsigned) {
   ENTER const char* text = static_cast<const char*>(code);
-  if (std::memcmp(text, "FAKECUDA", 8) != 0) return INVALID_IMAGE;
+  if (std::memcmp(text, "\x7f" "ELFFAKE", 8) != 0) return INVALID_IMAGE;
   int64_t size;
   std::memcpy(&size, text + 8, 8);
   return *library = new Library{std::string(text + 16, static_cast<size_t>(size))}, SUCCESS;

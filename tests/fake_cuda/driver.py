@@ -10,11 +10,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 import pickle
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest import mock
+
+from graftjit.codegen.triton_compile import Binary
 
 from . import native, operators
 from .interpreter import Interpreter, Launch, Text
@@ -58,11 +64,24 @@ class _Refused(Exception):
     """A launch that a device would not run: a key of `_CODES`, and why."""
 
 
+def compiled(jobs: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """In the place of `cubins.COMPILER`: each kernel's image, with the facts that a compiler tells."""
+    found = []
+    for job in jobs:
+        kernel = SimpleNamespace(**job)
+        facts = {
+            "name": kernel.name, "cubin": image(kernel, job["capability"]), "ptx": "", "shared": SHARED,
+            "warps": kernel.warps, "hidden": HIDDEN, "scratch": 0, "registers": 32, "stack": 0,
+        }  # fmt: skip
+        found.append(Binary(**{name: facts[name] for name in Binary._fields}))
+    return found
+
+
 def image(kernel: Any, capability: int = 90) -> bytes:
     """What stands for the cubin of a `codegen.triton.TritonKernel`."""
     text = Text(kernel.name, kernel.source, tuple(kernel.arguments), dict(kernel.constants))
     data = pickle.dumps((tuple(text), tuple(kernel.aligned), 32 * kernel.warps, capability))
-    return b"FAKECUDA" + struct.pack("<q", len(data)) + data
+    return b"\x7fELFFAKE" + struct.pack("<q", len(data)) + data
 
 
 @functools.cache
@@ -206,3 +225,22 @@ def fake_libcuda() -> Iterator[Driver]:
         assert not driver.contexts(), "a context was pushed and not popped"
     finally:
         library.fake_driver_reset()
+
+
+@contextlib.contextmanager
+def fake_gpu() -> Iterator[Driver]:
+    """The whole road from a graph to launches, within a block of `fake_cuda()`: graftjit's driver is the fake library, and
+    what compiles kernels makes images for it. They lie in a kernel store of their own."""
+    from graftjit.codegen import cubins
+    from graftjit.runtime.driver import DRIVER
+    from graftjit.runtime.session import SESSION
+
+    store = Path(os.environ["GRAFTJIT_CACHE_DIR"]) / "fake_cuda" / "store"
+    with contextlib.ExitStack() as stack:
+        driver = stack.enter_context(fake_libcuda())
+        stack.enter_context(SESSION.override(cache_dir=store))
+        stack.enter_context(mock.patch.object(cubins, "COMPILER", compiled))
+        stack.callback(cubins.PROCESS.clear)
+        stack.callback(DRIVER.use)
+        DRIVER.use(library_path(), library_path())
+        yield driver

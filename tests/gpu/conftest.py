@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from ..fake_cuda import device
+from ..fake_cuda.driver import Driver
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Autograd counts devices once, before its first backward: they must be there by then."""
-    wanted = {"fake_cuda", "cuda_device"}
+    wanted = {"fake_cuda", "fake_gpu", "cuda_device"}
     if not device.why_not() and any(
         wanted & set(getattr(item, "fixturenames", ())) for item in session.items
     ):
@@ -31,6 +32,16 @@ def fake_cuda() -> Iterator[None]:
         pytest.skip(reason)
     with device.fake_cuda():
         yield
+
+
+@pytest.fixture
+def fake_gpu(fake_cuda: None) -> Iterator[Driver]:
+    """The fake devices with kernels: what is launched runs in Triton's interpreter."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    from ..fake_cuda.driver import fake_gpu as kernels
+
+    with kernels() as driver:
+        yield driver
 
 
 @pytest.fixture

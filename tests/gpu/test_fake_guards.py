@@ -9,7 +9,7 @@ import graftjit
 
 from .fake_programs import check, cuda, same
 
-pytestmark = pytest.mark.usefixtures("fake_cuda")
+pytestmark = pytest.mark.usefixtures("fake_gpu")
 
 
 def _reasons(compiled):

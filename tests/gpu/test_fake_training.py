@@ -11,7 +11,7 @@ import graftjit
 
 from .fake_programs import check, cuda, same, seeded
 
-pytestmark = pytest.mark.usefixtures("fake_cuda")
+pytestmark = pytest.mark.usefixtures("fake_gpu")
 
 
 class Block(nn.Module):
