@@ -50,7 +50,7 @@ test-gpu:
 		{ echo "$(GPU_PYTHON) has no torch that sees a GPU: make test-gpu PYTHON=/path/to/python"; exit 1; }
 	@$(GPU_PYTHON) -P -c 'import graftjit' || \
 		{ echo "install it first: $(GPU_PYTHON) -m pip install --no-deps --no-build-isolation -e ."; exit 1; }
-	$(TEST_ENVIRONMENT) $(GPU_PYTHON) -P -m pytest -q -p no:cacheprovider \
+	$(TEST_ENVIRONMENT) $(GPU_PYTHON) -P -m pytest -q --tb=short --maxfail=80 -p no:cacheprovider \
 		$$($(GPU_PYTHON) -P -c 'import xdist' 2>/dev/null && echo -n $(GPU_WORKERS)) tests/gpu
 
 test-all: test test-3.12 test-3.13

@@ -6,13 +6,17 @@ import importlib.util
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
+import graftjit
 from graftjit.codegen.triton import TritonKernel
 from graftjit.runtime import driver, executor
 from graftjit.runtime.cuda_graph import Facts, Graphed
 from graftjit.runtime.program import Alloc, Aten, DeviceLaunch, Free, ProgramSpec, Scratch, Slot
 
 from ..fake_cuda import driver as fake
+from .test_fake_plans import compiled  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
@@ -103,3 +107,67 @@ def test_a_kernel_that_writes_an_input(libcuda, graphs):
         assert y is x and x._version == version + 1
         torch.testing.assert_close(x, wanted)
     assert graphs.made == 1
+
+
+# -- whole programs, their kernels from Triton's text ---------------------------------------------------------
+
+SINK = graftjit.JitConfig(exec_mode="sink")
+
+
+def work(x, w, b):
+    y = F.layer_norm(x, x.shape[-1:], w, b)
+    return y.softmax(-1), (y * y).sum(0), x
+
+
+@torch.no_grad()
+def test_a_function_of_several_kernels(compiled, graphs):  # noqa: F811
+    f = graftjit.jit(work, config=SINK)
+    w, b, kept = torch.randn(24, device="cuda"), torch.randn(24, device="cuda"), []
+    for call in range(7):
+        x = torch.randn(5, 24, device="cuda")
+        found, wanted = f(x, w, b), work(x, w, b)
+        assert found[2] is x
+        torch.testing.assert_close(found, wanted)
+        kept.append((found, wanted))
+        if call == 4:
+            w.mul_(3)
+    assert graphs.made == 1 and compiled, f.report()
+    torch.testing.assert_close(*zip(*kept, strict=True))
+
+
+@torch.no_grad()
+def test_a_cache_that_is_written(compiled, graphs):  # noqa: F811
+    """As a decoder's keys are: at one place, by kernels."""
+
+    def step(cache, x, at):
+        cache.index_copy_(0, at, x.relu() + 1)
+        return (cache * cache).sum(-1)
+
+    f = graftjit.jit(step, config=SINK)
+    ours, theirs = (torch.zeros(8, 16, device="cuda") for _ in range(2))
+    for call in range(7):
+        x, at = torch.randn(1, 16, device="cuda"), torch.tensor([call], device="cuda")
+        torch.testing.assert_close(f(ours, x, at), step(theirs, x, at))
+        torch.testing.assert_close(ours, theirs)
+    assert graphs.made == 1, f.report()
+
+
+def test_steps_of_training(compiled, graphs):  # noqa: F811
+    def net():
+        torch.manual_seed(2)
+        layers = nn.Linear(6, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 3)
+        return nn.Sequential(*layers).to("cuda")
+
+    ours, theirs = net(), net()
+    f = graftjit.compile(ours, config=SINK)
+    for _ in range(6):
+        x, target = torch.randn(5, 6, device="cuda"), torch.tensor([0, 2, 1, 1, 0], device="cuda")
+        for model, called in ((ours, f), (theirs, theirs)):
+            model.zero_grad()
+            F.cross_entropy(called(x), target).backward()
+            with torch.no_grad():
+                for one in model.parameters():
+                    one.sub_(one.grad, alpha=0.1)
+        for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-5)
+    assert graphs.made == 2 and compiled
