@@ -127,6 +127,19 @@ def write(made: schedule.Plan, of: Any = None) -> tuple[schedule.Plan, Written]:
     raise BuildError("kernels of the GPU could not be written", found=made.graph.name)
 
 
+def refuse(made: schedule.Plan, written: Written, failed: Mapping[str, str]) -> schedule.Plan:
+    """The plan without the kernels whose texts (by name) failed to compile, each for the reason that stands there."""
+    nodes: set[Node] = set()
+    for kernel in made.kernels:
+        on_gpu = written.launches.get(kernel.nest.name)
+        for part in () if on_gpu is None else on_gpu.parts:
+            if part.text.name in failed:
+                nodes.update(kernel.nodes)
+                reason = failed[part.text.name].splitlines()[0]
+                SESSION.emit(Fallback(code="FB318", reason=f"{kernel.nest.name}: {reason}"))
+    return schedule.without(made, nodes)
+
+
 def _attempt(made: schedule.Plan, of: Any) -> tuple[Written, list[tuple[Kernel, str]]]:
     written, failed = Written(), []
     fresh = aligned_memory(made)

@@ -6,7 +6,6 @@ Used by `codegen.planned` and `codegen.graph_key`.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -21,11 +20,8 @@ def why_not(gpus: Iterable[torch.device]) -> str:
         return "triton is not installed"
     if _numbers(version) < device.OLDEST_TRITON:
         return f"triton {version} is older than {'.'.join(map(str, device.OLDEST_TRITON))}"
-    try:
-        driver = importlib.import_module("...runtime.driver", __name__)
-        importlib.import_module("..cubins", __name__)
-    except ImportError:
-        return "kernels cannot be launched yet"
+    from ..runtime import driver  # late: nobody without a GPU needs it
+
     reason: str = driver.available()
     if reason:
         return reason

@@ -6,7 +6,6 @@ for what has no plain form.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -242,7 +241,8 @@ def load_kernels(
 ) -> dict[str, Any]:  # fmt: skip
     """The kernels of a graph, built or found, by key; `capabilities`: of the device of each. Raises BuildError, or
     NotBuilt where `stored` says that none shall be built."""
-    cubins = importlib.import_module("..cubins", __name__)  # late: it starts compilers
+    from . import cubins  # late: it starts compilers
+
     found: dict[str, Any] = {}
     for capability in sorted(set(capabilities.values())):
         keys = [key for key in texts if capabilities[key] == capability]

@@ -187,7 +187,10 @@ def _planned(graph: Graph) -> _Planned:
     found = gpus_of(better)
     against = gpus.why_not(found) if found else ""
     if found and not against:
+        from . import cubins  # late: programs on the CPU need nothing of it
+
         kinds |= {"cuda"}
+        cubins.expect()
     planned = _Planned(graph, clock, better, schedule.plan(better, kinds=kinds), kinds=kinds)
     clock.lap("plan")
     _write_gpu(planned)
@@ -202,23 +205,41 @@ def _built(planned: _Planned, stored: bool = False) -> _Built:
     """The kernels, built or found. Where that cannot be, the plan becomes one without those: on the processor without a
     compiler and without a bundle that has them, on GPUs where triton fails."""
     planned.render()
-    gpu: dict[str, Any] = {}
-    covers = tuple(line for kernel in planned.made.kernels for line in kernel.nest.covers)
-    if planned.gpu is not None and planned.gpu.launches:
-        from . import gpu_plan
+    gpu = _gpu_kernels(planned, stored)
+    return _Built(_library(planned, _covers(planned), stored), gpu)
 
+
+def _covers(planned: _Planned) -> tuple[str, ...]:
+    return tuple(line for kernel in planned.made.kernels for line in kernel.nest.covers)
+
+
+def _gpu_kernels(planned: _Planned, stored: bool) -> dict[str, Any]:
+    """The kernels of GPUs, by key. The operators of those that the compiler rejects are ATen's in another plan; where there is
+    no compiler, or it rejects too much, all are."""
+    if planned.gpu is None or not planned.gpu.launches:
+        return {}
+    from . import cubins, gpu_plan
+
+    found: dict[str, Any] = {}
+    for attempt in range(gpu_plan.ATTEMPTS):
         try:
-            gpu = gpu_plan.load(planned.gpu, planned.graph.name, covers, stored)
+            found = gpu_plan.load(planned.gpu, planned.graph.name, _covers(planned), stored)
+            break
         except BuildError as error:
             if SESSION.options.check:
                 raise
-            _without_gpu(str(error).splitlines()[0])
-            _replan(planned, planned.kinds - {"cuda"})
-            gpu = {}
+            one_by_one = isinstance(error, cubins.NotCompiled) and attempt + 1 < gpu_plan.ATTEMPTS
+            if one_by_one:
+                made = gpu_plan.refuse(planned.made, planned.gpu, error.failed)  # type: ignore[attr-defined]
+                _replan(planned, planned.kinds, made)
+            else:
+                _without_gpu(str(error).splitlines()[0])
+                _replan(planned, planned.kinds - {"cuda"})
             planned.render()
-        finally:
-            planned.clock.lap("build_gpu")
-    return _Built(_library(planned, covers, stored), gpu)
+        if planned.gpu is None:
+            break
+    planned.clock.lap("build_gpu")
+    return found
 
 
 def _library(planned: _Planned, covers: tuple[str, ...], stored: bool) -> Library | None:
@@ -241,10 +262,10 @@ def _library(planned: _Planned, covers: tuple[str, ...], stored: bool) -> Librar
     return None
 
 
-def _replan(planned: _Planned, kinds: Kinds) -> None:
-    """Another plan, with kernels for these devices alone. It is not kept."""
+def _replan(planned: _Planned, kinds: Kinds, made: schedule.Plan | None = None) -> None:
+    """This plan, or one with kernels for these devices alone. It is not kept."""
     planned.kinds, planned.key, planned.gpu = kinds, None, None
-    planned.made = schedule.plan(planned.better, kinds=kinds)
+    planned.made = made or schedule.plan(planned.better, kinds=kinds)
     planned.source, planned.asked, planned.replaced = "", [], None
     for names in (planned.symbols, planned.numbers, planned.texts):
         names.clear()

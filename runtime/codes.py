@@ -221,7 +221,7 @@ _TABLE: tuple[Code, ...] = (
          "the backward is itself to be differentiated (create_graph=True), or its gradients are batched, sparse or of a"
          " transform: the forward's calls run again under autograd, and that is differentiated",
          "nothing; it costs the forward once more"),
-    Code("FB318", "operators of a GPU by ATen", "the renderer has no text for the kernel that would compute them",
+    Code("FB318", "operators of a GPU by ATen", "the renderer has no text for the kernel that would compute them, or the compiler rejects it",
          "nothing; the event names kernel and reason"),
     Code("FB319", "no kernels for the GPU",
          "triton is missing, too old or has failed, there is no driver, or the GPU is too old: what is on it runs as ATen"

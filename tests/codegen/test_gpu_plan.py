@@ -17,6 +17,7 @@ from symbolic import check_open
 from triton_worker import Worker
 
 from graftjit.codegen import (
+    cubins,
     gpu_plan,
     gpus,
     graph_key,
@@ -367,6 +368,12 @@ def mixed():
         if any(one in kept for one in node.args if type(one) is type(node)):
             kept.add(node)
     return relabelled(graph, lambda node: node in kept)
+
+
+@pytest.fixture(autouse=True)
+def no_worker(monkeypatch):
+    """No process that compiles is started."""
+    monkeypatch.setattr(cubins, "expect", lambda: None)
 
 
 @pytest.fixture

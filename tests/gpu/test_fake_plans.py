@@ -12,10 +12,10 @@ import torch.nn.functional as F
 
 import graftjit
 from benchmarks.models import llama, vision
-from graftjit.codegen import gpus, plan_form
+from graftjit.codegen import cubins, planned
 from graftjit.codegen.shadow import differs
+from graftjit.codegen.triton_compile import Fault
 from graftjit.runtime import driver
-from graftjit.runtime.errors import BuildError
 from graftjit.runtime.session import SESSION
 
 from ..fake_cuda import driver as fake
@@ -25,25 +25,29 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+ELF = b"\x7fELF"  # what the store knows cubins by
+
+
 @pytest.fixture
-def compiled(fake_cuda, monkeypatch):
+def compiled(fake_cuda, monkeypatch, tmp_path):
     """The fake driver, with its images in place of cubins; the names of the kernels that were asked for."""
     names: list[str] = []
 
-    def load(texts, _capabilities, *_more):
-        found = {}
-        for key, text in texts.items():
-            handle, keep = driver.load(fake.image(text), text.name, fake.SHARED)
-            names.append(text.name)
-            found[key] = SimpleNamespace(
-                function=handle, threads=32 * text.warps, shared=fake.SHARED, hidden=fake.HIDDEN, keep=keep,
-                cached=False,
-            )  # fmt: skip
-        return found
+    def compiler(jobs):
+        names.extend(job["name"] for job in jobs)
+        made = [(job, ELF + fake.image(SimpleNamespace(**job))) for job in jobs]
+        return [
+            (job["name"], image, "", fake.SHARED, job["warps"], fake.HIDDEN, 0, 30, 0)
+            for job, image in made
+        ]
 
-    monkeypatch.setattr(plan_form, "load_kernels", load)
-    monkeypatch.setattr(gpus, "why_not", lambda found: driver.available())
-    with fake.fake_libcuda():
+    def load(image, *facts):
+        return driver.load(image.removeprefix(ELF), *facts)
+
+    monkeypatch.setattr(cubins, "COMPILER", compiler)
+    monkeypatch.setattr(cubins, "PROCESS", cubins._Process())
+    monkeypatch.setattr(cubins, "driver", SimpleNamespace(load=load))
+    with fake.fake_libcuda(), SESSION.override(cache_dir=tmp_path / "store"):
         driver.DRIVER.use(fake.library_path(), fake.library_path())
         yield names
         driver.DRIVER.use()
@@ -110,25 +114,57 @@ def test_models_in_training(compiled, name):
     assert len(compiled) > 10 and all(one.grad is not None for one in model.parameters())
 
 
-def test_a_second_process_finds_the_plan(compiled):
+def test_a_plan_that_is_kept_needs_neither_planner_nor_compiler(compiled, monkeypatch):
     given = on_device((6, 8), (8, 8), (8,))
-    first = graftjit.jit(mlp)
-    wanted = first(*given)
-    before = len(compiled)
-    graftjit.reset()
-    again = graftjit.jit(mlp)(*given)
-    same(again, wanted)
-    assert compiled[before:] and set(compiled[before:]) == set(compiled[:before])
+    wanted = graftjit.jit(mlp)(*given)
+    assert compiled
+    compiled.clear()
+    monkeypatch.setattr(cubins, "PROCESS", cubins._Process())  # as in a process that has just begun
+    with SESSION.override(check=False):  # with checks on the plan is made anew all the same
+        monkeypatch.setattr(planned, "programmed", None)
+        same(graftjit.jit(mlp)(*given), wanted)
+    assert not compiled
 
 
-def test_a_failing_compiler_leaves_aten(compiled, monkeypatch):
-    def fails(*_args):
-        raise BuildError("ptxas is not there")
+def rejecting(monkeypatch, wrong):
+    """A compiler that says no to the kernels with this in their text."""
+    plain = cubins.COMPILER
 
-    monkeypatch.setattr(plan_form, "load_kernels", fails)
+    def compiler(jobs):
+        answers = plain(jobs)
+        return [
+            Fault("ptxas is not content") if wrong in job["source"] else answer
+            for job, answer in zip(jobs, answers, strict=True)
+        ]
+
+    monkeypatch.setattr(cubins, "COMPILER", compiler)
+
+
+def test_what_the_compiler_rejects_is_atens_and_the_rest_stays(compiled, monkeypatch):
+    rejecting(monkeypatch, "erf")
     given = on_device((6, 8), (8, 8), (8,))
-    with (
-        SESSION.override(check=False),
-        pytest.warns(UserWarning) if False else SESSION.override(check=False),
-    ):
-        same(graftjit.jit(mlp)(*given), mlp(*given))
+    jitted = graftjit.jit(mlp)
+    with SESSION.override(check=False):
+        same(jitted(*given), mlp(*given))
+    report = graftjit.report(jitted)
+    assert "FB318" in str(report) and "FB319" not in str(report)
+    (frame,) = report.frames
+    assert frame.kernels
+
+
+def test_a_compiler_that_rejects_all_leaves_aten(compiled, monkeypatch):
+    rejecting(monkeypatch, "")
+    given = on_device((6, 8), (8, 8), (8,))
+    jitted = graftjit.jit(mlp)
+    with SESSION.override(check=False):
+        same(jitted(*given), mlp(*given))
+    (frame,) = graftjit.report(jitted).frames
+    assert not frame.kernels
+
+
+def test_without_a_driver_all_is_atens(compiled, monkeypatch):
+    monkeypatch.setattr(driver, "available", lambda: "there is no libcuda")
+    given = on_device((6, 8), (8, 8), (8,))
+    jitted = graftjit.jit(mlp)
+    same(jitted(*given), mlp(*given))
+    assert "FB319" in str(graftjit.report(jitted)) and not compiled
