@@ -51,7 +51,7 @@ test-gpu:
 	@$(GPU_PYTHON) -P -c 'import graftjit' || \
 		{ echo "install it first: $(GPU_PYTHON) -m pip install --no-deps --no-build-isolation -e ."; exit 1; }
 	$(TEST_ENVIRONMENT) $(GPU_PYTHON) -P -m pytest -q --tb=short --maxfail=80 -p no:cacheprovider \
-		$$($(GPU_PYTHON) -P -c 'import xdist' 2>/dev/null && echo -n $(GPU_WORKERS)) tests/gpu
+		$$($(GPU_PYTHON) -P -c 'import xdist' 2>/dev/null && echo --numprocesses=$(GPU_WORKERS)) tests/gpu
 
 test-all: test test-3.12 test-3.13
 

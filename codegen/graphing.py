@@ -54,7 +54,7 @@ def graphed(compiled: Compiled, graph: Graph, inner: frozenset[int] = frozenset(
     if spec is None or compiled.mode != "fused":
         _say("FB332", f"the program is to be exchanged ({compiled.mode})")
         return program
-    found = refusal(spec, devices) or _by_masks(graph)
+    found = refusal(spec, devices) or _by_masks(graph) or _by_overlaps(graph)
     if found is not None:
         _say(*found)
         return program
@@ -115,6 +115,13 @@ def _by_masks(graph: Graph) -> Refusal | None:
             for index in node.args[1]:
                 if isinstance(index, Node) and index.meta.dtype in (torch.bool, torch.uint8):
                     return "FB332", f"{node.target.overloadpacket} by a mask waits for the device"
+    return None
+
+
+def _by_overlaps(graph: Graph) -> Refusal | None:
+    """A copy of an input is not written by what writes to the memory that it was copied from."""
+    if any(not set(graph.written).isdisjoint(group) for group in graph.overlaps):
+        return "FB333", "an input shares memory with one that is written"
     return None
 
 

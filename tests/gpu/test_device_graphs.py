@@ -458,6 +458,20 @@ def test_reasons(graphs, code, function, inputs):
 
 
 @torch.no_grad()
+def test_an_input_that_is_a_view_of_a_written_one():
+    def step(whole, part):
+        whole.add_(1)
+        return part * 2
+
+    f = sunk(step)
+    ours = rand(8)
+    theirs = ours.clone()
+    for call in range(6):
+        same(f(ours, ours[call:]), step(theirs, theirs[call:]))
+        same(ours, theirs)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize(
     "error", [RuntimeError("operation not permitted"), torch.OutOfMemoryError("CUDA out of memory")]
 )

@@ -101,3 +101,23 @@ def test_autocast(bench, cuda_device):
         with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
             found, wanted = compiled(*inputs), net(*inputs)
         assert found.dtype == wanted.dtype and distance([found], [wanted]) < 3e-2
+
+
+def test_the_benchmarks_cases_are_on_the_device(bench, cuda_device, graphs, tmp_path):
+    """What `python -m benchmarks.gpu` measures, small: every family gives eager's values, and a model has its graph."""
+    sections, measure = bench("gpu.sections"), bench("gpu.measure")
+    place = measure.Device("cpu")  # for the clock
+    place.device = cuda_device
+    systems = ("eager", "graftjit", "graftjit sink")
+    job = sections.Job(place, tmp_path / "r.jsonl", systems, True, 0, float("inf"))
+    families = bench("gpu.families").FAMILIES
+    for name, make in families.items():
+        case = make(1 << 14, cuda_device)
+        asked = case.inputs[:1] if case.trains else ()
+        with torch.set_grad_enabled(case.trains):
+            runs, rows = sections.prepared(job, case.function, case.inputs, asked, systems[:2])
+        assert runs.keys() == {"eager", "graftjit"}, (name, rows)
+    with torch.no_grad():
+        net, inputs = bench("gpu.nets").made("mlp", "tiny", cuda_device, 0)
+        runs, rows = sections.prepared(job, net, inputs, (), systems)
+    assert "graftjit sink" in runs and graphs.made == 1, rows
