@@ -22,7 +22,7 @@ from .loops import Buffer, LoopNest
 from .triton_dialect import TYPES, helpers_of
 from .triton_nest import Body, body_of
 from .triton_numbers import Numbers
-from .triton_tiles import Plan, plan_of
+from .triton_tiles import Plan, Tiling, choices, plan_of
 
 # Names that bodies use
 _TAKEN = r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|left|right|tile|first|beside|triton|libdevice|.+_mask|.+_pid|_.*"
@@ -75,19 +75,19 @@ def render(
     *,
     aligned: Sequence[int] = (),
     fp_fusion: bool = False,
-    persistent_limit: int = 1024,
+    tiling: Tiling = Tiling(),  # noqa: B008 - frozen
 ) -> TritonKernel:
     """The kernel of a nest. `aligned`: buffers known to start at a multiple of 16 bytes.
 
-    Rows of up to `persistent_limit` elements that lie side by side are kept in registers as a whole; longer ones
-    are walked in blocks, once for each phase. Sizes, strides and offsets that are expressions are
-    numbers of the launch; one text serves them all. A nest that scatters has been split (`triton_scatter`). KeyError: an operator or dtype that Triton text lacks. BuildError:
+    `tiling`: the tile, where it is not the one of the rules. Sizes, strides and offsets that are expressions are
+    numbers of the launch; one text serves them all. A nest that scatters has been split (`triton_scatter`).
+    KeyError: an operator or dtype that Triton text lacks. BuildError:
     what Triton text cannot say; there the caller runs the operators one by one.
     """
     if nest.tiled is not None:
         raise BuildError("Triton kernels are called by nobody but the program", found=nest.name)
     parameters = names(nest.buffers)
-    plan: Plan = plan_of(nest, persistent_limit)
+    plan: Plan = plan_of(nest, tiling)
     numbers = Numbers()
     body: Body = body_of(plan, parameters, numbers)
     arguments = [
@@ -104,6 +104,15 @@ def render(
         numbers=tuple(numbers.names),
         debug=nest.may_fail,
     )
+
+
+def variants(nest: LoopNest, **options: Any) -> list[TritonKernel]:
+    """The kernel as the rules have it, and others that measurement may find faster."""
+    found = [render(nest, tiling=tiling, **options) for tiling in choices(nest)]
+    seen: dict[Any, TritonKernel] = {}
+    for kernel in found:
+        seen.setdefault((kernel.source, tuple(kernel.constants.items()), kernel.warps), kernel)
+    return list(seen.values())
 
 
 def assemble(

@@ -19,12 +19,19 @@ from .triton_numbers import DIVISOR, INT32, blocks, is_multiple, most, weight
 
 LINE = 1024  # elements of a pointwise tile
 SQUARE = 32  # side of a tile for transposes
-COLUMN_BLOCK = 1024  # of long rows that lie side by side
+COLUMN_BLOCK = 2048  # of long rows that lie side by side
+REGISTERS = 32768  # of 32 bits, of all threads of a program, that a row may fill
+ACROSS = 32  # rows of a tile where their elements lie apart: 128 bytes side by side
+PER_THREAD = 16  # elements of a tile with folds
+MOST_WARPS = 16
+MOST_COLUMNS = 16384  # of a row that is held as a whole
+OWN = 16  # registers of a thread for all but the elements
+PROGRAMS = 264  # as many keep a device busy
 STRIDED_BLOCK = 64  # of the folded axis where its elements lie apart
 FEW_TILES = 64  # a line of fewer is done before wider loads would show
 WARP = 32  # threads that load together
 SHORT = 16  # a dimension that would hold less than so small a part of a tile takes another axis
-TILE = 1024  # elements of a tile of short rows
+TILE = 2048  # elements of a tile of short rows
 LANES = 128  # rows side by side that are walked an element at a time
 
 
@@ -124,16 +131,62 @@ class Plan:
         return "(" + ", ".join(dim.constant for dim in self.dims if dim.constant) + ")"
 
 
-def plan_of(nest: LoopNest, persistent_limit: int = 1024) -> Plan:
-    """One heuristic choice of tile a nest."""
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """What a kernel's tile shall be where it is not the rules' choice (0): measurement compares some (`choices`).
+
+    rows, columns  of a tile of a nest with folds; rows of at most so many columns are held as a whole
+    warps          of a program
+    """
+
+    rows: int = 0
+    columns: int = 0
+    warps: int = 0
+
+
+def plan_of(nest: LoopNest, tiling: Tiling = Tiling()) -> Plan:  # noqa: B008 - frozen
+    """The rules' choice of a tile, with what `tiling` says instead."""
     nest = loops.collapse(nest)
     if nest.has_reduction or nest.outer:
-        dims = _rows_by_columns(nest, persistent_limit)
+        dims = _rows_by_columns(nest, tiling)
     else:
         dims = _square(nest) or _planes(nest) or (_line(nest),)
     tile = product(dim.block for dim in dims)
-    warps = min(8, max(1, _power(tile // 256)))
-    return Plan(nest, dims, warps)
+    warps = min(MOST_WARPS, max(1, _power(tile // (_each(nest, dims, tile) * WARP))))
+    return Plan(nest, dims, tiling.warps or warps)
+
+
+def _each(nest: LoopNest, dims: Sequence[Dim], tile: int) -> int:
+    """Elements of a tile for each thread. Those of a row that is held as a whole are all asked for at once, so few threads
+    keep much under way; where a program of 16 warps would fill a multiprocessor alone, one of 8 leaves room for a second."""
+    if not (nest.has_reduction or nest.outer):
+        return 8
+    if any(dim.looped for dim in dims):
+        return 8 if _side_by_side(nest) and _narrowest(nest) >= 4 else PER_THREAD
+    crowded = OWN + PER_THREAD * _words(nest) > 64 and tile >= PER_THREAD * WARP * MOST_WARPS
+    return 2 * PER_THREAD if crowded else PER_THREAD
+
+
+def choices(nest: LoopNest) -> list[Tiling]:
+    """Tilings worth measuring, the rules' first."""
+    plan = plan_of(nest)
+    found = [Tiling()]
+    found += [
+        Tiling(warps=warps)
+        for warps in (plan.warps // 2, plan.warps * 2)
+        if 1 <= warps <= MOST_WARPS
+    ]
+    columns = plan.dims[-1]
+    in_turn = columns.looped and columns.block == 1
+    if not plan.nest.has_reduction or in_turn:
+        return found
+    if columns.looped:
+        found += [Tiling(columns=columns.block // 2), Tiling(columns=columns.block * 2)]
+    elif columns.block > COLUMN_BLOCK:  # a walk in place of a row held as a whole
+        found.append(Tiling(columns=COLUMN_BLOCK))
+    rows = next((dim.block for dim in plan.dims if dim.name == "r"), 1)
+    found += [Tiling(rows=rows * 2)] + ([Tiling(rows=rows // 2)] if rows > 1 else [])
+    return found
 
 
 def _dim(name: str, nest: LoopNest, axes: Iterable[int], limit: int, view: str = "") -> Dim:
@@ -220,25 +273,74 @@ def _divides(nest: LoopNest, axes: Sequence[int]) -> bool:
     return any(straight(index, line, sizes) is None for index in loops.indices(nest))
 
 
-def _rows_by_columns(nest: LoopNest, persistent_limit: int) -> tuple[Dim, ...]:
+def _rows_by_columns(nest: LoopNest, tiling: Tiling) -> tuple[Dim, ...]:
+    """Rows that lie side by side as a whole where registers hold them; several short ones; of rows whose elements lie
+    apart as many as make wide loads. Else blocks of columns, one after the other."""
     n_outer = len(nest.outer)
     side_by_side = _side_by_side(nest)
-    in_turn = any(v.op == "scan" and v.attr.endswith("in turn") for v in nest.values)
-    limit = persistent_limit if side_by_side else 1 if in_turn else STRIDED_BLOCK
-    columns = _dim("c", nest, range(n_outer, n_outer + len(nest.inner)), limit, "[None, :]")
+    held, block = _limits(nest, side_by_side)
+    if tiling.columns and held > 1:
+        held = block = tiling.columns
+    columns = _dim("c", nest, range(n_outer, n_outer + len(nest.inner)), held, "[None, :]")
     walked: tuple[Dim, ...] = ()
     if most(columns.extent) > columns.block:
-        block = min(COLUMN_BLOCK, limit) if side_by_side else 1 if in_turn else STRIDED_BLOCK
         if _divides(nest, columns.axes):
             columns, walked = _nested(nest, block)
         if is_symbolic(columns.extent):
             block = min(block, columns.block)
         columns = replace(columns, block=block, looped=True)
-    limit = LANES if columns.block == 1 and columns.looped else max(1, TILE // columns.block)
+    limit = max(1, TILE // columns.block) if side_by_side else ACROSS
+    if columns.block == 1 and columns.looped:
+        limit = LANES
+    limit = tiling.rows or _shared_out(product(nest.outer), limit, 1 if side_by_side else SHORT)
     if _divides(nest, range(n_outer)):
         rows = _dim("r", nest, (n_outer - 1,), limit, "[:, None]")
         return (*_numbers(nest, range(n_outer - 1)), rows, *walked, columns)
     return _dim("r", nest, range(n_outer), limit, "[:, None]"), *walked, columns
+
+
+def _limits(nest: LoopNest, side_by_side: bool) -> tuple[int, int]:
+    """(columns that a tile holds as a whole, columns of a block of longer rows)."""
+    words = _words(nest)
+    across = 1 if side_by_side else ACROSS
+    held = min(MOST_COLUMNS, _power(int(REGISTERS / (words * across)) + 1) // 2)
+    block = COLUMN_BLOCK * 4 // max(2, _narrowest(nest))
+    if any(v.op == "scan" and v.attr.endswith("in turn") for v in nest.values):
+        return (held, block) if side_by_side else (1, 1)
+    if side_by_side:
+        return held, block
+    folds_once = max(loops.phases(nest)) <= 1 and not any(
+        nest.moves_inner(store.index) for store in nest.stores
+    )
+    return min(held, STRIDED_BLOCK) if folds_once else held, STRIDED_BLOCK
+
+
+def _words(nest: LoopNest) -> float:
+    """How many registers an element of a row takes: what is loaded and one value that is computed."""
+    level = loops.levels(nest)
+    wide = max((v.dtype.itemsize for n, v in enumerate(nest.values) if level[n]), default=4)
+    return max(1, wide // 4) + sum(width / 4 for width in _loaded(nest))
+
+
+def _loaded(nest: LoopNest) -> list[int]:
+    """Bytes of an element of each thing that is loaded along the rows."""
+    found = {
+        value.attr: nest.buffers[value.attr[0]].dtype.itemsize
+        for value in nest.values
+        if value.op in loops.LOADS and nest.moves_inner(value.attr[1])
+    }
+    return list(found.values())
+
+
+def _narrowest(nest: LoopNest) -> int:
+    return min(_loaded(nest), default=4)
+
+
+def _shared_out(rows: Any, limit: int, least: int) -> int:
+    """Fewer rows a program where there would be fewer programs than a device has multiprocessors, twice."""
+    while limit > least and weight(rows) < limit * PROGRAMS:
+        limit //= 2
+    return limit
 
 
 def _nested(nest: LoopNest, limit: int) -> tuple[Dim, tuple[Dim, ...]]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from graftjit.codegen import loops, triton, triton_split
+from graftjit.codegen.triton import Tiling
 
 from .nests import Build
 from .triton_worker import Worker
@@ -75,7 +76,7 @@ def test_scans(worker, kind, columns):
             build, wanted = scanned(kind, x, columns)
             (found,) = run(worker, build)
             compared(found.t() if columns else found, wanted)
-            (found,) = run(worker, build, persistent_limit=4)
+            (found,) = run(worker, build, tiling=Tiling(columns=4))
             compared(found.t() if columns else found, wanted)
 
 
@@ -85,7 +86,7 @@ def test_scans(worker, kind, columns):
 def test_scans_in_turn(worker, kind, columns):
     x = values_for(kind, torch.float64, (17, 3) if columns else (3, 17))
     build, wanted = scanned(kind, x, columns, " in turn")
-    kernel = triton.render(build.nest(), persistent_limit=4)
+    kernel = triton.render(build.nest(), tiling=Tiling(columns=4))
     if columns:  # one element after the other costs nothing where rows lie side by side
         assert "associative_scan" not in kernel.source
     (found,) = build.outputs(worker.run(kernel, build.tensors))
@@ -97,7 +98,7 @@ def test_long_scans_carry_from_block_to_block(worker):
     x = torch.randn(1, 1030)
     for kind in ("sum", "max"):
         build, wanted = scanned(kind, x)
-        kernel = triton.render(build.nest())
+        kernel = triton.render(build.nest(), tiling=Tiling(columns=1024))
         assert "for start" in kernel.source
         compared(build.outputs(worker.run(kernel, build.tensors))[0], wanted)
 
@@ -109,7 +110,7 @@ def test_nan_and_infinities_in_scans(worker, limit):
     x = torch.tensor([[1, 5, nan, 7, 2, 9], [-inf, -inf, 3, inf, 4, 1], [-0.0, 0.0, -1, nan, 1, 2]])
     for kind in EAGER_SCANS:
         build, wanted = scanned(kind, x)
-        compared(run(worker, build, persistent_limit=limit)[0], wanted)
+        compared(run(worker, build, tiling=Tiling(columns=limit))[0], wanted)
 
 
 @needs_triton
@@ -125,7 +126,7 @@ def test_a_scan_beside_folds_and_elements(worker, limit):
     build.store(build.op("mul", total, build.load(one)))
     build.store(build.reduce("max", build.op("sub", total, share)), row=True)
     build.store(build.scan("sum", build.load(one)))
-    first, second, third = run(worker, build, persistent_limit=limit)
+    first, second, third = run(worker, build, tiling=Tiling(columns=limit))
     share = torch.softmax(x, -1)
     compared(first, share.cumsum(-1) * one)
     compared(second, (share.cumsum(-1) - share).amax(-1))
@@ -213,7 +214,7 @@ def test_split_columns_and_several_axes(worker):
     a = build.load(y.permute(1, 0, 2, 3))
     build.store(build.reduce("sum", a), row=True)
     build.store(build.reduce("argmin", a), row=True)
-    for multiprocessors in (1, 4, 9):
+    for multiprocessors in (2, 4, 9):
         (total, place), _split = run_split(worker, build, multiprocessors=multiprocessors)
         compared(total, y.sum((0, 2, 3)))
         compared(place, y.permute(1, 0, 2, 3).reshape(3, -1).argmin(1))
@@ -344,11 +345,11 @@ def test_what_is_split():
 def test_looped_softmax_and_logsumexp(worker, columns):
     x = hard_rows(columns)
     build = softmax(x)
-    kernel = triton.render(build.nest(), persistent_limit=8)
+    kernel = triton.render(build.nest(), tiling=Tiling(columns=8))
     assert kernel.source.count("for start") == 2
     compared(build.outputs(worker.run(kernel, build.tensors))[0], torch.softmax(x, -1))
     build = logsumexp(x)
-    kernel = triton.render(build.nest(), persistent_limit=8)
+    kernel = triton.render(build.nest(), tiling=Tiling(columns=8))
     assert kernel.source.count("for start") == 1
     compared(build.outputs(worker.run(kernel, build.tensors))[0], torch.logsumexp(x, -1))
 
@@ -360,7 +361,7 @@ def test_looped_layer_norm(worker, dtype, columns):
     x = torch.randn(3, columns) * torch.tensor([[1.0], [0.1], [30.0]]) + 100
     x, w = x.to(dtype), torch.randn(columns).to(dtype)
     build = layer_norm(x, w)
-    kernel = triton.render(build.nest(), persistent_limit=8)
+    kernel = triton.render(build.nest(), tiling=Tiling(columns=8))
     assert kernel.source.count("for start") == 2
     more, mean, scale, found = build.outputs(worker.run(kernel, build.tensors))
     wide = x.double()

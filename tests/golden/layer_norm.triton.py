@@ -29,4 +29,4 @@ def layer_norm(in0, in1, in2, out0, out1, RBLOCK: tl.constexpr, CBLOCK: tl.const
     tl.store(out1 + r, v5)
 
 # arguments: in0: *fp32, in1: *fp32, in2: *fp32, out0: *fp32, out1: *fp32, RBLOCK: constexpr, CBLOCK: constexpr
-# launch: 64 programs, RBLOCK=1, CBLOCK=1024, 4 warps
+# launch: 64 programs, RBLOCK=1, CBLOCK=1024, 2 warps

@@ -27,22 +27,22 @@ def softmax(in0, out0, RBLOCK: tl.constexpr, CBLOCK: tl.constexpr):
     r = tl.program_id(0) * RBLOCK + tl.arange(0, RBLOCK)[:, None]
     acc1 = tl.full((RBLOCK, CBLOCK), float("-inf"), tl.float32)
     acc4 = tl.full((RBLOCK, CBLOCK), 0.0, tl.float32)
-    for start in range(0, 5000, CBLOCK):
+    for start in range(0, 50000, CBLOCK):
         c = start + tl.arange(0, CBLOCK)[None, :]
-        c_mask = c < 5000
-        v0 = tl.load(in0 + 5000 * r + c, mask=c_mask)
+        c_mask = c < 50000
+        v0 = tl.load(in0 + 50000 * r + c, mask=c_mask)
         acc4 = _exp_in(acc1, acc4, tl.where(c_mask, v0, float("-inf")))
         acc1 = _nan_max(acc1, tl.where(c_mask, v0, float("-inf")))
     v1 = tl.reduce(acc1, 1, _nan_max, keep_dims=True)
     v4 = _exp_out(acc1, acc4, v1, v1)
-    for start in range(0, 5000, CBLOCK):
+    for start in range(0, 50000, CBLOCK):
         c = start + tl.arange(0, CBLOCK)[None, :]
-        c_mask = c < 5000
-        v0 = tl.load(in0 + 5000 * r + c, mask=c_mask)
+        c_mask = c < 50000
+        v0 = tl.load(in0 + 50000 * r + c, mask=c_mask)
         v2 = v0 - v1
         v3 = libdevice.exp(v2)
         v5 = tl.div_rn(v3, v4)
-        tl.store(out0 + 5000 * r + c, v5, mask=c_mask)
+        tl.store(out0 + 50000 * r + c, v5, mask=c_mask)
 
 # arguments: in0: *fp32, out0: *fp32, RBLOCK: constexpr, CBLOCK: constexpr
-# launch: 64 programs, RBLOCK=1, CBLOCK=1024, 4 warps
+# launch: 64 programs, RBLOCK=1, CBLOCK=2048, 8 warps
