@@ -102,10 +102,11 @@ def _parts(nest: LoopNest, wanted: int, shortest: int) -> Parts | None:
     pieces = min(size, max(1, wanted // count))
     if count * pieces < 2:
         return None
-    near = [n for n in range(max(1, pieces // 2), min(size, 2 * pieces) + 1) if size % n == 0]
+    fewest = max(1 if count > 1 else 2, pieces // 2)
+    near = [n for n in range(fewest, min(size, 2 * pieces) + 1) if size % n == 0]
     if near:
         pieces = min(near, key=lambda n: abs(n - pieces))
-        return Parts(whole, pieces, size // pieces, False) if count * pieces > 1 else None
+        return Parts(whole, pieces, size // pieces, False)
     length = -(-size // pieces)
     return Parts(whole, -(-size // length), length, True)
 
