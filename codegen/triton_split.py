@@ -66,9 +66,7 @@ def split(nest: LoopNest, multiprocessors: int, longest: int = LONG) -> Split | 
     ):
         return None
     parts = _parts(nest, -(-ROUNDS * multiprocessors // programs), SHORT * longest // LONG)
-    if parts is None or parts.uneven:  # uneven ones need loads that ask first
-        return None
-    return _Splitter(nest, parts).split()
+    return None if parts is None else _Splitter(nest, parts).split()
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ EAGER_FOLDS = {
 
 
 @needs_triton
-@pytest.mark.parametrize("shape", [(64,), (3, 64), (1, 96)], ids=str)
+@pytest.mark.parametrize("shape", [(64,), (3, 64), (2, 61), (1, 97)], ids=str)
 @pytest.mark.parametrize("kind", EAGER_FOLDS)
 def test_split_folds(worker, kind, shape):
     dtypes = [torch.bool] if kind in ("any", "all") else [torch.float32, torch.int32]
@@ -269,7 +269,7 @@ def hard_rows(columns):
 
 
 @needs_triton
-@pytest.mark.parametrize("columns", [64, 60])
+@pytest.mark.parametrize("columns", [64, 61])
 def test_split_softmax_and_logsumexp(worker, columns):
     x = hard_rows(columns)
     (found,), split = run_split(worker, softmax(x))
@@ -281,7 +281,7 @@ def test_split_softmax_and_logsumexp(worker, columns):
 
 
 @needs_triton
-@pytest.mark.parametrize("columns", [64, 60])
+@pytest.mark.parametrize("columns", [64, 61])
 def test_split_layer_norm(worker, columns):
     x, w = (
         torch.randn(3, columns) * torch.tensor([[1.0], [0.1], [1.0]]) + 100,

@@ -252,7 +252,7 @@ def guarded(mask, other):
 @pytest.mark.parametrize("other", [(5, 1), (1, 9), (1, 1)])
 def test_masks_and_what_stands_elsewhere(worker, limit, mask, other):
     build, wanted = guarded(torch.rand(mask) > 0.5, torch.randn(other))
-    kernel = triton.render(build.nest(), persistent_limit=limit)
+    kernel = triton.render(build.nest(), tiling=triton.Tiling(columns=limit))
     found, total = build.outputs(worker.run(kernel, build.tensors))
     assert torch.equal(found, wanted)
     torch.testing.assert_close(total, wanted.sum(-1), rtol=1e-5, atol=1e-5)
@@ -267,7 +267,7 @@ def test_bounds(worker, limit, bounds):
     value = build._add("inside", (), torch.bool, ((Index((0, 1)), *bounds),))
     build.store(build.reduce("sum", build.cast(value, torch.float32)), row=True)
     build.store(value)
-    kernel = triton.render(build.nest(), persistent_limit=limit)
+    kernel = triton.render(build.nest(), tiling=triton.Tiling(columns=limit))
     total, found = build.outputs(worker.run(kernel, build.tensors))
     place = torch.arange(9)
     wanted = ((place >= bounds[0]) & (place < bounds[1])).expand(5, 9)
