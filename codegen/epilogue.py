@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 from ..ir.effects import reads, root, writes
 from ..ir.graph import Node
@@ -23,14 +23,19 @@ from .extents import is_symbolic, product
 from .flow import Flow
 from .loops import Index, LoopNest
 from .nest import Kernel, describe
-from .replaced import Kernel as Replacement
 
 Steps = Sequence[Kernel | Node]
 Follows = list[set[int]]  # of each step: the places of those that it comes after
 
 
+class Tiled(Protocol):
+    """What of a call's kernel an epilogue depends on: the columns of its result, of which it gives tiles; 0 for none."""
+
+    def columns(self, node: Node) -> Any: ...
+
+
 def hosted(
-    steps: Steps, follows: Follows, flow: Flow, replaced: Mapping[Node, Replacement]
+    steps: Steps, follows: Follows, flow: Flow, replaced: Mapping[Node, Tiled]
 ) -> tuple[list[Kernel | Node], Follows]:
     """The steps with epilogues in their hosts, and which of them each comes after. A host runs where its epilogue did: what
     that reads is there by then."""
@@ -89,7 +94,7 @@ def _epilogue(kernel: Kernel, host: Node, columns: Any, kept: Node | None) -> Ke
     stores = kernel.stores
     if kept is not None:
         nest, stores = _with_tile_stored(nest, kept), (*stores, kept)
-    return Kernel(nest, kernel.reads, stores, (host, *kernel.nodes), host)
+    return replace(kernel, nest=nest, stores=stores, nodes=(host, *kernel.nodes), host=host)
 
 
 def as_tile(nest: LoopNest, number: int, shape: tuple[Any, ...], columns: Any) -> LoopNest | None:

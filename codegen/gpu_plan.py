@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,10 +25,12 @@ from ..runtime.errors import BuildError
 from ..runtime.events import Fallback
 from ..runtime.program import DeviceLaunch
 from ..runtime.session import SESSION
-from . import inplace, plan_form, schedule, triton, triton_scatter
+from . import inplace, plan_form, schedule, triton, triton_hosts, triton_scatter
 from .loops import LoopNest
 from .nest import Kernel
 from .triton import TritonKernel
+from .triton_hosts import Hosts
+from .triton_product import Configuration
 from .triton_split import split
 
 LETTERS = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
@@ -148,7 +150,7 @@ def _attempt(made: schedule.Plan, of: Any) -> tuple[Written, list[tuple[Kernel, 
             continue
         gpu = of(kernel.device)
         try:
-            found = _on_device(kernel, gpu, fresh)
+            found = _on_device(kernel, gpu, fresh, made.hosts)
         except KeyError as error:
             failed.append((kernel, f"there is no Triton text for {error}"))
         except BuildError as error:
@@ -164,10 +166,14 @@ def _words(error: BuildError) -> str:
     return str(error).splitlines()[0]
 
 
-def _on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node]) -> OnDevice:
+def _on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) -> OnDevice:
     """The launches of one kernel. Raises KeyError or BuildError."""
-    nodes = (*kernel.reads, *kernel.stores)
+    nodes = triton_hosts.given(kernel)
     aligned = {at for at, node in enumerate(nodes) if node in fresh}
+    everything = tuple(range(len(nodes)))
+    if kernel.host is not None:
+        text = hosted(kernel, hosts[kernel.host].way, aligned)
+        return OnDevice((part(text, kernel.nest.name, everything, gpu),))
     if kernel.nest.scatters:
         several = triton_scatter.split(kernel.nest)
         return OnDevice(
@@ -175,7 +181,7 @@ def _on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node]) -> OnDevice:
         )
     parts = split(kernel.nest, gpu.multiprocessors)
     if parts is None:
-        return OnDevice((_part(kernel.nest, tuple(range(len(nodes))), aligned, gpu),))
+        return OnDevice((_part(kernel.nest, everything, aligned, gpu),))
     aligned.update(range(len(nodes), len(nodes) + len(parts.between)))
     found = [
         _part(_like(kernel, nest), places, aligned, gpu)
@@ -189,19 +195,28 @@ def _like(kernel: Kernel, nest: LoopNest) -> LoopNest:
     return replace(nest, name=kernel.nest.name)
 
 
+def hosted(kernel: Kernel, way: Configuration, aligned: Collection[int] = ()) -> TritonKernel:
+    """The text of a product and its epilogue."""
+    return triton_hosts.text(kernel, anonymous(kernel.nest), way, aligned)
+
+
 def _part(nest: LoopNest, operands: tuple[int, ...], aligned: set[int], gpu: Gpu) -> Part:
     here = [place for place, one in enumerate(operands) if one in aligned]
-    text = triton.render(_anonymous(nest), aligned=here)
+    return part(triton.render(anonymous(nest), aligned=here), nest.name, operands, gpu)
+
+
+def part(text: TritonKernel, name: str, operands: tuple[int, ...], gpu: Gpu) -> Part:
+    """A launch of a text that was written under the name `TEXT_NAME`."""
     facts = (text.source, text.arguments, sorted(text.constants.items()), text.aligned, text.warps,
              text.stages, text.fp_fusion, text.debug)  # fmt: skip
     digest = hashlib.blake2b(repr(facts).encode(), digest_size=5).hexdigest()
-    name = f"{re.sub('^k[0-9]+_', '', nest.name)}_{digest}"
+    name = f"{re.sub('^k[0-9]+_', '', name)}_{digest}"
     source = text.source.replace(f"def {TEXT_NAME}(", f"def {name}(")
     text = replace(text, name=name, source=source)
     return Part(f"{name}:{gpu.capability}", text, operands)
 
 
-def _anonymous(nest: LoopNest) -> LoopNest:
+def anonymous(nest: LoopNest) -> LoopNest:
     """The same nest under names that equal kernels share."""
     counts = {"in": 0, "out": 0}
     buffers = []

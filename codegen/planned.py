@@ -149,7 +149,10 @@ class _Planned:
         says that nothing shall be built."""
         from . import tune, tune_products  # late: nothing of it is needed below O2
 
-        if "cpu" not in self.kinds or self.gpu is not None:
+        if self.gpu is not None:
+            self.tune_gpu(stored)
+            return
+        if "cpu" not in self.kinds:
             return
         self.later = stored
         answers = tune_products.answers(self.better, stored)
@@ -157,6 +160,16 @@ class _Planned:
             with tune_products.answered(answers):
                 self.made = schedule.plan(self.better, kinds=self.kinds)
         self.asked = tune.recall(tune.questions(self.made), self.made, stored)
+        self.later = False
+
+    def tune_gpu(self, stored: bool) -> None:
+        """Products with their epilogues on GPUs; kernels on the CPU beside them are as they are."""
+        from . import gpu_plan, tune_gpu
+
+        self.later = stored
+        made = tune_gpu.chosen(self.made, stored)
+        if made is not self.made:
+            self.made, self.gpu = gpu_plan.write(made)
         self.later = False
 
     def render(self) -> None:

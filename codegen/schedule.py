@@ -47,6 +47,7 @@ from .trouble import otherwise
 
 if TYPE_CHECKING:
     from .gpu_plan import OnDevice
+    from .triton_hosts import Hosts
 
 SMALL = 1 << 16  # bytes that nobody counts
 GAIN = 1 / 32  # of the memory, for which steps are put off
@@ -70,6 +71,7 @@ class Plan:
     over: Mapping[Node, Node] = field(default_factory=dict)  # result -> whose memory it takes
     moves: Moves = field(default_factory=dict)  # what the writes of the graph stand for
     follows: list[set[int]] = field(default_factory=list)  # the steps that each comes after
+    hosts: Hosts = field(default_factory=dict)  # products that a kernel on a GPU may take
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -92,18 +94,25 @@ def without(made: Plan, nodes: Iterable[Node]) -> Plan:
     """The plan in which these operators are calls of ATen, too."""
     fusion = made.fusion
     refused = fusion.refused | frozenset(nodes)
-    return _best(_Task(made.graph, made.moves, fusion.kinds, refused))
+    return _best(_Task(made.graph, made.moves, fusion.kinds, refused, made.hosts))
+
+
+def hosting(made: Plan, hosts: Hosts) -> Plan:
+    """The plan in which what follows these products element by element is done by their kernels."""
+    fusion = made.fusion
+    return _best(_Task(made.graph, made.moves, fusion.kinds, fusion.refused, hosts))
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
     """What is planned: a graph, whose writes stand for `moves`, with kernels on devices of these types, but for operators
-    that are `refused`."""
+    that are `refused`. `hosts`: products on a GPU that a kernel of ours does with what follows them."""
 
     graph: Graph
     moves: Moves
     kinds: Kinds
     refused: frozenset[Node] = NONE
+    hosts: Hosts = field(default_factory=dict)
 
 
 def _best(task: _Task) -> Plan:
@@ -185,7 +194,7 @@ def _planned(
         absorb(fusion)
     units = fusion.finish()
     wanted = _wanted(flow, fusion)
-    made = Plan(graph, flow, fusion, moves=task.moves)
+    made = Plan(graph, flow, fusion, moves=task.moves, hosts=task.hosts)
     stand: dict[Unit, set[int]] = {}  # the steps that a unit is, or comes after if it is none
     kernels = 0
     for unit in sequence.in_order(flow, units):
@@ -203,7 +212,8 @@ def _planned(
             return _planned(task, near, alone | lawless, apart)
     if fuse:
         made.replaced = replaced(step for step in made.steps if isinstance(step, Node))
-        made.steps, made.follows = epilogue.hosted(made.steps, made.follows, flow, made.replaced)
+        every: dict[Node, epilogue.Tiled] = {**made.replaced, **task.hosts}
+        made.steps, made.follows = epilogue.hosted(made.steps, made.follows, flow, every)
     return made
 
 
@@ -408,6 +418,9 @@ class _Writer:
                 self.scratch(number, node, product(meta.shape) * meta.dtype.itemsize)
             else:
                 self.steps.append(Alloc(number, meta.shape, meta.stride, meta.dtype, meta.device))
+        if kernel.device.type != "cpu":
+            self.on_device(kernel)
+            return
         if kernel.host is not None:
             self.hosted(kernel, kernel.host)
             return
@@ -415,9 +428,6 @@ class _Writer:
         name = kernel.nest.name
         numbers = self.numbers.get(name, ())
         writes = tuple(self.slot(node) for node in kernel.writes)
-        if kernel.device.type != "cpu":
-            self.on_device(self.launches[name], slots, kernel.device, writes)
-            return
         self.steps.append(Launch(name, self.addresses[name], slots, self.keep, writes, numbers))
         if kernel.nest.may_fail:
             call, given, symbols = otherwise(
@@ -435,14 +445,13 @@ class _Writer:
         self.on_stack.add(number)
         self.steps.append(Scratch(number, place, size, self.bases.get(device, -1)))
 
-    def on_device(
-        self,
-        launches: OnDevice,
-        slots: tuple[int, ...],
-        device: torch.device,
-        writes: tuple[int, ...],
-    ) -> None:
+    def on_device(self, kernel: Kernel) -> None:
         """The launches of one planned kernel; what they hand each other lies in the workspace as long as they run."""
+        from .triton_hosts import given  # late: programs on the CPU need nothing of it
+
+        launches, device = self.launches[kernel.nest.name], kernel.device
+        slots = tuple(self.slot(node) for node in given(kernel))
+        writes = tuple(self.slot(node) for node in kernel.writes)
         for size in launches.partial:
             number, owner = self.new(), object()
             self.scratch(number, owner, size, device)

@@ -67,12 +67,15 @@ class Written:
 
     def __init__(self, graph: Graph, of: Any = lambda device: H100) -> None:
         self.graph = optimize(graph, check=True)
-        self.plan, self.kernels = gpu_plan.write(schedule.plan(self.graph), of)
+        self.plan, self.kernels = gpu_plan.write(self.planned(), of)
         stand = {key: _loaded(number) for number, key in enumerate(self.kernels.texts)}
         addresses = {k.nest.name: 1 for k in self.plan.kernels if k.device.type == "cpu"}
         launches = self.kernels.bound(stand)
         self.spec = schedule.spec(self.plan, addresses, None, {}, launches)
         self.texts = dict(enumerate(self.kernels.texts.values()))
+
+    def planned(self) -> schedule.Plan:
+        return schedule.plan(self.graph)
 
     @property
     def aten(self) -> list[str]:
