@@ -111,7 +111,10 @@ def _plain(planned: _Planned) -> kept_plans.Plain:
 
 
 def _library_calls(made: schedule.Plan) -> int:
-    return sum(isinstance(step, Node) or step.host is not None for step in made.steps)
+    return sum(
+        isinstance(step, Node) or (step.host is not None and step.device.type == "cpu")
+        for step in made.steps
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,74 @@
+"""Level O2 on the fake device: which products have kernels of ours is measured, told, remembered, and right."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import graftjit
+from graftjit.codegen import triton_product, tune_gpu
+from graftjit.codegen.clock import Timing
+from graftjit.runtime.events import Compiled
+
+from .fake_programs import cuda, same
+from .test_fake_plans import compiled  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("fake_cuda", "compiled")
+O2 = graftjit.JitConfig(jit_level="O2")
+
+
+def _linear(x, w, b):
+    return F.gelu(F.linear(x, w, b))
+
+
+def _tensors():
+    torch.manual_seed(3)
+    return cuda(96, 128), cuda(96, 128), cuda(96)
+
+
+@pytest.fixture
+def races(monkeypatch, tmp_path):
+    """What is measured: the ways in order. `fastest`: the one that wins."""
+
+    class Races:
+        fastest = 1
+        seen: list[int] = []
+
+    def race(runs, seconds):
+        Races.seen.append(len(runs))
+        for run in runs:
+            run()
+        first = [Timing(1e-5, 0.9e-5, 1.1e-5)] * len(runs)
+        first[Races.fastest] = Timing(2e-6, 1.9e-6, 2.1e-6)
+        return first
+
+    Races.seen = []
+    few = triton_product.CONFIGURATIONS[-1:]
+    monkeypatch.setattr(triton_product, "CONFIGURATIONS", few)
+    monkeypatch.setattr(tune_gpu, "RACE", race)
+    return Races
+
+
+@pytest.mark.parametrize("fastest", [0, 1])
+def test_the_faster_way_is_taken(races, fastest, compiled, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(tune_gpu.tune, "remembered", lambda *_: None)
+    races.fastest = fastest
+    given = _tensors()
+    fast = graftjit.jit(_linear, config=O2)
+    same(fast(*given), _linear(*given))
+    assert races.seen == [2]
+    (told,) = graftjit.report(fast).schedules
+    assert (told.chosen == "library") == (fastest == 0) and not told.remembered
+    (told,) = (e for e in graftjit.report(fast).events if isinstance(e, Compiled))
+    assert told.library == 1 - fastest and told.kernels == 1
+
+
+def test_times_are_remembered(races, compiled):  # noqa: F811
+    given = _tensors()
+    for _ in range(2):
+        graftjit.reset()
+        fast = graftjit.jit(_linear, config=O2)
+        same(fast(*given), _linear(*given))
+    (told,) = graftjit.report(fast).schedules
+    assert told.remembered and len(races.seen) <= 1
