@@ -41,8 +41,6 @@ def _may_go(fusion: Fusion, unit: Unit) -> bool:
     """Is it pointwise, for kernels alone?"""
     if not unit.is_kernel or unit.folded is not None or unit.rows is not None:
         return False
-    if unit.device is None or unit.device.type != "cpu":
-        return False  # what it costs is judged by lanes
     for node in unit.nodes:
         rule = fusion.rules.get(node)
         if rule is None or rule.kind != "pointwise" or not isinstance(node.meta, Meta):

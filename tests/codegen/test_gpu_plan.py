@@ -79,6 +79,13 @@ CASES = {
         lambda i, y: torch.zeros(5, 6).scatter_reduce(0, i[:, None].expand(4, 6), y.exp(), "amax"),
         [torch.tensor([3, 1, 0, 3]), normal(4, 6)],
     ),
+    "shifted windows": (
+        lambda x: torch.roll(x.exp(), (-1, 2), (1, 2)).view(2, 2, 2, 4, 3).transpose(2, 3).reshape(4, 4, 6) * 2,
+        [normal(2, 4, 12)[:, :, :12]],
+    ),
+    "patches": (
+        lambda x: (x / 255).view(2, 3, 4, 5, 2, 7).permute(0, 2, 4, 3, 5, 1).reshape(2, 8, 105), [normal(2, 3, 20, 14)],
+    ),
     "created": (lambda x: x + torch.arange(5.0) * torch.ones(3, 5), [normal(3, 5)]),
     "half ranges": (lambda x: x + torch.arange(0.5, 5.5, 1.0), [normal(3, 5)]),
     "cumulative": (lambda x: x.cumsum(-1) * 2 + x.cumsum(0), [normal(3, 20)]),
