@@ -107,6 +107,10 @@ def load(writer: Writer, value: Value) -> str:
     if not guarded:
         return f"tl.load({pointer}{present(writer, dims)})"
     guard, other = value.args[:2]
+    tile = [dim.name for dim in writer.plan.dims if dim.constant]
+    if dims.isdisjoint(tile):  # one place for all elements; one pointer takes no mask of theirs
+        more = writer.along[guard] | writer.along[other]
+        pointer += "".join(f" + 0 * {name}" for name in tile if name in more)
     dims |= writer.along[guard]
     return f"tl.load({pointer}{present(writer, dims, f'v{guard}')}, other=v{other})"
 

@@ -259,6 +259,19 @@ def test_masks_and_what_stands_elsewhere(worker, limit, mask, other):
 
 
 @needs_triton
+@pytest.mark.parametrize("inner", [True, False])
+def test_one_place_under_a_mask_of_many(worker, inner):
+    build = Build("one", *(((5,), (9,)) if inner else ((), (5, 9))))
+    mask, other, source = torch.rand(5, 9) > 0.5, torch.randn(5, 1), torch.randn(())
+    values = build.load(mask), build.load(other)
+    base = build._buffer(source, False)
+    build.store(build._add("load_if", values, torch.float32, (base, Index((0, 0)))))
+    kernel = triton.render(build.nest())
+    (found,) = build.outputs(worker.run(kernel, build.tensors))
+    assert torch.equal(found, torch.where(mask, source, other))
+
+
+@needs_triton
 @pytest.mark.parametrize("limit", [1024, 4])
 @pytest.mark.parametrize("bounds", [(0, 9), (2, 5), (-3, 0), (9, 12), (8, 100), (-5, 1)])
 def test_bounds(worker, limit, bounds):
