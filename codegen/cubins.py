@@ -134,7 +134,8 @@ def load(
     BuildError) with Triton's own words; BuildError where there is no triton, no process or no driver.
     """
     start = time.perf_counter()
-    wanted = {kernel.name: wanted_file(kernel, capability) for kernel in kernels}
+    compiler = kernel_file.mark(workers.identity() or "none")
+    wanted = {kernel.name: wanted_file(kernel, capability, compiler) for kernel in kernels}
     of = {wanted[kernel.name].key: kernel for kernel in kernels}
     names = {file.key: file for file in wanted.values()}
     held = {str(file): PROCESS.get(_memory(file)) for file in names.values()}
@@ -162,19 +163,19 @@ def load(
     return {one: made[file.key] for one, file in wanted.items()}
 
 
-def wanted_file(kernel: Any, capability: int) -> Name:
-    """The name, but for the content, of a kernel's file: all that decides the cubin is in it."""
+def wanted_file(kernel: Any, capability: int, compiler: str) -> Name:
+    """The name, but for the content, of a kernel's file: all that decides the cubin is in it. `compiler`: triton's
+    mark."""
     facts = [
         kernel.name, kernel.arguments, sorted(kernel.constants.items()), kernel.aligned,
         sorted(options_of(kernel).items()),
     ]  # fmt: skip
     key = kernel_file.key_of(kernel.source, (_FORM, repr(facts)))
-    machine, compiler = kernel_file.mark(f"sm_{capability}"), workers.identity() or "none"
-    return Name(key, machine, kernel_file.mark(compiler), "", "cubin")
+    return Name(key, kernel_file.mark(f"sm_{capability}"), compiler, "", "cubin")
 
 
 def _memory(file: Name) -> str:
-    return f"{file.key}.{file.machine}"
+    return f"{file.key}.{file.machine}.{file.compiler}"
 
 
 # --- the store -------------------------------------------------------------------------------------------------

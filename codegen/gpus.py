@@ -11,14 +11,15 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from ..runtime import device
+from ..runtime.session import SESSION
 
 
 def why_not(gpus: Iterable[torch.device]) -> str:
     """What stands against kernels on these devices, "" where nothing does."""
     version = device.triton_version()
-    if not version:
+    if not version and not SESSION.store.bundled("cubin"):
         return "triton is not installed"
-    if _numbers(version) < device.OLDEST_TRITON:
+    if version and _numbers(version) < device.OLDEST_TRITON:
         return f"triton {version} is older than {'.'.join(map(str, device.OLDEST_TRITON))}"
     from ..runtime import driver  # late: nobody without a GPU needs it
 

@@ -68,7 +68,7 @@ def programmed(
     graph: Graph, level: str, background: bool, tune: bool, told: Told, key: kept_plans.Key | None
 ) -> Compiled:
     """The graph's program; its plan is kept under `key`. `told` gives code and reason of a failure in the background."""
-    planned = _planned(graph)
+    planned = _planned(graph, expect=key is not None)
     planned.key = key
     try:
         if tune:
@@ -193,8 +193,9 @@ class _Planned:
             self.clock.lap("render")
 
 
-def _planned(graph: Graph) -> _Planned:
-    """Passes and fusion. Without a compiler: for kernels that a bundle brought, or none."""
+def _planned(graph: Graph, expect: bool = False) -> _Planned:
+    """Passes and fusion. Without a compiler: for kernels that a bundle brought, or none. `expect`: kernels are to be
+    built, so that the process which compiles those of GPUs may start meanwhile."""
     clock = _Clock({})
     better = optimize(graph, check=SESSION.options.check, show=show())
     clock.lap("passes")
@@ -203,10 +204,11 @@ def _planned(graph: Graph) -> _Planned:
     found = gpus_of(better)
     against = gpus.why_not(found) if found else ""
     if found and not against:
-        from . import cubins  # late: programs on the CPU need nothing of it
-
         kinds |= {"cuda"}
-        cubins.expect()
+        if expect:
+            from . import cubins  # late: programs on the CPU need nothing of it
+
+            cubins.expect()
     planned = _Planned(graph, clock, better, schedule.plan(better, kinds=kinds), kinds=kinds)
     clock.lap("plan")
     _write_gpu(planned)

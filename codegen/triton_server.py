@@ -73,9 +73,10 @@ class Child:
         self.answer = bytearray()
         self.printed = os.open(os.path.join(self.folder, "printed"), os.O_RDWR | os.O_CREAT, 0o600)
         self.pipe, write = os.pipe()
+        parent = os.getpid()
         self.process = os.fork()
         if self.process == 0:
-            _run_child(work, job, self.folder, self.printed, write)
+            _run_child(work, job, self.folder, (self.printed, write), parent)
         os.close(write)
 
     def kill(self) -> None:
@@ -114,12 +115,16 @@ class Child:
         return "fault", (f"the process that compiled the kernel {name} crashed", found)
 
 
-def _run_child(work: Any, job: dict[str, Any], folder: str, printed: int, write: int) -> None:
-    """In the child. It never returns."""
-    code = 1
+def _run_child(
+    work: Any, job: dict[str, Any], folder: str, files: tuple[int, int], parent: int
+) -> None:
+    """In the child, with the files of what is printed and of the answer. It never returns."""
+    code, (printed, write) = 1, files
     try:
         os.setsid()
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        if os.getppid() != parent:  # it was gone before that
+            return
         for stream in (1, 2):
             os.dup2(printed, stream)
         tempfile.tempdir = folder

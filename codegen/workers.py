@@ -78,6 +78,11 @@ def version_at(place: Path) -> str:
     return "unknown"
 
 
+def most() -> int:
+    """How many kernels are compiled at a time."""
+    return min(units.processors(), MOST)
+
+
 def missing() -> Fault | None:
     """Why no kernel can be compiled here, as far as that can be seen without a process; None if it can."""
     place = place_of_triton()
@@ -106,7 +111,7 @@ class Server:
         facts = {
             "path": [str(place.parent), *filter(os.path.isabs, sys.path)],
             "folder": self.folder,
-            "most": min(units.processors(), MOST),
+            "most": most(),
         }
         try:
             self.process = subprocess.Popen(

@@ -185,9 +185,10 @@ def _run_script(script: Path, arguments: list[str]) -> tuple[int, dict[str, Any]
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
+    from .codegen import gpu_probe
     from .runtime import doctor
 
-    return doctor.main(as_json=parsed.json)
+    return doctor.main(as_json=parsed.json, more=[gpu_probe.kernels])
 
 
 def _cache(parsed: argparse.Namespace) -> int:

@@ -13,18 +13,19 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
 
 from ..ir.dataclass import dataclass
-from . import device
+from . import device, driver
 from .errors import GraftError
 from .interpreter import require_supported
 from .options import VARIABLES, read_environment, unknown_variables
@@ -75,9 +76,14 @@ def _packages() -> Iterator[Check]:
             yield Check(package, "mend", "missing", f"pip install {package}")
         else:
             yield Check(package, "ok", found)
-    found = _version("triton")
-    if found is None:
+    found = device.triton_version()
+    oldest = ".".join(map(str, device.OLDEST_TRITON))
+    if not found:
         yield Check("triton", "note", "missing: no GPU kernels", "pip install 'graftjit[gpu]'")
+    elif tuple(map(int, re.findall(r"\d+", found)[:2])) < device.OLDEST_TRITON:
+        yield Check(
+            "triton", "note", f"{found}: too old, no GPU kernels", f"pip install 'triton>={oldest}'"
+        )
     else:
         yield Check("triton", "ok", found)
 
@@ -169,8 +175,21 @@ def _gpu() -> Iterator[Check]:
     found = device.gpus()
     for gpu in found:
         capability = ".".join(map(str, gpu.capability))
-        yield Check("GPU", "ok", f"{gpu.name}, sm {capability}, {gpu.memory / 2**30:.0f} GiB")
-    if not found:
+        row = f"{gpu.name}, sm {capability}, {gpu.memory / 2**30:.0f} GiB"
+        if gpu.capability >= device.LEAST_CAPABILITY:
+            yield Check("GPU", "ok", row)
+        else:
+            yield Check(
+                "GPU", "note", f"{row}: too old for kernels, its programs run as ATen steps"
+            )
+    if found:
+        why = driver.available()
+        version = driver.DRIVER.version_text()
+        if why:
+            yield Check("GPU driver", "mend", why, "install a driver of CUDA 12.0 or newer")
+        else:
+            yield Check("GPU driver", "ok", f"for CUDA {version}")
+    else:
         built = torch.version.cuda
         yield Check(
             "GPU", "note", "none" + ("" if built else " (this torch is built without CUDA)")
@@ -180,8 +199,8 @@ def _gpu() -> Iterator[Check]:
 def _store() -> Iterator[Check]:
     stats = SESSION.store.stats()
     found = (
-        f"{stats.folder}: {stats.files} kernels, {stats.bytes / 2**20:.1f} MiB of at most "
-        f"{stats.limit / 2**20:.0f} MiB"
+        f"{stats.folder}: {stats.files} libraries of kernels, {stats.cubins} kernels of GPUs,"
+        f" {stats.bytes / 2**20:.1f} MiB of at most {stats.limit / 2**20:.0f} MiB"
     )
     if stats.writable:
         yield Check("kernel store", "ok", found)
@@ -214,10 +233,10 @@ PROBES: tuple[Callable[[], Iterator[Check]], ...] = (
 )  # fmt: skip
 
 
-def doctor() -> list[Check]:
-    """Every finding. A probe that fails itself is a finding too."""
+def doctor(more: Sequence[Callable[[], Iterator[Check]]] = ()) -> list[Check]:
+    """Every finding, those of `more` probes last. A probe that fails itself is a finding too."""
     checks: list[Check] = []
-    for probe in PROBES:
+    for probe in (*PROBES, *more):
         try:
             checks.extend(probe())
         except (
@@ -248,9 +267,9 @@ def render(checks: list[Check], width: int = 100) -> str:
     return "\n".join(lines)
 
 
-def main(as_json: bool = False) -> int:
+def main(as_json: bool = False, more: Sequence[Callable[[], Iterator[Check]]] = ()) -> int:
     """Print the findings; 1 if one of them is to mend, else 0."""
-    checks = doctor()
+    checks = doctor(more)
     if as_json:
         print(json.dumps([dataclasses.asdict(check) for check in checks], indent=2))
     else:

@@ -361,6 +361,19 @@ def test_a_forked_child_has_its_own(pool):
 
 
 @needs_triton
+def test_doctor_compiles_a_kernel(monkeypatch):
+    from graftjit.codegen import gpu_probe
+
+    (found,) = gpu_probe.kernels()
+    assert found.state == "ok" and "sm_90" in found.found
+    monkeypatch.setattr(workers, "_SERVER", Path("/nonexistent"))
+    (found,) = gpu_probe.kernels()
+    assert found.state == "note" and "ended" in found.found and found.todo
+    monkeypatch.setitem(sys.modules, "triton", None)
+    assert not list(gpu_probe.kernels())
+
+
+@needs_triton
 def test_threads_compile_side_by_side(pool):
     found = []
     threads = [

@@ -51,12 +51,34 @@ def test_rendering(checks):
 
 def test_main_prints_and_tells_by_its_status(capsys, monkeypatch):
     good = [doctor.Check("a", "ok", "here"), doctor.Check("b", "note", "none", "install it")]
-    monkeypatch.setattr(doctor, "doctor", lambda: good)
+    monkeypatch.setattr(doctor, "doctor", lambda _more: good)
     assert doctor.main() == 0
     assert "-> install it" in capsys.readouterr().out
-    monkeypatch.setattr(doctor, "doctor", lambda: [*good, doctor.Check("c", "mend", "broken", "x")])
+    monkeypatch.setattr(doctor, "doctor", lambda _more: [*good, doctor.Check("c", "mend", "broken", "x")])
     assert doctor.main(as_json=True) == 1
     assert json.loads(capsys.readouterr().out)[2]["state"] == "mend"
+
+
+def test_a_triton_that_is_missing_or_too_old_is_told(monkeypatch):
+    for version, state, todo in (
+        ("", "note", "graftjit"),
+        ("3.5.1", "note", "triton>=3.6"),
+        ("3.10.0", "ok", ""),
+    ):
+        monkeypatch.setattr(device, "triton_version", lambda version=version: version)
+        found = by_name(doctor.doctor())["triton"]
+        assert found.state == state and todo in found.todo
+
+
+def test_a_gpu_has_rows_for_it_and_its_driver(monkeypatch):
+    gpus = (device.Gpu("H", (9, 0), 1 << 34), device.Gpu("T", (7, 5), 1 << 34))
+    monkeypatch.setattr(device, "gpus", lambda: gpus)
+    monkeypatch.setattr(doctor.driver, "available", lambda: "libcuda.so.1 is not there")
+    checks = doctor.doctor()
+    rows = [check for check in checks if check.name == "GPU"]
+    assert [row.state for row in rows] == ["ok", "note"] and "too old" in rows[1].found
+    found = by_name(checks)["GPU driver"]
+    assert found.state == "mend" and "libcuda" in found.found and "driver" in found.todo
 
 
 def test_missing_compiler_is_told(monkeypatch):
