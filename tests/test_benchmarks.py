@@ -385,7 +385,7 @@ def test_operators_beside_eager(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.operators", "--only", "tanh", "sum.dim", "--sizes", "tiny", "--count", "4",
          "--sample", "0.0005", "--json", str(target)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=400, check=False,
         env={k: v for k, v in os.environ.items() if k != "GRAFTJIT_CHECK"},
     )  # fmt: skip
     assert done.returncode == 0 and "geometric mean" in done.stdout, done.stderr
@@ -416,13 +416,13 @@ def test_a_peer_with_other_values_is_timed_and_told(bench, monkeypatch):
 
 def test_the_gpu_benchmarks_run_without_a_gpu(tmp_path):
     """The harness itself, at tiny sizes: rows are there, judged, drawn, and one that fails ends nothing."""
-    words = "--device cpu --quick --seconds 110 --sections copy kernels launches first training"
+    words = "--device cpu --quick --seconds 900 --sections copy kernels launches first training"
     systems = ("--systems", "eager", "graftjit", "graftjit sink")
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.gpu", "--out", str(tmp_path), *words.split(), *systems,
          "--only", "clone", "softmax", "cross", "mlp", "tiny", "vit"],
         cwd=ROOT, env={k: v for k, v in os.environ.items() if k != "GRAFTJIT_CHECK"},
-        capture_output=True, text=True, timeout=150, check=False,
+        capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
     logs = "".join(path.read_text() for path in tmp_path.glob("*.log"))
     assert done.returncode == 0, done.stdout + done.stderr + logs
@@ -487,14 +487,14 @@ def test_a_session_on_a_gpu_machine_goes_on_after_a_part_that_fails(tmp_path):
         wheel.writestr("carried.py", "")
     environment = {k: v for k, v in os.environ.items() if k not in ("GRAFTJIT_CHECK", "PYTHON")}
     environment |= {
-        "OUT": str(tmp_path / "out"), "WHEELS": str(tmp_path), "LIMIT": "80", "PARTS": "wheels link test bench",
+        "OUT": str(tmp_path / "out"), "WHEELS": str(tmp_path), "LIMIT": "300", "PARTS": "wheels link test bench",
         "BENCH": "--device cpu --quick --sections kernels --only sum --systems eager graftjit",
     }  # fmt: skip
     if torch.cuda.is_available():
         environment["CUDA_VISIBLE_DEVICES"] = ""
     done = subprocess.run(
         ["bash", "tools/gpu-session", sys.executable],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False,
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
     summary = (tmp_path / "out" / "summary.txt").read_text()
     assert done.returncode == 1, done.stdout + done.stderr
