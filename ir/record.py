@@ -411,15 +411,19 @@ class Recorder:
         return make_ghost(self.owner, copy, copy.meta, Store(fresh=True))
 
     def _copy(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`x.copy_(y)`: the value is y's, in x's shape and dtype."""
-        target = args[0]
+        """`x.copy_(y)`: the value is y's, in x's shape, dtype and device."""
+        target, given = args[:2]
+        if type(given) is not Ghost and given.dim() == 0 and given.device != target.device:
+            # `x[i] = 3`, for which torch makes a tensor of the processor
+            return self.dispatch(aten.fill_.Scalar, (target, given.item()), {})
         self._count_version((target,))
         operands = tuple(self.operand(arg) for arg in args)
         meta, source = target._node.meta, operands[1].meta
         if has_overlap(meta.shape, meta.stride):
             raise RuntimeError("a write to a tensor with several elements in one place")
         if meta.device != source.device:
-            raise Unsupported("devices", "a copy between devices in place")
+            moved = self.value(aten._to_copy.default, operands[1:2], {"device": meta.device})
+            operands = (operands[0], moved)
         self._overlaps(target, operands, {})
         lead = len(meta.shape) - len(source.shape)
         if lead < 0 or any(

@@ -22,6 +22,8 @@ _pointer.restype = ctypes.c_void_p
 _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _CPU, _CUDA = 1, 2  # DLPack's numbers
 
+ANYWHERE = ("index.", "index_put", "_index_put", "_to_copy", "set_", "_copy_from", "empty_like")  # operands of any device
+
 GENERATORS = (torch.Generator(), torch.Generator())  # of the devices; of the CPU's kind
 
 
@@ -76,9 +78,11 @@ class _Call:
         self.filled = filled  # is there anything in results?
         self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []  # (cuda, host)
         self.index: int | None = None
+        self.beside = False  # is a tensor of the processor, and no number, among the operands?
 
     def lower(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
+            self.beside |= not value.is_cuda and value.dim() > 0
             return self._tensor(value) if value.is_cuda else value
         if isinstance(value, torch.device):
             if value.type != "cuda":
@@ -167,6 +171,11 @@ def compute(op: Any, *args: Any, **kwargs: Any) -> Any:
     with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableTorchDispatch():
         lowered = [call.lower(value) for value in args]
         named = {name: call.lower(value) for name, value in kwargs.items()}
+        if call.index is not None and call.beside and not op.__name__.startswith(ANYWHERE):
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"cuda:{call.index} and cpu!"
+            )
         if call.index is None or torch.Tag.nondeterministic_seeded not in op.tags:
             result = op(*lowered, **named)
         else:

@@ -47,6 +47,30 @@ def _views(x):
     return x.t(), x.view(-1)[2:], x.unsqueeze(0).expand(2, *x.shape), x[::2]
 
 
+def _indexes(x, at):
+    y = x.clone()
+    y[[1, 3]] = x[at] * 2
+    return x[[2, 0, 0]] + 1, x[at, [1, 2]], y
+
+
+def _numbers_written(x, number):
+    y = x * 2
+    y[0] = 3
+    y[:, 1] = number
+    x[1:] = 0.5
+    return y + 1
+
+
+def _copies(x, y):
+    z = torch.empty(4)
+    z.copy_(x)
+    w = torch.empty(4, device="cuda:1", dtype=torch.float64)
+    w.copy_(x + 1)
+    x.copy_(y)
+    y[:2].copy_(w[2:])
+    return z + 1, w * 2
+
+
 def _dropout(x):
     return F.dropout(x, 0.5, True) + 1, torch.rand_like(x), torch.randn(3, device=x.device)
 
@@ -79,6 +103,9 @@ PROGRAMS = {
     "a scalar of the cpu": (_scalar_of_the_cpu, lambda: (cuda(3), torch.tensor(2.0))),
     "writes": (_writes, lambda: (cuda(4, 3), cuda(3))),
     "views": (_views, lambda: (cuda(4, 3),)),
+    "indices of the processor": (_indexes, lambda: (cuda(4, 3), torch.tensor([2, 0]))),
+    "numbers written": (_numbers_written, lambda: (cuda(4, 3), torch.tensor(2.5))),
+    "copies between devices": (_copies, lambda: (cuda(4), torch.randn(4))),
     "dropout": (_dropout, lambda: (cuda(20),)),
     "dropout on another device": (_dropout, lambda: (cuda(20, index=1),)),
     "moves": (_moves, lambda: (cuda(4),)),

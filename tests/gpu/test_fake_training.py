@@ -137,20 +137,11 @@ def _under_a_device(x):
     return y + 1, x + 1
 
 
-def _between_devices(x):
-    y = torch.zeros(4)
-    y.copy_(x)
-    z = torch.empty(4, device="cuda:1")
-    z.copy_(x)
-    return y + 1, z * 2
-
-
 BREAKS = {
     "an item": (_asks_for_an_item, ("GB104",)),
     "synchronize": (_synchronizes, ("GB118",)),
     "a stream": (_on_a_stream, None),
     "a device": (_under_a_device, None),
-    "copies between devices": (_between_devices, None),
 }  # fmt: skip
 
 
