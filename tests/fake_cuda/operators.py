@@ -22,7 +22,15 @@ _pointer.restype = ctypes.c_void_p
 _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _CPU, _CUDA = 1, 2  # DLPack's numbers
 
-ANYWHERE = ("index.", "index_put", "_index_put", "_to_copy", "set_", "_copy_from", "empty_like")  # operands of any device
+ANYWHERE = (
+    "index.",
+    "index_put",
+    "_index_put",
+    "_to_copy",
+    "set_",
+    "_copy_from",
+    "empty_like",
+)  # operands of any device
 
 GENERATORS = (torch.Generator(), torch.Generator())  # of the devices; of the CPU's kind
 

@@ -112,6 +112,9 @@ PROGRAMS = {
     "factories": (_factories, lambda: (cuda(4),)),
     "questions": (_asks, lambda: (cuda(4),)),
     "questions of another device": (_asks, lambda: (cuda(4, index=1),)),
+    "one element and others": (
+        lambda x, y: (torch.cat([x, y]) * 2, F.pad(x, (2, 3)) + 1), lambda: (cuda(1), cuda(3))
+    ),
     "two devices": (lambda x, y: (x * 2, y.sum() + 1), lambda: (cuda(4), cuda(4, index=1))),
     "cpu and cuda": (lambda x, y: (x * 2 + 1, (y + 1) * 2), lambda: (cuda(4), torch.randn(4))),
     "bfloat16": (_norms, lambda: (cuda(3, 8, dtype=torch.bfloat16), cuda(8, dtype=torch.bfloat16))),
