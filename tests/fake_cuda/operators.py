@@ -60,14 +60,18 @@ def _in_memory(host: torch.Tensor, index: int, filled: bool) -> torch.Tensor:
     return placed.set_(base, host.storage_offset(), host.size(), host.stride())
 
 
-def to_host(tensor: torch.Tensor) -> torch.Tensor:
-    """A CPU tensor over the memory of a cuda one, which must outlive it."""
+def to_host(tensor: torch.Tensor, bases: dict[int, Any] | None = None) -> torch.Tensor:
+    """A CPU tensor over the memory of a cuda one, which must outlive it. `bases`: the storages of one call, by address."""
     storage = tensor.untyped_storage()
     size = storage.nbytes()
     host = torch.empty(0, dtype=tensor.dtype)
     if size:
-        held = (ctypes.c_char * size).from_address(storage.data_ptr())
-        base = torch.frombuffer(held, dtype=torch.uint8).untyped_storage()
+        base = None if bases is None else bases.get(storage.data_ptr())
+        if base is None:
+            held = (ctypes.c_char * size).from_address(storage.data_ptr())
+            base = torch.frombuffer(held, dtype=torch.uint8).untyped_storage()
+            if bases is not None:
+                bases[storage.data_ptr()] = base
         host.set_(base, tensor.storage_offset(), tensor.size(), tensor.stride())
     else:
         host = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
@@ -86,6 +90,9 @@ class _Call:
         self.filled = filled  # is there anything in results?
         self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []  # (cuda, host)
         self.index: int | None = None
+        self.bases: dict[
+            int, Any
+        ] = {}  # what lies in one memory here does there: torch looks for overlaps
         self.beside = False  # is a tensor of the processor, and no number, among the operands?
 
     def lower(self, value: Any) -> Any:
@@ -109,7 +116,7 @@ class _Call:
                 "Expected all tensors to be on the same device, but found at least two devices, "
                 f"cuda:{self.index} and cuda:{tensor.device.index}!"
             )
-        host = to_host(tensor)
+        host = to_host(tensor, self.bases)
         self.pairs.append((tensor, host))
         return host
 
@@ -209,8 +216,9 @@ def _copy(self: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) 
 
 def _copied(op: Any, self: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableTorchDispatch():
-        target = to_host(self) if self.is_cuda else self
-        origin = to_host(source) if source.is_cuda else source
+        bases: dict[int, Any] = {}
+        target = to_host(self, bases) if self.is_cuda else self
+        origin = to_host(source, bases) if source.is_cuda else source
         target.copy_(origin)
     return self
 

@@ -108,3 +108,11 @@ def test_memory_runs_out(monkeypatch):
     monkeypatch.setattr(memory(), "limit", memory().used + 4096)
     with pytest.raises(RuntimeError, match="out of memory"):
         torch.empty(10000, device="cuda")
+
+
+def test_what_overlaps_is_refused():
+    x = torch.zeros(5, device="cuda")
+    with pytest.raises(RuntimeError, match="memory location"):
+        x[1:].add_(x[:-1])
+    with pytest.raises(RuntimeError, match="same device"):
+        x + torch.ones(5)
