@@ -217,15 +217,26 @@ def _lower_alloc(step: Alloc, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
     def call(*numbers: int) -> tuple[torch.Tensor]:
         return (_empty(step, *((numbers[:rank], numbers[rank:]) if numbers else ())),)
 
+    plan = _alloc_plan(step, to)
     if is_symbolic((step.shape, step.stride)):
         sizes, strides = to.numbers.each(step.shape), to.numbers.each(step.stride)
         numbers = to.numbers.handed((*step.shape, *step.stride))
-        rest = (step.dtype, step.device, 0, call, True, numbers)
+        rest = (step.dtype, step.device, 0, call, True, numbers, plan)
         return "alloc", (step.slot, sizes, strides, *rest)
     span = sum((size - 1) * stride for size, stride in zip(step.shape, step.stride, strict=True))
     nbytes = 0 if 0 in step.shape else (span + 1) * step.dtype.itemsize
-    rest = (step.dtype, step.device, nbytes, call, False, ())
+    rest = (step.dtype, step.device, nbytes, call, False, (), plan)
     return "alloc", (step.slot, step.shape, step.stride, *rest)
+
+
+def _alloc_plan(step: Alloc, to: _Lowering) -> tuple[Any, ...] | None:
+    """On a GPU the operator itself is called: memory that is used up is a common case there, to be met with an exception
+    at once. The C shim writes to stderr (torch 2.11) and says no more than that it failed; all it is faster for is the CPU."""
+    if step.device.type == "cpu" or not operators.usable("operators" in SESSION.left_out):
+        return None
+    kwargs = {"dtype": step.dtype, "device": step.device}
+    op = torch.ops.aten.empty_strided.default
+    return operators.plan(op, (list(step.shape), list(step.stride)), kwargs, to.numbers)
 
 
 def _lower_scratch(step: Scratch, to: _Lowering) -> tuple[str, tuple[Any, ...]]:

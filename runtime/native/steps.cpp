@@ -167,7 +167,20 @@ class Run {
         return -1;
     }
 
+    // Behind it lies torch's exception, if it has one.
+    int alloc_by_operator(const Step &step) {
+        Handle handle = nullptr;
+        try {
+            operator_call(step.op, handles_, numbers_, &handle);
+        } catch (...) {
+            return torch_api.translate_exception == nullptr ? python(step) : failed(std::current_exception());
+        }
+        own(step.slot, handle);
+        return 0;
+    }
+
     int alloc(const Step &step) {
+        if (step.op.function != nullptr) return alloc_by_operator(step);
         Handle handle;
         int64_t sizes[MAX_RANK], strides[MAX_RANK];
         if (torch_api.empty_strided(step.sizes.size(), values(step, step.sizes, sizes),

@@ -30,7 +30,7 @@ struct Step {
     std::vector<char> reals;             // which of those are floats
     void *kernel = nullptr;
     PyObject *callable = nullptr;        // python, otherwise: f(*tensors) -> tuple; aten, cast: the same, for what has no native way
-    Operator op;
+    Operator op;                         // aten; alloc: empty_strided, where that is called and not the C shim
     std::unique_ptr<DeviceLaunch> device; // device
 };
 

@@ -65,17 +65,20 @@ bool read_layout(PyObject *sizes, PyObject *strides, const Steps &steps, Step &s
 }
 
 bool read_alloc(PyObject *args, Steps &steps, Step &step) {
-    PyObject *sizes, *strides, *dtype, *device, *callable, *numbers;
+    PyObject *sizes, *strides, *dtype, *device, *callable, *numbers, *plan;
     long long nbytes;
     int symbolic;
     step.kind = StepKind::alloc;
-    if (!PyArg_ParseTuple(args, "iO!O!OOLOpO!", &step.slot, &PyTuple_Type, &sizes, &PyTuple_Type, &strides, &dtype,
-                          &device, &nbytes, &callable, &symbolic, &PyTuple_Type, &numbers))
+    if (!PyArg_ParseTuple(args, "iO!O!OOLOpO!O", &step.slot, &PyTuple_Type, &sizes, &PyTuple_Type, &strides, &dtype,
+                          &device, &nbytes, &callable, &symbolic, &PyTuple_Type, &numbers, &plan))
         return false;
     step.callable = Py_NewRef(callable);
     step.results = {step.slot};
     step.symbolic = symbolic;
     steps.static_bytes += nbytes;
+    if (plan != Py_None &&
+        !(operator_read(plan, step.op) && operator_numbers_fit(step.op, steps.numbers.registers.size())))
+        return false;
     step.dtype = dtype_code(dtype);
     return !PyErr_Occurred() && good_slot(steps, step.slot) &&
            device_code(device, &step.device_type, &step.device_index) == 0 &&

@@ -7,6 +7,7 @@ import importlib.util
 import pytest
 import torch
 
+from graftjit.ir.symbols import Symbol
 from graftjit.runtime import _native, driver, executor, tensors
 from graftjit.runtime.program import (
     Alloc,
@@ -19,6 +20,7 @@ from graftjit.runtime.program import (
 )
 
 from ..fake_cuda import driver as fake
+from ..fake_cuda.memory import memory
 from .test_fake_driver import KERNEL
 
 pytestmark = [
@@ -123,6 +125,39 @@ def test_a_thread_without_a_context(load, libcuda):
     assert out is x and x._version == version + 1 and libcuda.contexts() == 0
     torch.testing.assert_close(x.cpu(), wanted)
     libcuda.set_bare(False)
+
+
+def test_memory_that_is_used_up(load, libcuda, capfd):
+    """Eager's exception and nothing on stderr; what was to be written then is as it was, and the next call is whole."""
+    run = load(
+        scaled(0, 0, writes=(0,)),
+        Alloc(1, (1 << 20,), (1,), F32, CUDA[0]),
+        scaled(0, 0, writes=(0,)),
+        outputs=(0,),
+    )
+    x = torch.randn(40, device="cuda")
+    wanted, version = expected(x), x._version
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory(), "limit", memory().used + (1 << 20))
+        with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
+            run(x)
+    torch.testing.assert_close(x.cpu(), wanted)
+    assert x._version == version + 1 and not capfd.readouterr().err
+    run(x)
+    assert x._version == version + 3
+
+
+def test_open_sizes_are_allocated(load):
+    n = Symbol("n", "int", 4)
+    steps = Alloc(1, (n, 2 * n), (2 * n, 1), F32, CUDA[1])
+    run = executor.load(ProgramSpec("test", 1, 2, (steps,), (1,), symbols={n: ("size", 0, 0)}))
+    for size in (3, 0, 5):
+        (out,) = run(torch.zeros(size))
+        assert (
+            out.shape == (size, 2 * size)
+            and out.stride() == (2 * size, 1)
+            and out.device == CUDA[1]
+        )
 
 
 def test_a_failed_kernel_is_not_the_last_word(load, libcuda):
