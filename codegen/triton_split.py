@@ -20,6 +20,7 @@ from ..ir.dataclass import dataclass
 from ..ir.symbols import is_symbolic
 from . import loops, order, pairs
 from .loops import REDUCTIONS, Buffer, Index, LoopNest, Store, Value
+from .triton_numbers import DIVISOR
 from .triton_tiles import plan_of
 
 LONG = 8192  # elements of a row that one program had better not fold alone
@@ -103,9 +104,11 @@ def _parts(nest: LoopNest, wanted: int, shortest: int) -> Parts | None:
     fewest = max(1 if count > 1 else 2, pieces // 2)
     near = [n for n in range(fewest, min(size, 2 * pieces) + 1) if size % n == 0]
     if near:
-        pieces = min(near, key=lambda n: abs(n - pieces))
+        pieces = min(near, key=lambda n: ((size // n) % DIVISOR != 0, abs(n - pieces)))
         return Parts(whole, pieces, size // pieces, False)
     length = -(-size // pieces)
+    if length >= 4 * DIVISOR:  # parts that begin where loads are wide
+        length = -(-length // DIVISOR) * DIVISOR
     return Parts(whole, -(-size // length), length, True)
 
 

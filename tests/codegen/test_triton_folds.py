@@ -9,9 +9,12 @@ import pytest
 import torch
 
 from graftjit.codegen import loops, triton, triton_split
+from graftjit.codegen.shadow import differs
 from graftjit.codegen.triton import Tiling
 
 from .nests import Build
+from .test_triton import GOLDEN, launch_text
+from .test_triton_graphs import evaluate
 from .triton_worker import Worker
 
 needs_triton = pytest.mark.skipif(
@@ -374,3 +377,115 @@ def test_looped_layer_norm(worker, dtype, columns):
     wanted = (wide - middle) * exact[:, None] * w
     tolerance = 8e-3 if dtype == torch.bfloat16 else tolerance * 100
     close(found.double(), wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_variants_are_other_tiles_of_the_same_nest():
+    for build in (softmax(torch.empty(64, 50000)), softmax(torch.empty(640, 6000))):
+        found = triton.variants(build.nest())
+        assert len(found) >= 4 and found[0] == triton.render(build.nest())
+        assert len({(k.source, *k.constants.values(), k.warps) for k in found}) == len(found)
+
+
+@needs_triton
+def test_variants_give_the_same(worker):
+    x = hard_rows(20)
+    for build, wanted in (
+        (softmax(x), torch.softmax(x, -1)),
+        (logsumexp(x), torch.logsumexp(x, -1)),
+    ):
+        for tiling in (Tiling(columns=8, rows=2), Tiling(rows=4)):
+            compared(run(worker, build, tiling=tiling)[0], wanted)
+
+
+# -- families of kernels in each dtype, against eager ----------------------------------------------------
+
+FAMILIES = {
+    "softmax": lambda x: torch.softmax(x, -1),
+    "log softmax of columns": lambda x: torch.log_softmax(x, 0),
+    "rms norm": lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
+    "layer norm": lambda x: torch.layer_norm(x, x.shape[-1:]),
+    "mean and variance": lambda x: (x.mean(0), x.var(-1), x.std()),
+    "sums": lambda x: (x.sum(0), x.sum(-1), x.sum()),
+    "products": lambda x: (x[:, :5].prod(-1), x[:3].prod(0)),
+    "extremes": lambda x: (x.amax(-1), x.amin(0), x.max(), x.min(1).values),
+    "places": lambda x: (x.argmax(-1), x.argmin(0), x.argmax()),
+    "flags": lambda x: ((x > 1).any(-1), (x > -1).all(0)),
+    "cumulative": lambda x: (x.cumsum(-1), x.cumsum(0), x.cummax(-1).values, x.cummin(0).indices),
+    "scaled": lambda x: x * 2 + x.sum(-1, keepdim=True),
+}
+OF_FLOATS = (
+    "softmax",
+    "log softmax of columns",
+    "rms norm",
+    "layer norm",
+    "mean and variance",
+    "flags",
+)
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+@needs_triton
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families_in_each_dtype(worker, name):
+    slow = name in ("places", "extremes", "cumulative")  # the interpreter folds by functions
+    for dtype in FLOATS if name in OF_FLOATS else FLOATS + WHOLE[: 2 if slow else None]:
+        if dtype.is_floating_point:
+            x = torch.randn(3, 9).to(dtype)
+        else:
+            x = torch.randint(0 if dtype == torch.uint8 else -9, 9, (3, 9)).to(dtype)
+        wanted = FAMILIES[name](x)
+        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+        plan, found = evaluate(worker, FAMILIES[name], [x])
+        assert plan.kernels
+        for ours, eager in zip(found, wanted, strict=True):
+            if ours is None:  # an operator that ATen does better
+                continue
+            assert ours.dtype == eager.dtype
+            problem = differs(ours.view(eager.shape), eager)
+            assert not problem, f"{dtype} {problem}\nours {ours}\neager {eager}"
+
+
+# -- golden text ----------------------------------------------------------------------------------------
+
+
+def rms_norm(x, weight):
+    build = Build("rms_norm", tuple(x.shape[:-1]), tuple(x.shape[-1:]))
+    a, w = build.load(x), build.load(weight)
+    count = build.const(float(x.shape[-1]), torch.float32)
+    mean = build.op("div", build.reduce("sum", build.op("mul", a, a)), count)
+    scale = build.op("rsqrt", build.op("add", mean, build.const(1e-6, torch.float32)))
+    build.store(build.op("mul", build.op("mul", a, scale), w), x.dtype)
+    return build
+
+
+def split_sum():
+    build = Build("sum", (4,), (100003,))
+    build.store(build.reduce("sum", build.load(torch.empty(4, 100003))), row=True)
+    return build
+
+
+GOLDEN_NESTS = {
+    "rms_norm_bf16": lambda: [
+        rms_norm(torch.empty(512, 4096).bfloat16(), torch.empty(4096).bfloat16()).nest()
+    ],
+    "logsumexp_long": lambda: [logsumexp(torch.empty(512, 50257)).nest()],
+    "layer_norm_long": lambda: [layer_norm(torch.empty(512, 40000), torch.empty(40000)).nest()],
+    "cumsum_long": lambda: [scanned("sum", torch.empty(300, 40000))[0].nest()],
+    "cumprod_columns": lambda: [
+        scanned("prod", torch.empty(30, 40).double(), True, " in turn")[0].nest()
+    ],
+    "sum_split": lambda: triton_split.split(split_sum().nest(), 132).nests,
+    "softmax_split": lambda: triton_split.split(softmax(torch.empty(2, 1 << 20)).nest(), 132).nests,
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN_NESTS)
+def test_golden(name, update_golden):
+    kernels = [triton.render(nest) for nest in GOLDEN_NESTS[name]()]
+    text = "\n\n".join(kernel.source + launch_text(kernel) for kernel in kernels)
+    file = GOLDEN / f"{name}.triton.py"
+    if update_golden:
+        file.write_text(text, encoding="utf-8")
+    wanted = file.read_text(encoding="utf-8") if file.exists() else ""
+    assert text == wanted, f"{file.name} differs; pytest --update-golden writes it anew"
