@@ -25,7 +25,7 @@ from ..runtime.errors import BuildError
 from ..runtime.events import Fallback
 from ..runtime.program import DeviceLaunch
 from ..runtime.session import SESSION
-from . import inplace, plan_form, schedule, triton, triton_hosts, triton_scatter
+from . import inplace, plan_form, schedule, triton, triton_compile, triton_hosts, triton_scatter
 from .loops import LoopNest
 from .nest import Kernel
 from .triton import TritonKernel
@@ -41,11 +41,12 @@ TEXT_NAME = "kernel"
 @dataclass(frozen=True, slots=True)
 class Part:
     """One launch: the key of its text, and which of the planned kernel's buffers (behind them: what parts hand each
-    other) are its own."""
+    other) are its own; positions among these of pointers that a launch looks at (`DeviceLaunch.aligned`)."""
 
     key: str
     text: TritonKernel
     operands: tuple[int, ...]
+    looked_at: tuple[int, ...] = ()
     loaded: Any = None  # cubins.Loaded, or what stands for one in a plan that is kept
 
     def step(
@@ -55,7 +56,8 @@ class Part:
         kinds = "".join(LETTERS[kind] for _name, kind in text.arguments if kind in LETTERS)
         return DeviceLaunch(
             text.name, loaded.function, tuple([slots[one] for one in self.operands]), device, text.programs,
-            loaded.threads, loaded.shared, loaded.hidden, text.numbers, kinds, loaded.keep, writes,
+            loaded.threads, loaded.shared, loaded.hidden, text.numbers, kinds, loaded.keep, writes, self.looked_at,
+            plan_form.General(text, self.looked_at, device) if self.looked_at else None,
         )  # fmt: skip
 
 
@@ -170,29 +172,27 @@ def _on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) -
     """The launches of one kernel. Raises KeyError or BuildError."""
     nodes = triton_hosts.given(kernel)
     aligned = {at for at, node in enumerate(nodes) if node in fresh}
+    looked_at = {at for at, node in enumerate(nodes) if node not in fresh and _likely(node)}
+    aligned |= looked_at
     everything = tuple(range(len(nodes)))
+
+    def of(nest: LoopNest, places: tuple[int, ...]) -> Part:
+        here = [place for place, one in enumerate(places) if one in aligned]
+        text = triton.render(anonymous(nest), aligned=here)
+        return part(text, kernel.nest.name, places, gpu, looked_at)
+
     if kernel.host is not None:
         text = hosted(kernel, hosts[kernel.host].way, aligned)
-        return OnDevice((part(text, kernel.nest.name, everything, gpu),))
+        return OnDevice((part(text, kernel.nest.name, everything, gpu, looked_at),))
     if kernel.nest.scatters:
         several = triton_scatter.split(kernel.nest)
-        return OnDevice(
-            tuple(_part(_like(kernel, part.nest), part.buffers, aligned, gpu) for part in several)
-        )
+        return OnDevice(tuple([of(one.nest, one.buffers) for one in several]))
     parts = split(kernel.nest, gpu.multiprocessors)
     if parts is None:
-        return OnDevice((_part(kernel.nest, everything, aligned, gpu),))
+        return OnDevice((of(kernel.nest, everything),))
     aligned.update(range(len(nodes), len(nodes) + len(parts.between)))
-    found = [
-        _part(_like(kernel, nest), places, aligned, gpu)
-        for nest, places in zip(parts.nests, parts.places, strict=True)
-    ]
+    found = [of(nest, places) for nest, places in zip(parts.nests, parts.places, strict=True)]
     return OnDevice(tuple(found), tuple(one.size * one.dtype.itemsize for one in parts.between))
-
-
-def _like(kernel: Kernel, nest: LoopNest) -> LoopNest:
-    """A part of a kernel's nest, under the name of the whole."""
-    return replace(nest, name=kernel.nest.name)
 
 
 def hosted(kernel: Kernel, way: Configuration, aligned: Collection[int] = ()) -> TritonKernel:
@@ -200,12 +200,13 @@ def hosted(kernel: Kernel, way: Configuration, aligned: Collection[int] = ()) ->
     return triton_hosts.text(kernel, anonymous(kernel.nest), way, aligned)
 
 
-def _part(nest: LoopNest, operands: tuple[int, ...], aligned: set[int], gpu: Gpu) -> Part:
-    here = [place for place, one in enumerate(operands) if one in aligned]
-    return part(triton.render(anonymous(nest), aligned=here), nest.name, operands, gpu)
-
-
-def part(text: TritonKernel, name: str, operands: tuple[int, ...], gpu: Gpu) -> Part:
+def part(
+    text: TritonKernel,
+    name: str,
+    operands: tuple[int, ...],
+    gpu: Gpu,
+    looked_at: Collection[int] = (),
+) -> Part:
     """A launch of a text that was written under the name `TEXT_NAME`."""
     facts = (text.source, text.arguments, sorted(text.constants.items()), text.aligned, text.warps,
              text.stages, text.fp_fusion, text.debug)  # fmt: skip
@@ -213,7 +214,8 @@ def part(text: TritonKernel, name: str, operands: tuple[int, ...], gpu: Gpu) -> 
     name = f"{re.sub('^k[0-9]+_', '', name)}_{digest}"
     source = text.source.replace(f"def {TEXT_NAME}(", f"def {name}(")
     text = replace(text, name=name, source=source)
-    return Part(f"{name}:{gpu.capability}", text, operands)
+    look = tuple([place for place, one in enumerate(operands) if one in looked_at])
+    return Part(f"{name}:{gpu.capability}", text, operands, look)
 
 
 def anonymous(nest: LoopNest) -> LoopNest:
@@ -229,7 +231,7 @@ def anonymous(nest: LoopNest) -> LoopNest:
 
 def aligned_memory(made: schedule.Plan) -> frozenset[Node]:
     """What surely begins at a multiple of 16 bytes: what kernels of ours, and operators that always allocate, have made.
-    Of inputs and constants nobody knows."""
+    Of inputs and constants nobody knows: the launch looks (`_likely`)."""
     found: set[Node] = set()
     for step in made.steps:
         if isinstance(step, Kernel):
@@ -243,6 +245,16 @@ def aligned_memory(made: schedule.Plan) -> frozenset[Node]:
 
 def _begins(node: Node) -> bool:
     return isinstance(node.meta, Meta) and type(node.meta.offset) is int and node.meta.offset == 0
+
+
+def _likely(node: Node) -> bool:
+    """Memory of whoever called begins at such a place if its storage does, as those of torch's allocator do. Of a single
+    element there are no wide loads."""
+    meta = node.meta
+    if not isinstance(meta, Meta) or type(meta.offset) is not int:
+        return False
+    alone = all(type(size) is int and size == 1 for size in meta.shape)
+    return not alone and meta.offset * meta.dtype.itemsize % triton_compile.ALIGNMENT == 0
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------

@@ -118,7 +118,8 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
     try:
         others = fixed.load(kept["replaced"], stored=stored) if kept["replaced"] else None
         keep = build.load(source, names, graph.name, covers, stored) if source else None
-        gpu = _gpu(kept, graph.name, covers, stored)
+        on_gpu = _texts(kept)
+        gpu = _gpu(kept, on_gpu, graph.name, covers, stored)
     except (build.NotBuilt, BuildError):  # planned anew, it ends in the same way, and tells of it
         return None
     built = time.perf_counter()
@@ -128,7 +129,7 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
     tensors = [node.target for node in graph.nodes if node.op == "constant"]
     constants = {slot: tensors[at] for slot, at in kept["constants"]}
     spec = plan_form.read(
-        kept["program"], graph.name, constants, Bound(addresses, (keep, others), gpu)
+        kept["program"], graph.name, constants, Bound(addresses, (keep, others), gpu, on_gpu)
     )
     records = _records(kept, keep is not None and keep.cached, gpu)
     program = load(spec)
@@ -138,13 +139,19 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
     )
 
 
-def _gpu(kept: Plain, name: str, covers: tuple[str, ...], stored: bool) -> dict[str, Any]:
-    """The loaded kernels of GPUs, by key."""
-    plain = kept["gpu"]
-    if not plain:
+def _texts(kept: Plain) -> dict[str, Any]:
+    """The kernels of GPUs, by key."""
+    plain = kept["gpu"] or {"texts": {}}
+    return {key: plan_form.kernel_of(text) for key, text in plain["texts"].items()}
+
+
+def _gpu(
+    kept: Plain, texts: dict[str, Any], name: str, covers: tuple[str, ...], stored: bool
+) -> dict[str, Any]:
+    """They loaded."""
+    if not texts:
         return {}
-    texts = {key: plan_form.kernel_of(text) for key, text in plain["texts"].items()}
-    return plan_form.load_kernels(texts, plain["capabilities"], name, covers, stored)
+    return plan_form.load_kernels(texts, kept["gpu"]["capabilities"], name, covers, stored)
 
 
 def _records(kept: Plain, cached: bool, gpu: Plain) -> tuple[KernelRecord, ...]:

@@ -7,6 +7,7 @@ for what has no plain form.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -45,6 +46,7 @@ class Bound:
     addresses: Mapping[str, int]
     keep: Any
     gpu: Mapping[str, Any] = field(default_factory=dict)
+    texts: Mapping[str, Any] = field(default_factory=dict)  # of these kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ _WRITE: dict[type, Callable[[Any], list[Any]]] = {
     Launch: lambda s: ["launch", s.kernel, _written(s.address), list(s.slots), list(s.writes), _all(s.numbers)],
     DeviceLaunch: lambda s: [
         "device", s.kernel, s.function.name, list(s.slots), str(s.device), _written(s.programs), _all(s.numbers), s.kinds,
-        list(s.writes),
+        list(s.writes), list(s.aligned),
     ],
     Otherwise: lambda s: ["otherwise", _tape(s.call), list(s.slots), _all(s.numbers)],
     Aten: lambda s: [
@@ -113,8 +115,8 @@ _READ: dict[str, Callable[..., Step]] = {
         kernel, _bound(to, address), tuple(slots), to.keep, tuple(writes),
         tuple([_bound(to, one) for one in numbers]),
     ),
-    "device": lambda to, kernel, key, slots, device, programs, numbers, kinds, writes: _device_launch(
-        to.gpu[key], kernel, tuple(slots), torch.device(device), programs, tuple(numbers), kinds, tuple(writes)
+    "device": lambda to, kernel, key, slots, device, programs, numbers, kinds, writes, aligned: _device_launch(
+        to, key, kernel, tuple(slots), torch.device(device), programs, tuple(numbers), kinds, tuple(writes), tuple(aligned)
     ),
     "otherwise": lambda _, tape, slots, numbers: Otherwise(
         _tape_of(*tape), tuple(slots), tuple(numbers)
@@ -130,12 +132,13 @@ _READ: dict[str, Callable[..., Step]] = {
 
 
 def _device_launch(
-    loaded: Any, kernel: str, slots: tuple[int, ...], device: torch.device, programs: int,
-    numbers: tuple[Any, ...], kinds: str, writes: tuple[int, ...],
+    to: Bound, key: str, kernel: str, slots: tuple[int, ...], device: torch.device, programs: int,
+    numbers: tuple[Any, ...], kinds: str, writes: tuple[int, ...], aligned: tuple[int, ...],
 ) -> DeviceLaunch:  # fmt: skip
+    loaded = to.gpu[key]
     return DeviceLaunch(
         kernel, loaded.function, slots, device, programs, loaded.threads, loaded.shared, loaded.hidden, numbers, kinds,
-        loaded.keep, writes,
+        loaded.keep, writes, aligned, General(to.texts[key], aligned, device) if aligned else None,
     )  # fmt: skip
 
 
@@ -234,6 +237,29 @@ def kernel_of(plain: Mapping[str, Any]) -> Any:
 
     arguments = tuple([(name, kind) for name, kind in plain["arguments"]])
     return TritonKernel(**{**plain, "arguments": arguments, "aligned": tuple(plain["aligned"])})
+
+
+@dataclass(frozen=True, slots=True)
+class General:
+    """What makes the kernel that takes pointers which are no multiples of 16 bytes (`DeviceLaunch.general`): that of
+    `text` with no promise about those at these positions."""
+
+    text: Any
+    aligned: tuple[int, ...]
+    device: torch.device
+
+    def __call__(self) -> tuple[int, int]:
+        from ..runtime import device, driver
+
+        found = device.gpu(self.device).capability
+        left = tuple([at for at in self.text.aligned if at not in self.aligned])
+        kernel = replace(self.text, aligned=left)
+        made = load_kernels({"": kernel}, {"": 10 * found[0] + found[1]}, kernel.name, (), False)[
+            ""
+        ]
+        driver.prepare(made.function, kernel.name, made.shared, self.device.index or 0)
+        driver.captured(made.keep)  # whoever records a graph knows of the first kernel only
+        return made.function, made.shared
 
 
 def load_kernels(

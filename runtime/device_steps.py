@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..ir.symbols import Expr, apply, is_symbolic, kind_of
@@ -15,6 +16,7 @@ from .numbers import Registers
 from .program import MAX_PROGRAMS, DeviceLaunch, ProgramSpec
 
 MAX_PARAMETERS = 1024  # as in device_launch.h
+ALIGNMENT = 16  # bytes; as in device_launch.h
 MAX_DEVICES = 64  # as in cuda_driver.h
 _LIMITS = {"i": 2**31, "q": 2**63}
 _KINDS = {"i": "int", "q": "int", "f": "float", "d": "float"}  # letter -> kind of the number
@@ -78,7 +80,7 @@ def lowered(step: DeviceLaunch, numbers: Registers) -> tuple[str, tuple[Any, ...
     )
     return "device", (
         step.kernel, step.function, step.device.index, *grid, step.threads, step.shared, step.hidden,
-        step.slots, step.writes, registers, step.kinds, step.keep,
+        step.slots, step.writes, registers, step.kinds, step.keep, step.aligned, step.general,
     )  # fmt: skip
 
 
@@ -91,6 +93,8 @@ def _real(number: Any) -> Any:
 def mirrored(step: DeviceLaunch) -> Callable[[list[Any], Any], None]:
     """The same through ctypes."""
     from .driver import DRIVER
+
+    others: list[DeviceLaunch] = []  # the launch of the general kernel, once that is needed
 
     def run(slots: list[Any], arena: Any) -> None:
         values = [slots[slot] for slot in step.slots]
@@ -105,8 +109,13 @@ def mirrored(step: DeviceLaunch) -> Callable[[list[Any], Any], None]:
                 f"graftjit: the kernel {step.kernel} needs {step.programs} programs, and a launch takes"
                 f" {MAX_PROGRAMS}"
             )
-        if step.programs > 0:
+        if step.programs > 0 and not any(pointers[at] % ALIGNMENT for at in step.aligned):
             DRIVER.launch(step, parameters)
+        elif step.programs > 0:
+            if not others:
+                function, shared = step.general()
+                others.append(replace(step, function=function, shared=shared))
+            DRIVER.launch(replace(others[0], programs=step.programs), parameters)
 
     return run
 

@@ -75,6 +75,10 @@ class DeviceLaunch:
     "i" int32, "q" int64, "f" float32, "d" float64), then `hidden` null pointers. The grid is `programs` (a number or an
     expression, at most MAX_PROGRAMS) in x; none at all is no launch. `threads` of a program, and `shared` bytes of
     dynamic shared memory. `writes`: as for a `Launch`.
+
+    `aligned`: positions among `slots` of what the kernel takes to begin at a multiple of 16 bytes though nobody knows.
+    A launch looks; where one does not, it is `general`'s kernel, which asks for nothing and takes the same: called once
+    and without arguments, it gives (function, shared bytes) and keeps it loaded.
     """
 
     kernel: str
@@ -89,6 +93,8 @@ class DeviceLaunch:
     kinds: str = ""
     keep: Any = None
     writes: tuple[int, ...] = ()
+    aligned: tuple[int, ...] = ()
+    general: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,24 @@ bool DeviceLaunch::fill(const int64_t *registers, uint64_t *values, size_t point
     return true;
 }
 
-int DeviceLaunch::launch(void *stream, int64_t count_of_programs, uint64_t *values, size_t count) const {
+int DeviceLaunch::make_general() {
+    PyObject *made = PyObject_CallNoArgs(general);
+    unsigned long long found;
+    unsigned int bytes;
+    bool good = made != nullptr && PyArg_ParseTuple(made, "KI", &found, &bytes);
+    if (good) {
+        general_shared = bytes;
+        general_function = (void *)found;
+    }
+    Py_XDECREF(made);
+    return good ? 0 : -1;
+}
+
+int DeviceLaunch::launch(void *stream, int64_t count_of_programs, uint64_t *values, size_t count, bool any) const {
     void *parameters[MAX_PARAMETERS];
     for (size_t i = 0; i < count; i++) parameters[i] = values + i;
-    return cuda_driver.launch(function, (unsigned)count_of_programs, 1, 1, threads, 1, 1, shared, stream, parameters,
-                              nullptr);
+    return cuda_driver.launch(any ? general_function.load() : function, (unsigned)count_of_programs, 1, 1, threads, 1,
+                              1, any ? general_shared : shared, stream, parameters, nullptr);
 }
 
 int DeviceLaunch::failed(int code) const {
@@ -52,13 +65,13 @@ bool device_launch_read(PyObject *args, Steps &steps, Step &step) {
     const char *name, *kinds;
     unsigned long long function;
     long long programs;
-    PyObject *slots, *writes, *numbers, *keep;
+    PyObject *slots, *writes, *numbers, *keep, *aligned, *general;
     step.kind = StepKind::device;
     step.device = std::make_unique<DeviceLaunch>();
     DeviceLaunch &to = *step.device;
-    if (!PyArg_ParseTuple(args, "sKiLiIIIO!O!O!sO", &name, &function, &to.device, &programs, &to.programs_register,
+    if (!PyArg_ParseTuple(args, "sKiLiIIIO!O!O!sOO!O", &name, &function, &to.device, &programs, &to.programs_register,
                           &to.threads, &to.shared, &to.hidden, &PyTuple_Type, &slots, &PyTuple_Type, &writes,
-                          &PyTuple_Type, &numbers, &kinds, &keep) ||
+                          &PyTuple_Type, &numbers, &kinds, &keep, &PyTuple_Type, &aligned, &general) ||
         !steps_read_slots(slots, steps, step.slots) || !steps_read_writes(writes, steps, step))
         return false;
     to.name = name;
@@ -66,12 +79,17 @@ bool device_launch_read(PyObject *args, Steps &steps, Step &step) {
     to.function = (void *)function;
     to.programs = programs;
     to.keep = Py_NewRef(keep);
+    to.general = Py_NewRef(general);
     auto n_registers = (int32_t)steps.numbers.registers.size();
     bool good = function != 0 && to.device >= 0 && to.device < MAX_DEVICES && programs >= 0 && programs <= INT32_MAX &&
                 to.programs_register < n_registers && to.kinds.size() == (size_t)PyTuple_GET_SIZE(numbers);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(numbers); i++) {
         to.numbers.push_back((int32_t)PyLong_AsLong(PyTuple_GET_ITEM(numbers, i)));
         good = good && to.numbers.back() >= 0 && to.numbers.back() < n_registers;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(aligned); i++) {
+        to.aligned.push_back((int32_t)PyLong_AsLong(PyTuple_GET_ITEM(aligned, i)));
+        good = good && to.aligned.back() >= 0 && (size_t)to.aligned.back() < step.slots.size() && general != Py_None;
     }
     good = good && to.parameters(step.slots.size()) <= MAX_PARAMETERS && cuda_driver.launch != nullptr;
     if (!good && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "graftjit: a launch that cannot be read");

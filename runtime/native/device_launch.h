@@ -3,12 +3,14 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "cuda_driver.h"
 
+constexpr uint64_t ALIGNMENT = 16; // bytes
 constexpr size_t MAX_PARAMETERS = 1024; // the driver takes 4 KB of them, from CUDA 12.1 on 32
 
 struct DeviceLaunch {
@@ -21,10 +23,24 @@ struct DeviceLaunch {
     std::vector<int32_t> numbers;        // registers handed over, behind the pointers
     std::string kinds;                   // how: i int32, q int64, f float, d double
     PyObject *keep = nullptr;            // the kernel's library
+    std::vector<int32_t> aligned;        // pointers that are to be multiples of ALIGNMENT; of others
+    PyObject *general = nullptr;         // gives the kernel that takes any, which is then here
+    std::atomic<void *> general_function{nullptr};
+    uint32_t general_shared = 0;
 
     DeviceLaunch() = default;
     DeviceLaunch(const DeviceLaunch &) = delete;
-    ~DeviceLaunch() { Py_XDECREF(keep); }
+    ~DeviceLaunch() { Py_XDECREF(keep), Py_XDECREF(general); }
+
+    // Are there pointers that the kernel does not take?
+    bool misaligned(const uint64_t *values) const {
+        for (int32_t at : aligned)
+            if (values[at] % ALIGNMENT != 0) return true;
+        return false;
+    }
+
+    // Has the other kernel made. Needs the GIL; -1 with a Python error set.
+    int make_general();
 
     size_t parameters(size_t pointers) const { return pointers + numbers.size() + hidden; }
 
@@ -35,8 +51,8 @@ struct DeviceLaunch {
     // its kind.
     bool fill(const int64_t *registers, uint64_t *values, size_t pointers) const;
 
-    // A code of the driver.
-    int launch(void *stream, int64_t programs, uint64_t *values, size_t count) const;
+    // A code of the driver. `any`: of the kernel that takes any pointers.
+    int launch(void *stream, int64_t programs, uint64_t *values, size_t count, bool any) const;
 
     // The exception for such a code, or for a call that the two functions above refuse. Needs the GIL; -1.
     int failed(int code) const;

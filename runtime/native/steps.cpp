@@ -251,7 +251,7 @@ class Run {
     }
 
     int device(const Step &step) {
-        const DeviceLaunch &kernel = *step.device;
+        DeviceLaunch &kernel = *step.device;
         size_t n = step.slots.size();
         uint64_t values[MAX_PARAMETERS];
         for (size_t i = 0; i < n; i++)
@@ -259,12 +259,16 @@ class Run {
         int64_t programs = kernel.grid(numbers_);
         if (programs < 0 || !kernel.fill(numbers_, values, n)) return hold_gil(), kernel.refused(numbers_);
         if (programs > 0) {
+            bool any = kernel.misaligned(values);
+            if (any && kernel.general_function == nullptr &&
+                (leave_device() != 0 || (hold_gil(), kernel.make_general()) != 0))
+                return -1;
             void *stream;
             bool captured;
             int code = devices_.enter(kernel.device, &stream, &captured);
             if (captured && !steps_.captured && (hold_gil(), device_launches_captured(steps_)) != 0) return -1;
             drop_gil();
-            if (code == CUDA_SUCCESS) code = kernel.launch(stream, programs, values, kernel.parameters(n));
+            if (code == CUDA_SUCCESS) code = kernel.launch(stream, programs, values, kernel.parameters(n), any);
             if (code != CUDA_SUCCESS) return hold_gil(), kernel.failed(code);
         }
         return step.writes.empty() ? 0 : bump_versions(step);

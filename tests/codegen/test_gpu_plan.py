@@ -30,7 +30,7 @@ from graftjit.codegen import (
 from graftjit.codegen.shadow import differs
 from graftjit.ir.devices import gpus_of
 from graftjit.ir.passes import optimize
-from graftjit.runtime import device, executor
+from graftjit.runtime import device, driver, executor
 from graftjit.runtime.errors import BuildError
 from graftjit.runtime.program import Alloc, DeviceLaunch, Scratch
 from graftjit.runtime.session import SESSION
@@ -166,12 +166,35 @@ def test_one_value_a_row_is_never_written_over_what_threads_share():
     assert not made.plan.over
 
 
-def test_alignment_is_promised_of_what_we_know_alone():
+def test_alignment_is_promised_of_what_we_know_and_looked_at_elsewhere(monkeypatch):
     made = written(lambda x, w: (F.relu(x @ w) + x).sum(-1), normal(8, 8), normal(8, 8))
     (text,) = made.texts.values()
     (launch,) = made.launches
-    promised = {launch.slots[at] for at in text.aligned}
-    assert promised and not promised & {0, 1}
+    looked_at = {launch.slots[at] for at in launch.aligned}
+    promised = {launch.slots[at] for at in text.aligned} - looked_at
+    assert promised and not promised & {0, 1} and looked_at == {0}
+
+    asked = []
+
+    def load(texts, capabilities, *rest):
+        asked.append((texts[""].aligned, capabilities[""]))
+        return {"": SimpleNamespace(function=7, shared=5, keep=None)}
+
+    monkeypatch.setattr(plan_form, "load_kernels", load)
+    monkeypatch.setattr(device, "gpu", lambda one: SimpleNamespace(capability=(9, 0)))
+    monkeypatch.setattr(driver, "prepare", lambda *_: None)
+    monkeypatch.setattr(driver, "captured", lambda _: None)
+    assert launch.general() == (7, 5)
+    ((left, capability),) = asked
+    assert {launch.slots[at] for at in left} == promised and capability == 90
+
+
+def test_parts_of_tensors_are_promised_nothing():
+    made = written(lambda x: (x[1:] * 2, x * 2), normal(9))
+    assert all(step.aligned for step in made.launches)
+    made = Written(relabelled(trace(lambda x: x * 2, normal(9)[1:])))
+    assert not any(step.aligned for step in made.launches)
+    assert not any(at == 0 for text in made.texts.values() for at in text.aligned)
 
 
 def test_equal_kernels_are_one_text():

@@ -209,6 +209,50 @@ def test_symbolic_numbers_and_grids(load, fake):
         assert [one["grid"] for one in fake.launches()] == [f"{-(-size // 128)},1,1"] * bool(size)
 
 
+def test_addresses_that_a_kernel_does_not_take(load, fake):
+    """Another kernel does, which is made once."""
+    made = []
+
+    def general() -> tuple[int, int]:
+        made.append(kernel("any 8 8"))
+        return made[-1].handle, 64
+
+    step = launch("wide 8 8", (1, 0), aligned=(1,), general=general)
+    run = load(spec(1, 2, alloc(1, 8), step, outputs=(1,)))
+    memory = torch.randn(64)
+    start = -(memory.data_ptr() // 4) % 4  # of the first element at a multiple of 16 bytes
+    for offset, name, times in (
+        (0, "wide", 0),
+        (4, "wide", 0),
+        (1, "any", 1),
+        (6, "any", 1),
+        (8, "wide", 1),
+    ):
+        fake.forget()
+        x = memory[start + offset :][:8]
+        (out,) = run(x)
+        (got,) = fake.launches()
+        assert (got["kernel"], got["shared"], len(made)) == (
+            name,
+            "64" if name == "any" else "0",
+            times,
+        )
+        assert got["parameters"] == pointers(out, x)
+
+
+def test_a_kernel_for_any_address_that_cannot_be_made(load, fake):
+    def general() -> tuple[int, int]:
+        raise BuildError("no compiler")
+
+    run = load(spec(1, 1, launch("wide 8", (0,), aligned=(0,), general=general), outputs=(0,)))
+    memory = torch.randn(64)
+    start = -(memory.data_ptr() // 4) % 4
+    with pytest.raises(BuildError, match="no compiler"):
+        run(memory[start + 1 :])
+    run(memory[start:])
+    assert [one["kernel"] for one in fake.launches()] == ["wide"]
+
+
 def test_what_a_launch_cannot_take_at_a_call(load, fake):
     n = Symbol("n", "int", 4)
     symbols = {n: ("number", 1)}
