@@ -53,7 +53,7 @@ def recorded() -> Iterator[list[Graph]]:
     """The graphs that are planned meanwhile, as they come; they run as ATen's operators."""
     found: list[Graph] = []
 
-    def record(graph: Graph) -> Any:
+    def record(graph: Graph, *_more: Any, **_named: Any) -> Any:
         found.append(graph)
         made = schedule.plan(graph, fuse=False)
         return planned._Planned(graph, planned._Clock({}), graph, made, kinds=frozenset())
@@ -77,6 +77,7 @@ def graphs(name: str, autocast: bool = False) -> list[Graph]:
         results = graftjit.jit(module)(*inputs)
         results = results if isinstance(results, (tuple, list)) else (results,)
         sum(result.float().square().mean() for result in results).backward()
+    assert found, "nothing was planned: is `planned._planned` still what plans?"
     return [optimize(relabelled(graph), check=True) for graph in found]
 
 
