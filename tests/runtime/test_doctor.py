@@ -54,7 +54,9 @@ def test_main_prints_and_tells_by_its_status(capsys, monkeypatch):
     monkeypatch.setattr(doctor, "doctor", lambda _more: good)
     assert doctor.main() == 0
     assert "-> install it" in capsys.readouterr().out
-    monkeypatch.setattr(doctor, "doctor", lambda _more: [*good, doctor.Check("c", "mend", "broken", "x")])
+    monkeypatch.setattr(
+        doctor, "doctor", lambda _more: [*good, doctor.Check("c", "mend", "broken", "x")]
+    )
     assert doctor.main(as_json=True) == 1
     assert json.loads(capsys.readouterr().out)[2]["state"] == "mend"
 
