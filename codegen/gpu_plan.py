@@ -32,6 +32,7 @@ from .triton import TritonKernel
 from .triton_hosts import Hosts
 from .triton_product import Configuration
 from .triton_split import split
+from .triton_tiles import Tiling
 
 LETTERS = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
 ATTEMPTS = 8  # plans that are made again for kernels without a text, before all of them stay ATen's
@@ -79,6 +80,12 @@ class Written:
     @property
     def texts(self) -> dict[str, TritonKernel]:
         return {part.key: part.text for one in self.launches.values() for part in one.parts}
+
+    def add(self, name: str, found: OnDevice, gpu: Gpu) -> None:
+        """What runs for the kernel of this name."""
+        self.launches[name] = found
+        for part in found.parts:
+            self.capabilities[part.key] = gpu.capability
 
     def plain(self) -> dict[str, Any]:
         """What a kept plan has of them: texts by key, and whose they are. Raises NotKept."""
@@ -152,15 +159,13 @@ def _attempt(made: schedule.Plan, of: Any) -> tuple[Written, list[tuple[Kernel, 
             continue
         gpu = of(kernel.device)
         try:
-            found = _on_device(kernel, gpu, fresh, made.hosts)
+            found = on_device(kernel, gpu, fresh, made.hosts)
         except KeyError as error:
             failed.append((kernel, f"there is no Triton text for {error}"))
         except BuildError as error:
             failed.append((kernel, _words(error)))
         else:
-            written.launches[kernel.nest.name] = found
-            for part in found.parts:
-                written.capabilities[part.key] = gpu.capability
+            written.add(kernel.nest.name, found, gpu)
     return written, failed
 
 
@@ -168,7 +173,7 @@ def _words(error: BuildError) -> str:
     return str(error).splitlines()[0]
 
 
-def _on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) -> OnDevice:
+def on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) -> OnDevice:
     """The launches of one kernel. Raises KeyError or BuildError."""
     nodes = triton_hosts.given(kernel)
     aligned = {at for at, node in enumerate(nodes) if node in fresh}
@@ -178,12 +183,13 @@ def _on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) -
 
     def of(nest: LoopNest, places: tuple[int, ...]) -> Part:
         here = [place for place, one in enumerate(places) if one in aligned]
-        text = triton.render(anonymous(nest), aligned=here)
-        return part(text, kernel.nest.name, places, gpu, looked_at)
+        tiling = nest.hints.tiling or Tiling()
+        text = triton.render(anonymous(nest), aligned=here, tiling=tiling)
+        return _part(text, kernel.nest.name, places, gpu, looked_at)
 
     if kernel.host is not None:
         text = hosted(kernel, hosts[kernel.host].way, aligned)
-        return OnDevice((part(text, kernel.nest.name, everything, gpu, looked_at),))
+        return OnDevice((_part(text, kernel.nest.name, everything, gpu, looked_at),))
     if kernel.nest.scatters:
         several = triton_scatter.split(kernel.nest)
         return OnDevice(tuple([of(one.nest, one.buffers) for one in several]))
@@ -200,12 +206,8 @@ def hosted(kernel: Kernel, way: Configuration, aligned: Collection[int] = ()) ->
     return triton_hosts.text(kernel, anonymous(kernel.nest), way, aligned)
 
 
-def part(
-    text: TritonKernel,
-    name: str,
-    operands: tuple[int, ...],
-    gpu: Gpu,
-    looked_at: Collection[int] = (),
+def _part(
+    text: TritonKernel, name: str, operands: tuple[int, ...], gpu: Gpu, looked_at: Collection[int]
 ) -> Part:
     """A launch of a text that was written under the name `TEXT_NAME`."""
     facts = (text.source, text.arguments, sorted(text.constants.items()), text.aligned, text.warps,

@@ -157,11 +157,13 @@ class Hints:
     unroll    copies of each accumulator of a fold
     groups    vectors of rows side by side, at the most, where lanes are rows
     chunk     elements of the axis of the lanes that a thread takes at a time
+    tiling    `triton_tiles.Tiling`, on a GPU; None: as the rules have it
     """
 
     unroll: int = 0
     groups: int = 0
     chunk: int = 0
+    tiling: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
-"""Products on a GPU at level O2: a kernel of ours with what follows, or the library's call and a kernel behind it.
+"""Kernels on a GPU at level O2, by measurement: how they are cut, and which products are kernels of ours.
 
-In: a plan. Out: the plan in which those products have kernels of ours (`triton_hosts`) that are clearly faster so, each cut
-in the way that was the fastest. All ways of a graph are compiled at once, side by side, and run on memory of their own, with
-the tensors' sizes and layouts, on the current stream between events. What was found is kept in the kernel store, under the
-product, its epilogue, the ways and the device; another process measures nothing. Where nothing can be measured the library
-is taken. Called by `codegen.planned`; `codegen.tune` does the same for kernels on the CPU.
+In: a plan. Out: the same plan, in which nests have another tiling than the rules' where that is clearly faster
+(`triton_tiles.choices`), and products that are faster as kernels of ours with what follows them (`triton_hosts`, each cut in
+the way that was the fastest) than as the library's call with a kernel behind it. All ways of a graph are compiled at once,
+side by side, and run on memory of their own, with the tensors' sizes and layouts, on the current stream between events.
+What was found is kept in the kernel store, under the kernel, the ways and the device; another process measures nothing.
+Where nothing can be measured, the rules and the library are taken. Called by `codegen.planned`; `codegen.tune` does the
+same for kernels on the CPU.
 """
 
 from __future__ import annotations
@@ -12,41 +14,47 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
 
 from ..ir.dataclass import dataclass
 from ..ir.graph import Meta, Node
+from ..ir.symbols import is_symbolic
 from ..ir.torch_level import substitute
 from ..runtime.errors import BuildError
 from ..runtime.program import Aten, ProgramSpec, Slot, Step
-from . import build, gpu_plan, loops, plan_form, schedule, triton, triton_hosts, tune
+from . import build, gpu_plan, loops, schedule, triton_hosts, triton_tiles, tune
 from .clock import LEAST, NOISE, ROOM, Timing
-from .gpu_plan import Gpu, Part
+from .gpu_plan import OnDevice
 from .nest import Kernel
 from .schedule import Plan
 from .triton_hosts import Host
 from .triton_product import Configuration, configurations
+from .triton_tiles import Tiling
 
-BUDGET = 0.5  # seconds of running a graph
-MOST = 8  # products of a graph
+BUDGET = 0.5  # seconds of running a graph's products, and of its other kernels
+MOST = 8  # of each
 WORK = 1 << 20  # multiplications; below that the launch is what costs, and one is fewer than two
+BYTES = 1 << 20  # that another kernel moves; below that, too
 ROUNDS = 15
 SAMPLE = 200e-6  # seconds between two events, at least
-LIBRARY = "library"
+LIBRARY, RULES = "library", "default"
 
 Run = Callable[[], Any]
+Way = Configuration | Tiling | None  # None: the library's call, and a kernel behind it
 
 
 @dataclass(slots=True)
 class Question:
-    """A product and its epilogue at some steps of a plan; the ways: the library's, then configurations of ours."""
+    """A kernel that occurs some times in a plan, and the ways to have it; the first one is taken where none is clearly
+    faster. `fresh`: what surely begins at a multiple of 16 bytes."""
 
     kernels: list[Kernel]
     key: str
-    ways: tuple[Configuration | None, ...]
+    ways: tuple[Way, ...]
+    fresh: frozenset[Node]
 
     @property
     def kernel(self) -> Kernel:
@@ -54,89 +62,161 @@ class Question:
 
     @property
     def names(self) -> list[str]:
-        return [LIBRARY if way is None else named(way) for way in self.ways]
+        return [named(way) for way in self.ways]
 
 
-def named(way: Configuration) -> str:
-    """`128 x 64 x 64, 4 warps, 3 stages`"""
-    return f"{way.rows} x {way.columns} x {way.step}, {way.warps} warps, {way.stages} stages"
+def named(way: Way) -> str:
+    """`128 x 64 x 64, 4 warps, 3 stages` of a product, `rows 4, columns 1024` of a nest"""
+    if way is None:
+        return LIBRARY
+    if isinstance(way, Configuration):
+        return f"{way.rows} x {way.columns} x {way.step}, {way.warps} warps, {way.stages} stages"
+    told = [f"{f.name} {getattr(way, f.name)}" for f in fields(way) if getattr(way, f.name)]
+    return ", ".join(told) or RULES
 
 
 def chosen(made: Plan, stored: bool) -> Plan:
-    """The plan with the products that are faster as kernels of ours. NotBuilt where something is not known and `stored`
-    says that nothing shall be built."""
+    """The plan with what is faster. NotBuilt where something is not known and `stored` says that nothing shall be built."""
     every = {
         step: Host(configurations(triton_hosts.product_of(step)[0])[0])
         for step in made.steps
         if isinstance(step, Node) and triton_hosts.takes(step)
     }
-    if not every:
+    if every:
+        hosts: dict[Node, Host] = {}
+        for one, way in _answers(products(schedule.hosting(made, every)), stored):
+            for kernel in one.kernels:
+                if isinstance(way, Configuration) and kernel.host is not None:
+                    hosts[kernel.host] = Host(way)
+        made = schedule.hosting(made, hosts) if hosts else made
+    tilings: dict[str, Tiling] = {}
+    for one, way in _answers(nests(made), stored):
+        if isinstance(way, Tiling) and way != Tiling():
+            tilings |= {kernel.nest.name: way for kernel in one.kernels}
+    return _tiled(made, tilings)
+
+
+def _tiled(made: Plan, tilings: dict[str, Tiling]) -> Plan:
+    if not tilings:
         return made
-    asked = questions(schedule.hosting(made, every))
+    steps = [
+        _with(step, tilings[step.nest.name])
+        if isinstance(step, Kernel) and step.nest.name in tilings
+        else step
+        for step in made.steps
+    ]
+    return replace(made, steps=steps)
+
+
+def _with(kernel: Kernel, tiling: Tiling) -> Kernel:
+    hints = replace(kernel.nest.hints, tiling=tiling)
+    return replace(kernel, nest=replace(kernel.nest, hints=hints))
+
+
+def _answers(asked: Sequence[Question], stored: bool) -> list[tuple[Question, Way]]:
+    """What is known of each, or found out now, and told. Those of which nothing is known have no answer."""
     known = {one.key: tune.remembered((one.key,), one.names) for one in asked}
     left = [one for one in asked if known[one.key] is None]
     if left and stored:
         raise build.NotBuilt
     measured = measure(left) if left else {}
-    hosts: dict[Node, Host] = {}
+    found = []
     for one in asked:
         times = known[one.key] or measured.get(one.key)
-        if not times:
-            continue
-        way = tune.choose(times)
-        covers = one.kernel.nest.covers
-        tune.tell(one.kernel.nest.name, one.names, times, way, one.key not in measured, covers)
-        best = one.ways[way]
-        if best is not None:
-            hosts |= {kernel.host: Host(best) for kernel in one.kernels if kernel.host is not None}
-    return schedule.hosting(made, hosts) if hosts else made
+        if times:
+            way, nest = tune.choose(times), one.kernel.nest
+            tune.tell(nest.name, one.names, times, way, one.key not in measured, nest.covers)
+            found.append((one, one.ways[way]))
+    return found
 
 
-def questions(trial: Plan) -> list[Question]:
+# --- what is asked ---------------------------------------------------------------------------------------------
+
+
+def products(trial: Plan) -> list[Question]:
     """The products with an epilogue, each once, those with most work first."""
-    found: dict[str, Question] = {}
-    work: dict[str, int] = {}
-    for kernel in trial.kernels:
-        if kernel.host is None or kernel.device.type != "cuda":
-            continue
+
+    def work(kernel: Kernel) -> int:
+        if kernel.host is None:
+            return 0
         product, _bases = triton_hosts.product_of(kernel.host)
-        if product.batch * product.m * product.n * product.k < WORK or not _fits(kernel):
-            continue
-        key = _key(kernel)
-        if key not in found:
-            ways = (None, *_writable(kernel, configurations(product)))
-            found[key] = Question([], key, ways)
-        found[key].kernels.append(kernel)
-        work[key] = work.get(key, 0) + product.batch * product.m * product.n * product.k
-    worth = [one for one in found.values() if len(one.ways) > 1]
-    return sorted(worth, key=lambda one: -work[one.key])[:MOST]
+        found = product.batch * product.m * product.n * product.k
+        return found if found >= WORK else 0
+
+    def ways(kernel: Kernel) -> Sequence[Way]:
+        assert kernel.host is not None
+        product, _bases = triton_hosts.product_of(kernel.host)
+        found = configurations(product)
+        try:  # a nest whose axes part elsewhere than the product's has no text
+            gpu_plan.hosted(kernel, found[0])
+        except (BuildError, KeyError):
+            return ()
+        return (None, *found)
+
+    return _asked(trial, work, ways)
 
 
-def _writable(kernel: Kernel, ways: Sequence[Configuration]) -> list[Configuration]:
-    """Those that have a text: a nest whose axes part elsewhere has none."""
+def nests(made: Plan) -> list[Question]:
+    """The kernels of one launch that move most bytes, each once."""
+
+    def work(kernel: Kernel) -> int:
+        alone = kernel.host is None and not kernel.nest.scatters
+        return kernel.bytes if alone and kernel.bytes >= BYTES else 0
+
+    def ways(kernel: Kernel) -> Sequence[Way]:
+        gpu = gpu_plan.world(kernel.device)
+        return triton_tiles.choices(kernel.nest) if _one_launch(kernel, gpu) else ()
+
+    return _asked(made, work, ways)
+
+
+def _one_launch(kernel: Kernel, gpu: gpu_plan.Gpu) -> bool:
     try:
-        gpu_plan.hosted(kernel, ways[0])
+        return len(gpu_plan.on_device(kernel, gpu, frozenset(), {}).parts) == 1
     except (BuildError, KeyError):
-        return []
-    return list(ways)
+        return False
 
 
-def _fits(kernel: Kernel) -> bool:
+def _asked(
+    made: Plan, work: Callable[[Kernel], int], ways: Callable[[Kernel], Sequence[Way]]
+) -> list[Question]:
+    fresh = gpu_plan.aligned_memory(made)
+    found: dict[str, Question] = {}
+    weight: dict[str, int] = {}
+    for kernel in made.kernels:
+        if kernel.device.type != "cuda" or not _known(kernel):
+            continue
+        amount = work(kernel)
+        if not amount:
+            continue
+        key = _key(kernel, fresh)
+        if key not in found:
+            found[key] = Question([], key, tuple(ways(kernel)), fresh)
+        found[key].kernels.append(kernel)
+        weight[key] = weight.get(key, 0) + amount
+    worth = [one for one in found.values() if len(one.ways) > 1]
+    return sorted(worth, key=lambda one: -weight[one.key])[:MOST]
+
+
+def _known(kernel: Kernel) -> bool:
+    """Can it be run by itself? Its sizes are known, and there is room."""
     metas = [node.meta for node in triton_hosts.given(kernel)]
+    if is_symbolic([(meta.shape, meta.stride) for meta in metas]):
+        return False
+    nest = kernel.nest
+    if is_symbolic((nest.outer, nest.inner)) or any(one.op == "number" for one in nest.values):
+        return False
     return sum(_elements(meta) * meta.dtype.itemsize for meta in metas) <= ROOM
 
 
-def _key(kernel: Kernel) -> str:
+def _key(kernel: Kernel, fresh: frozenset[Node]) -> str:
     """All that the times depend on, but for the ways."""
-    assert kernel.host is not None
-    product, bases = triton_hosts.product_of(kernel.host)
-    properties = torch.cuda.get_device_properties(kernel.device)
-    layouts = [
-        (node.meta.shape, node.meta.stride, str(node.meta.dtype))
-        for node in (*bases, *triton_hosts.given(kernel))
-    ]
+    product = None if kernel.host is None else triton_hosts.product_of(kernel.host)[0]
+    given = triton_hosts.given(kernel)
+    layouts = [(n.meta.shape, n.meta.stride, str(n.meta.dtype), n in fresh) for n in given]
     nest = loops.text(replace(kernel.nest, name="kernel", covers=()))
-    return f"{properties.name} {product} {layouts} {nest}"
+    name = torch.cuda.get_device_properties(kernel.device).name
+    return f"{name} {product} {layouts} {nest}"
 
 
 # --- measurement -----------------------------------------------------------------------------------------------
@@ -149,9 +229,9 @@ def measure(asked: Sequence[Question]) -> dict[str, list[Timing]]:
     found: dict[str, list[Timing]] = {}
     try:
         built = _built(asked)
-        for one, parts in zip(asked, built, strict=True):
+        for one, launches in zip(asked, built, strict=True):
             with torch.cuda.device(one.kernel.device):
-                times = RACE(_runs(one, parts), BUDGET / len(asked))
+                times = RACE(_runs(one, launches), BUDGET / len(asked))
             if times:
                 tune.remember((one.key,), one.names, times)
                 found[one.key] = times
@@ -160,51 +240,57 @@ def measure(asked: Sequence[Question]) -> dict[str, list[Timing]]:
     return found
 
 
-def _built(asked: Sequence[Question]) -> list[list[Part]]:
+def _built(asked: Sequence[Question]) -> list[list[OnDevice]]:
     """For each question, the launches of its ways (of the library's: the kernel behind it), loaded."""
-    parts: list[list[Part]] = []
-    for one in asked:
+    written = gpu_plan.Written()
+    for place, one in enumerate(asked):
         gpu = gpu_plan.world(one.kernel.device)
-        parts.append([_part(one.kernel, way, gpu) for way in one.ways])
-    every = {part.key: part for row in parts for part in row}
-    capabilities = {key: int(key.rsplit(":", 1)[1]) for key in every}
-    texts = {key: part.text for key, part in every.items()}
-    loaded = plan_form.load_kernels(texts, capabilities, "products", (), False)
-    return [[replace(part, loaded=loaded[part.key]) for part in row] for row in parts]
+        for number, way in enumerate(one.ways):
+            written.add(f"{place} {number}", _launches(one, way, gpu), gpu)
+    bound = written.bound(gpu_plan.load(written, "ways", ()))
+    return [
+        [bound[f"{place} {number}"] for number in range(len(one.ways))]
+        for place, one in enumerate(asked)
+    ]
 
 
-def _part(kernel: Kernel, way: Configuration | None, gpu: Gpu) -> Part:
-    nest = kernel.nest
-    places = tuple(range(len(triton_hosts.given(kernel)) if way else len(nest.buffers)))
-    if way is not None:
-        text = gpu_plan.hosted(kernel, way)
-    else:
-        text = triton.render(gpu_plan.anonymous(replace(nest, tiled=None)))
-    return gpu_plan.part(text, nest.name, places, gpu)
+def _launches(one: Question, way: Way, gpu: gpu_plan.Gpu) -> OnDevice:
+    hosts: dict[Node, Host] = {}
+    if isinstance(way, Configuration):
+        assert one.kernel.host is not None
+        hosts[one.kernel.host] = Host(way)
+    return gpu_plan.on_device(_kernel(one, way), gpu, one.fresh, hosts)
 
 
-def _runs(one: Question, parts: Sequence[Part]) -> list[Run]:
+def _kernel(one: Question, way: Way) -> Kernel:
+    """What is launched in this way."""
+    if way is None:
+        return replace(one.kernel, nest=replace(one.kernel.nest, tiled=None), host=None)
+    return _with(one.kernel, way) if isinstance(way, Tiling) else one.kernel
+
+
+def _runs(one: Question, launches: Sequence[OnDevice]) -> list[Run]:
     """A call of each way, over tensors of its own."""
     from ..runtime.executor import load  # late: it loads the native extension
 
-    kernel = one.kernel
-    host, device = kernel.host, kernel.device
-    assert host is not None
-    nodes = list(dict.fromkeys((*_operands(host), *triton_hosts.given(kernel))))
+    host, device = one.kernel.host, one.kernel.device
+    operands = [] if host is None else _operands(host)
+    nodes = list(dict.fromkeys((*operands, *triton_hosts.given(one.kernel))))
     tensors = [_tensor(node.meta) for node in nodes]
     slots = {node: number for number, node in enumerate(nodes)}
     tile = len(nodes)
-    call = Aten(host.target, _slotted(host.args, slots), _slotted(host.kwargs, slots), (tile,))
     runs: list[Run] = []
-    for way, part in zip(one.ways, parts, strict=True):
+    for way, on_device in zip(one.ways, launches, strict=True):
+        steps: list[Step] = []
+        here = slots
         if way is None:
-            read = [slots.get(node, tile) for node in kernel.reads]
-            places = (*read, *(slots[node] for node in kernel.stores))
-            steps: tuple[Step, ...] = (call, part.step(tuple(places), device, ()))
-        else:
-            places = tuple(slots[node] for node in triton_hosts.given(kernel))
-            steps = (part.step(places, device, ()),)
-        program = load(ProgramSpec("way", len(nodes), tile + 1, steps, (0,)))
+            assert host is not None
+            args, kwargs = _slotted(host.args, slots), _slotted(host.kwargs, slots)
+            steps.append(Aten(host.target, args, kwargs, (tile,)))
+            here = {**slots, host: tile}
+        places = tuple(here[node] for node in triton_hosts.given(_kernel(one, way)))
+        steps += [part.step(places, device, ()) for part in on_device.parts]
+        program = load(ProgramSpec("way", len(nodes), tile + 1, tuple(steps), (0,)))
         runs.append(functools.partial(program, *tensors))
     return runs
 

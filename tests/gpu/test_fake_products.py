@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import graftjit
-from graftjit.codegen import triton_product, tune_gpu
+from graftjit.codegen import gpu_plan, triton_product, tune_gpu
 from graftjit.codegen.clock import Timing
 from graftjit.runtime.events import Compiled
 
@@ -72,3 +72,30 @@ def test_times_are_remembered(races, compiled):  # noqa: F811
         same(fast(*given), _linear(*given))
     (told,) = graftjit.report(fast).schedules
     assert told.remembered and len(races.seen) <= 1
+
+
+def _softmax(x):
+    return torch.softmax(x * 2, -1), x.exp()
+
+
+def test_tiles_are_chosen_by_measurement(races, compiled, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(tune_gpu.tune, "remembered", lambda *_: None)
+    monkeypatch.setattr(tune_gpu, "BYTES", 1 << 10)
+    torch.manual_seed(3)
+    given = cuda(12, 200)
+    found, planned, write = {}, [], gpu_plan.write
+
+    def noted(*args):
+        planned.append(write(*args))
+        return planned[-1]
+
+    monkeypatch.setattr(gpu_plan, "write", noted)
+    for races.fastest in (0, 1):
+        graftjit.reset()
+        fast = graftjit.jit(_softmax, config=O2)
+        same(fast(given), _softmax(given))
+        told = [one for one in graftjit.report(fast).schedules if "softmax" in one.name]
+        found[told[0].chosen] = sorted(planned[-1][1].texts)
+    assert len(found) == 2 and "default" in found, found
+    one, other = found.values()
+    assert one != other  # another text
