@@ -241,10 +241,11 @@ class Recorder:
             return make_ghost(self.owner, node, meta, store())
         if meta is None:
             return None
+        # Attention on a GPU has sizes and no tensors among its results: None, and numbers known from metadata.
         results = [
-            None
-            if item is None
-            else make_ghost(self.owner, self._get(node, index, item, alias), item, store())
+            make_ghost(self.owner, self._get(node, index, item, alias), item, store())
+            if type(item) is Meta
+            else item
             for index, item in enumerate(meta)
         ]
         return results if as_list else tuple(results)

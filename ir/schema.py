@@ -145,6 +145,6 @@ def plan_of(op: Any) -> Plan:
         torch.Tag.inplace_view in tags or schema.name.split("::")[1] in ("resize_", "set_"),
         len(types) == 1,
         types == ["List[Tensor]"],
-        all("Tensor" in kind for kind in types),
+        any("Tensor" in kind for kind in types) or not types,
         bool(schema.arguments) and str(schema.arguments[0].type) == "Tensor",
     )

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import torch
 
-from . import native
+from . import attention, native
 from .memory import memory
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -270,7 +270,7 @@ def install() -> list[Any]:
     aten = torch.ops.aten
     ours = {
         aten.copy_.default: _copy,
-        aten._fused_sdp_choice.default: lambda *args, **kwargs: 0,  # SDPBackend.MATH
+        **attention.KERNELS,
         aten.convolution.default: _through_host(aten.convolution.default),
         aten.convolution_backward.default: _through_host(aten.convolution_backward.default),
     }
