@@ -45,7 +45,7 @@ def hosted(
     moved: dict[int, int] = {}  # the place of a host that is none by itself -> that of its epilogue
     outputs = {root(node) for node in flow.graph.outputs}
     place = {node: number for number, node in enumerate(steps) if isinstance(node, Node)}
-    writing = [0, *accumulate(map(_writes, steps))]
+    writing = [0, *accumulate(map(writes_memory, steps))]
     readers: dict[Node, list[int]] = {}
     for number, step in enumerate(steps):
         for base in _roots(step):
@@ -75,7 +75,7 @@ def hosted(
     return [step for step in found if step is not None], after
 
 
-def _writes(step: Kernel | Node) -> bool:
+def writes_memory(step: Kernel | Node) -> bool:
     """Does it write what was there before?"""
     return bool(writes(step) if isinstance(step, Node) else step.writes_inputs)
 

@@ -214,6 +214,10 @@ def _planned(
         made.replaced = replaced(step for step in made.steps if isinstance(step, Node))
         every: dict[Node, epilogue.Tiled] = {**made.replaced, **task.hosts}
         made.steps, made.follows = epilogue.hosted(made.steps, made.follows, flow, every)
+    if task.hosts:
+        from .prologue import absorbed  # late: programs on the CPU need nothing of it
+
+        made.steps, made.follows = absorbed(made.steps, made.follows, flow, task.hosts)
     return made
 
 

@@ -8,7 +8,8 @@ that nothing pointwise follows, stay the library's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,11 +20,13 @@ from ..ir.layout import contiguous_strides
 from ..ir.symbols import is_symbolic
 from . import triton_product
 from .flow import memory_of
-from .loops import LoopNest
-from .nest import Kernel
+from .loops import Index, LoopNest, with_indices
+from .nest import Kernel, Prologue
 from .products import FACTORS, operands
 from .triton import TritonKernel
 from .triton_product import FLOATS, Configuration, Product, plain_factor
+
+_NAMES = ("factor_left", "factor_right", "added")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +60,95 @@ def takes(node: Node) -> bool:
     return not scaled and every and first.stride == contiguous_strides(first.shape)
 
 
-def product_of(node: Node) -> tuple[Product, tuple[Node, ...]]:
-    """The product, and the tensors behind its nests in order."""
+def product_of(node: Node, prologues: Sequence[Prologue] = ()) -> tuple[Product, tuple[Node, ...]]:
+    """The product, and the tensors behind its nests in order. `prologues`: factors that are computed."""
     left, right, added = operands(node)
-    shape = node.meta.shape
-    batch = int(shape[0]) if len(shape) == 3 else 1
-    m, n, k = int(shape[-2]), int(shape[-1]), int(left.meta.shape[-1])
-    given = [("factor_left", left, (batch, m, k)), ("factor_right", right, (batch, k, n))]
-    if added is not None:
-        given.append(("added", added, (batch, m, n)))
-    bases, nests = [], []
-    for name, one, space in given:
+    computed = {one.place: one for one in prologues}
+    bases: list[Node] = []
+    nests: list[LoopNest] = []
+    for place, one in enumerate((left, right, added)):
+        if one is None:
+            continue
+        made = factor(node, computed[place]) if place in computed else None
+        if made is not None:
+            bases += computed[place].kernel.reads
+            nests.append(made)
+            continue
         base, offset = memory_of(one)
+        space = _space(node, place)
         bases.append(base)
-        nests.append(plain_factor(name, one.meta.dtype, space, _strides(one.meta, space), offset))
+        strides = _strides(one.meta, space)
+        nests.append(plain_factor(_NAMES[place], one.meta.dtype, space, strides, offset))
+    batch, m, n = _space(node, 2)
+    k = int(left.meta.shape[-1])
     more = nests[2] if added is not None else None
     found = Product(batch, m, n, k, node.meta.dtype, nests[0], nests[1], more, _tf32(node))
     return found, tuple(bases)
+
+
+def _space(node: Node, place: int) -> tuple[int, int, int]:
+    """The axes of the left factor, the right one, the result."""
+    shape = node.meta.shape
+    batch = int(shape[0]) if len(shape) == 3 else 1
+    m, n, k = int(shape[-2]), int(shape[-1]), int(operands(node)[0].meta.shape[-1])
+    return ((batch, m, k), (batch, k, n), (batch, m, n))[place]
+
+
+def factor(node: Node, prologue: Prologue) -> LoopNest | None:
+    """The prologue's nest over the axes of the factor that it computes; None where it walks its memory in another way."""
+    nest, operand = prologue.kernel.nest, operands(node)[:2][prologue.place]
+    assert operand is not None
+    store = nest.stores[0]
+    _base, offset = memory_of(operand)
+    if offset or store.index.offset or not nest.inner:
+        return None
+    space = _space(node, prologue.place)
+    moves: list[tuple[int, int, int]] = []  # size, axis of the nest, steps along it
+    for size, stride in zip(space, _strides(operand.meta, space), strict=True):
+        walked = _walked(nest, store.index, size, int(stride))
+        if walked is None:
+            return None
+        moves += walked
+    for axis, size in enumerate(nest.inner):
+        if sum((count - 1) * steps for count, along, steps in moves if along == axis) >= size:
+            return None
+
+    def moved(index: Index) -> Index:
+        return Index(
+            tuple([index.strides[axis] * steps for _size, axis, steps in moves]), index.offset
+        )
+
+    return replace(
+        nest,
+        inner=tuple([size for size, _axis, _steps in moves]),
+        values=tuple([with_indices(value, moved) for value in nest.values]),
+        stores=(replace(store, index=moved(store.index)),),
+    )
+
+
+def _walked(
+    nest: LoopNest, place: Index, size: int, stride: int
+) -> list[tuple[int, int, int]] | None:
+    """How a nest that stores at this place moves when its memory is walked in so many steps of so many elements: along a
+    part of one axis, or along whole axes of which each is a step of the next."""
+    if size == 1:
+        return [(1, 0, 0)]
+    if stride <= 0:
+        return None
+    for axis, (extent, step) in enumerate(zip(nest.inner, place.strides, strict=True)):
+        if step > 0 and stride % step == 0 and stride * (size - 1) < step * extent:
+            return [(size, axis, stride // step)]
+    found: list[tuple[int, int, int]] = []
+    covered = 1
+    while covered < size:
+        here = [
+            a for a, n in enumerate(nest.inner) if n > 1 and place.strides[a] == stride * covered
+        ]
+        if not here or (here[0] in [axis for _size, axis, _steps in found]):
+            return None
+        found.insert(0, (int(nest.inner[here[0]]), here[0], 1))
+        covered *= int(nest.inner[here[0]])
+    return found if covered == size else None
 
 
 def _strides(meta: Meta, space: tuple[int, int, int]) -> Any:
@@ -95,9 +170,9 @@ def _tf32(node: Node) -> bool:
 def inputs(kernel: Kernel) -> tuple[Node, ...]:
     """What the kernel reads: the product's factors, and what its epilogue reads beside the tile."""
     assert kernel.host is not None
-    _product, bases = product_of(kernel.host)
-    tile = kernel.nest.tiled
-    return (*bases, *(node for place, node in enumerate(kernel.reads) if place != tile))
+    _product, bases = product_of(kernel.host, kernel.prologues)
+    used = triton_product.touched(kernel.nest)
+    return (*bases, *(node for place, node in enumerate(kernel.reads) if place in used))
 
 
 def given(kernel: Kernel) -> tuple[Node, ...]:
@@ -111,5 +186,5 @@ def text(
 ) -> TritonKernel:
     """The kernel of a product with this nest as its epilogue. `aligned`: places among `given`."""
     assert kernel.host is not None
-    product, _bases = product_of(kernel.host)
+    product, _bases = product_of(kernel.host, kernel.prologues)
     return triton_product.render(product, nest, way, tuple(aligned))

@@ -9,7 +9,6 @@ the ways to cut it; which one is taken, or the library's call, is measured (leve
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -136,7 +135,12 @@ def pointers(product: Product, nest: LoopNest) -> list[tuple[int, int]]:
         if not buffer.written
     ]
     last = len(product.nests)
-    return found + [(last, number) for number in range(len(nest.buffers)) if number != nest.tiled]
+    return found + [(last, number) for number in sorted(touched(nest))]
+
+
+def touched(nest: LoopNest) -> set[int]:
+    """The buffers that an epilogue loads from or stores to, but for the tile."""
+    return {number for number, _index in loops.accesses(nest) if number != nest.tiled}
 
 
 def render(
@@ -244,11 +248,10 @@ class _Template:
         self.columns = Dim("x", (2,), product.n, way.columns, "XBLOCK", "[None, :]")
         self.batch = Dim("z", (0,), product.batch, 1)
         walk = Dim("k", (2,), product.k, way.step, "KBLOCK", "[None, :]", looped=True)
-        batches = (self.batch,) if product.batch > 1 else ()
-        self.left = (*batches, self.rows, walk)
-        self.right = (*batches, replace(walk, axes=(1,), view="[:, None]"), self.columns)
-        self.both = (*batches, self.rows, self.columns)
-        self.over = _dims_of(self.nest, product, self.batch, self.rows, self.columns)
+        down = replace(walk, view="[:, None]")
+        self.left = _dims_of(self.product.left, self.batch, self.rows, walk)
+        self.right = _dims_of(self.product.right, self.batch, down, self.columns)
+        self.over = _dims_of(self.nest, self.batch, self.rows, self.columns)
 
     def write(self) -> Body:
         product, body = self.product, self.body
@@ -272,7 +275,8 @@ class _Template:
         body.add(f'acc = tl.dot(left, right, acc, input_precision="{precision}")')
         body.depth -= 1
         if product.added is not None:
-            part = _Part(self, product.added, self.both, 2)
+            over = _dims_of(product.added, self.batch, self.rows, self.columns)
+            part = _Part(self, product.added, over, 2)
             part.places(parts)
             body.add(f"acc += {part.element(whole=False)}.to(tl.float32)")
         body.add(f"tile = acc.to({TYPES[product.dtype][0]})")
@@ -319,23 +323,20 @@ def _still(nest: LoopNest) -> LoopNest:
     )
 
 
-def _dims_of(
-    nest: LoopNest, product: Product, batch: Dim, rows: Dim, columns: Dim
-) -> tuple[Dim, ...]:
-    """The dimensions over the axes of the nest: its last one is the columns, those before are batches, then rows."""
-    last = len(nest.inner) - 1
+def _dims_of(nest: LoopNest, *dims: Dim) -> tuple[Dim, ...]:
+    """The dimensions over the axes of the nest: batches, then rows, then columns, each of one axis or more."""
+    found: list[Dim] = []
     at = 0
-    while at < last and math.prod(nest.inner[:at]) < product.batch:
-        at += 1
-    if (
-        math.prod(nest.inner[:at]) != product.batch
-        or math.prod(nest.inner[at:last]) != product.m
-        or nest.inner[last] != product.n
-    ):
+    for dim in dims:
+        axes: list[int] = []
+        covered = 1
+        while at < len(nest.inner) and covered * nest.inner[at] <= dim.extent:
+            covered *= nest.inner[at]
+            axes += [at] if nest.inner[at] > 1 else []
+            at += 1
+        if covered != dim.extent:
+            raise BuildError("the axes do not part where the product's do", found=nest.name)
+        found.append(replace(dim, axes=tuple(axes)))
+    if at != len(nest.inner):
         raise BuildError("the axes do not part where the product's do", found=nest.name)
-
-    def walked(axes: range) -> tuple[int, ...]:
-        return tuple(axis for axis in axes if nest.inner[axis] > 1)
-
-    found = (replace(rows, axes=walked(range(at, last))), replace(columns, axes=(last,)))
-    return (replace(batch, axes=walked(range(at))), *found) if product.batch > 1 else found
+    return tuple(dim for dim in found if dim.constant or dim.extent > 1)

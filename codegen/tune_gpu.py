@@ -31,7 +31,7 @@ from .gpu_plan import OnDevice
 from .nest import Kernel
 from .schedule import Plan
 from .triton_hosts import Host
-from .triton_product import Configuration, configurations
+from .triton_product import Configuration, Product, configurations
 from .triton_tiles import Tiling
 
 BUDGET = 0.5  # seconds of running a graph's products, and of its other kernels
@@ -139,14 +139,12 @@ def products(trial: Plan) -> list[Question]:
     def work(kernel: Kernel) -> int:
         if kernel.host is None:
             return 0
-        product, _bases = triton_hosts.product_of(kernel.host)
+        product = _product(kernel)
         found = product.batch * product.m * product.n * product.k
         return found if found >= WORK else 0
 
     def ways(kernel: Kernel) -> Sequence[Way]:
-        assert kernel.host is not None
-        product, _bases = triton_hosts.product_of(kernel.host)
-        found = configurations(product)
+        found = configurations(_product(kernel))
         try:  # a nest whose axes part elsewhere than the product's has no text
             gpu_plan.hosted(kernel, found[0])
         except (BuildError, KeyError):
@@ -168,6 +166,11 @@ def nests(made: Plan) -> list[Question]:
         return triton_tiles.choices(kernel.nest) if _one_launch(kernel, gpu) else ()
 
     return _asked(made, work, ways)
+
+
+def _product(kernel: Kernel) -> Product:
+    assert kernel.host is not None
+    return triton_hosts.product_of(kernel.host, kernel.prologues)[0]
 
 
 def _one_launch(kernel: Kernel, gpu: gpu_plan.Gpu) -> bool:
@@ -211,7 +214,7 @@ def _known(kernel: Kernel) -> bool:
 
 def _key(kernel: Kernel, fresh: frozenset[Node]) -> str:
     """All that the times depend on, but for the ways."""
-    product = None if kernel.host is None else triton_hosts.product_of(kernel.host)[0]
+    product = None if kernel.host is None else _product(kernel)
     given = triton_hosts.given(kernel)
     layouts = [(n.meta.shape, n.meta.stride, str(n.meta.dtype), n in fresh) for n in given]
     nest = loops.text(replace(kernel.nest, name="kernel", covers=()))
@@ -240,56 +243,62 @@ def measure(asked: Sequence[Question]) -> dict[str, list[Timing]]:
     return found
 
 
-def _built(asked: Sequence[Question]) -> list[list[OnDevice]]:
-    """For each question, the launches of its ways (of the library's: the kernel behind it), loaded."""
+Launches = list[tuple[Kernel, OnDevice]]
+
+
+def _built(asked: Sequence[Question]) -> list[list[Launches]]:
+    """For each question, the launches of its ways, loaded."""
     written = gpu_plan.Written()
+    rows = []
     for place, one in enumerate(asked):
         gpu = gpu_plan.world(one.kernel.device)
         for number, way in enumerate(one.ways):
-            written.add(f"{place} {number}", _launches(one, way, gpu), gpu)
+            row = [(f"{place} {number} {n}", k) for n, k in enumerate(_kernels(one.kernel, way))]
+            hosts: dict[Node, Host] = {}
+            if isinstance(way, Configuration) and one.kernel.host is not None:
+                hosts[one.kernel.host] = Host(way)
+            for name, kernel in row:
+                written.add(name, gpu_plan.on_device(kernel, gpu, one.fresh, hosts), gpu)
+            rows.append(row)
     bound = written.bound(gpu_plan.load(written, "ways", ()))
-    return [
-        [bound[f"{place} {number}"] for number in range(len(one.ways))]
-        for place, one in enumerate(asked)
-    ]
+    every = iter([[(kernel, bound[name]) for name, kernel in row] for row in rows])
+    return [[next(every) for _way in one.ways] for one in asked]
 
 
-def _launches(one: Question, way: Way, gpu: gpu_plan.Gpu) -> OnDevice:
-    hosts: dict[Node, Host] = {}
+def _kernels(kernel: Kernel, way: Way) -> list[Kernel]:
+    """What is launched in this way, in order; the library's call comes before the last one."""
     if isinstance(way, Configuration):
-        assert one.kernel.host is not None
-        hosts[one.kernel.host] = Host(way)
-    return gpu_plan.on_device(_kernel(one, way), gpu, one.fresh, hosts)
+        return [kernel]
+    if isinstance(way, Tiling):
+        return [_with(kernel, way)]
+    nest = replace(kernel.nest, tiled=None)
+    behind = replace(kernel, nest=nest, host=None, prologues=())
+    return [*(one.kernel for one in kernel.prologues), behind]
 
 
-def _kernel(one: Question, way: Way) -> Kernel:
-    """What is launched in this way."""
-    if way is None:
-        return replace(one.kernel, nest=replace(one.kernel.nest, tiled=None), host=None)
-    return _with(one.kernel, way) if isinstance(way, Tiling) else one.kernel
-
-
-def _runs(one: Question, launches: Sequence[OnDevice]) -> list[Run]:
+def _runs(one: Question, ways: Sequence[Launches]) -> list[Run]:
     """A call of each way, over tensors of its own."""
     from ..runtime.executor import load  # late: it loads the native extension
 
     host, device = one.kernel.host, one.kernel.device
-    operands = [] if host is None else _operands(host)
-    nodes = list(dict.fromkeys((*operands, *triton_hosts.given(one.kernel))))
+    every = [] if host is None else _operands(host)
+    for launches in ways:
+        every += [node for kernel, _on in launches for node in triton_hosts.given(kernel)]
+    nodes = [node for node in dict.fromkeys(every) if node is not host]
     tensors = [_tensor(node.meta) for node in nodes]
     slots = {node: number for number, node in enumerate(nodes)}
     tile = len(nodes)
     runs: list[Run] = []
-    for way, on_device in zip(one.ways, launches, strict=True):
+    for way, launches in zip(one.ways, ways, strict=True):
+        here = slots if host is None else {**slots, host: tile}
         steps: list[Step] = []
-        here = slots
-        if way is None:
-            assert host is not None
-            args, kwargs = _slotted(host.args, slots), _slotted(host.kwargs, slots)
-            steps.append(Aten(host.target, args, kwargs, (tile,)))
-            here = {**slots, host: tile}
-        places = tuple(here[node] for node in triton_hosts.given(_kernel(one, way)))
-        steps += [part.step(places, device, ()) for part in on_device.parts]
+        for place, (kernel, on_device) in enumerate(launches):
+            if way is None and place == len(launches) - 1:
+                assert host is not None
+                args, kwargs = _slotted(host.args, slots), _slotted(host.kwargs, slots)
+                steps.append(Aten(host.target, args, kwargs, (tile,)))
+            places = tuple(here[node] for node in triton_hosts.given(kernel))
+            steps += [part.step(places, device, ()) for part in on_device.parts]
         program = load(ProgramSpec("way", len(nodes), tile + 1, tuple(steps), (0,)))
         runs.append(functools.partial(program, *tensors))
     return runs

@@ -69,6 +69,61 @@ def parts(x, w, b):
     return torch.sigmoid(torch.addmm(b[:7], x[2:9, 1:], w[1:, 3:10]))
 
 
+def scaled_factor(x, s, w, b):
+    return torch.relu(torch.addmm(b, x * s[:, None], w))
+
+
+def cast_factors(x, w):
+    return (x.bfloat16() @ w.half().bfloat16().t()).float() + 1
+
+
+def of_batches(q, k, m):
+    return torch.where(m, (q * 0.25) @ (k + k).transpose(-2, -1), -1.0)
+
+
+def read_twice(x, w):
+    y = x * 2
+    return (y @ w).relu() + y[:, :1]
+
+
+def long_factor(x, w):
+    return (torch.tanh(x) @ w).relu()
+
+
+def rows_and_columns(x, y, w):
+    return ((x + y[:, None]).view(24, 20) @ w).relu()
+
+
+def of_a_part(x, w):
+    return ((x * 2)[:, 4:12] @ w).relu()
+
+
+PROLOGUES = {
+    "rows of two axes": (1, rows_and_columns, (4, 6, 20), (4, 20), (20, 33)),
+    "a part": (0, of_a_part, (18, 20), (8, 34)),
+    "scaled": (1, scaled_factor, (20, 33), (20,), (33, 40), (40,)),
+    "cast": (2, cast_factors, (17, 20), (34, 20)),
+    "batches": (2, of_batches, (3, 2, 9, 16), (3, 2, 12, 16), (9, 12)),
+    "read twice": (0, read_twice, (18, 20), (20, 34)),
+    "long": (0, long_factor, (18, 20), (20, 34)),
+}
+
+
+@pytest.mark.parametrize("name", PROLOGUES)
+def test_light_factors_are_computed_as_they_are_loaded(machine, name):
+    count, fn, *shapes = PROLOGUES[name]
+    tensors = [torch.randn(shape) for shape in shapes]
+    if name == "batches":
+        tensors[-1] = tensors[-1] > 0
+    made = hosting(fn, *tensors)
+    (kernel,) = (one for one in made.plan.kernels if one.host is not None)
+    assert len(kernel.prologues) == count and not made.aten
+    assert len(made.launches) == (1 if count else 2)
+    wanted = fn(*tensors)
+    room = {"rtol": 2e-2, "atol": 5e-2} if name == "cast" else {}
+    torch.testing.assert_close(machine.run(made, *tensors)[0].view(wanted.shape), wanted, **room)
+
+
 CASES = {
     "linear and gelu": (linear_gelu, (20, 33), (40, 33), (40,)),
     "residual": (residual, (17, 16), (16, 48), (17, 48)),
