@@ -37,6 +37,8 @@ def infer(
             return run_sample(plan.op, args, kwargs, pure)
         except torch._C._LinAlgError:  # type: ignore[attr-defined]
             pass  # zeros are singular; the metadata is asked for below
+        except torch.OutOfMemoryError:
+            pass  # of the device: the program needs it
         except NotImplementedError as error:
             raise Unsupported("no-rule", f"{plan.name}: {error}") from error
     try:

@@ -1,8 +1,9 @@
 """Asking torch itself: dtypes of pointwise operators, and operators without a rule of ours.
 
 `result_dtype` runs the operator on one-element tensors of the same dtypes: ATen's own type promotion and its
-own refusals, remembered by signature. `run_sample` runs an operator on zero-filled CPU tensors of the same
-sizes and strides, once a process for equal ones; `run_meta` asks torch's meta kernels, which import heavy modules and know less of strides.
+own refusals, remembered by signature. `run_sample` runs an operator on zero-filled tensors of the same
+sizes and strides, once a process for equal ones: on the CPU, and on a GPU those whose kernels look at no data. `run_meta` asks torch's
+meta kernels, which import heavy modules and know less of strides: of what cuDNN chooses, say.
 All of it happens below autograd and autocast, and never reads the random state.
 """
 
@@ -13,11 +14,12 @@ from typing import Any
 
 import torch
 
+from .failing import looks_at_no_data
 from .ghost import meta_of
 from .graph import Meta
 from .symbols import Expr, hints, mapped, pinned
 
-SAMPLE_BYTES = 64 << 20
+SAMPLE_BYTES = {"cpu": 64 << 20, "cuda": 1 << 30}
 
 SAMPLES = 4096  # results of samples that are remembered
 
@@ -81,12 +83,9 @@ def _extent(meta: Meta) -> int:
     return meta.offset + reach + 1
 
 
-def _sample(device: torch.device) -> Callable[[Meta], torch.Tensor]:
-    def make(meta: Meta) -> torch.Tensor:
-        memory = torch.zeros(_extent(meta), dtype=meta.dtype, device=device)
-        return memory.as_strided(meta.shape, meta.stride, meta.offset)
-
-    return make
+def _sample(meta: Meta, device: torch.device) -> torch.Tensor:
+    memory = torch.zeros(_extent(meta), dtype=meta.dtype, device=device)
+    return memory.as_strided(meta.shape, meta.stride, meta.offset)
 
 
 def _all_metas(value: Any) -> list[Meta]:
@@ -96,14 +95,25 @@ def _all_metas(value: Any) -> list[Meta]:
 
 
 def can_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Small enough CPU tensors, and an operator of torch's own (a custom one may have effects)."""
+    """Small enough tensors of one device, and an operator of torch's own (a custom one may have effects). On a GPU an
+    index out of range would be the end of the context, and what a CUDA graph records is done again with each replay."""
     metas = _all_metas((args, tuple(kwargs.values())))
-    device = kwargs.get("device")
+    devices = {meta.device for meta in metas} or {torch.device("cpu")}
+    (device,) = devices if len(devices) == 1 else (_META,)
+    asked = kwargs.get("device")
     return (
         op.namespace == "aten"
-        and all(meta.device.type == "cpu" for meta in metas)
-        and (device is None or torch.device(device).type == "cpu")
-        and sum(_extent(meta) * meta.dtype.itemsize for meta in metas) <= SAMPLE_BYTES
+        and device.type in SAMPLE_BYTES
+        and (asked is None or torch.device(asked) == device)
+        and sum(_extent(meta) * meta.dtype.itemsize for meta in metas) <= SAMPLE_BYTES[device.type]
+        and (
+            device.type == "cpu"
+            or (
+                looks_at_no_data(op)
+                and torch.cuda.is_initialized()
+                and not torch.cuda.is_current_stream_capturing()
+            )
+        )
     )
 
 
@@ -142,6 +152,7 @@ def run_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: boo
         tuple([(name, _exact(value)) for name, value in kwargs.items()]),
         torch.get_default_dtype(),
         torch._C._get_mkldnn_enabled(),  # type: ignore[attr-defined]
+        torch._C._get_cudnn_enabled(),  # type: ignore[attr-defined]
         torch.are_deterministic_algorithms_enabled(),
     )
     if key not in _samples:
@@ -153,10 +164,15 @@ def run_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: boo
 
 def _run_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: bool) -> Any:
     memory: set[int] = set()
-    sample = _sample(torch.device("cpu"))
+    device: torch.device | None = None  # of the results, where it is not the one that they have
 
     def make(meta: Meta) -> torch.Tensor:
-        tensor = sample(meta)
+        nonlocal device
+        tensor = _sample(meta, meta.device)
+        if (
+            meta.device.type != "cpu"
+        ):  # the seeds of attention lie elsewhere while a graph is recorded
+            device = meta.device
         memory.add(tensor.untyped_storage()._cdata)
         return tensor
 
@@ -167,7 +183,7 @@ def _run_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: bo
         )
     if pure and any(tensor.untyped_storage()._cdata in memory for tensor in _tensors(result)):
         raise NotImplementedError("a result that shares memory in silence")
-    return _outcome(result, None)
+    return _outcome(result, device)
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:
@@ -180,7 +196,10 @@ def run_meta(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Metas by torch's meta kernels, on the device of the first tensor (or the one asked for)."""
     metas = _all_metas((args, tuple(kwargs.values())))
     device = kwargs.get("device") or next((meta.device for meta in metas), torch.device("cpu"))
-    make = _sample(_META)
+
+    def make(meta: Meta) -> torch.Tensor:
+        return _sample(meta, _META)
+
     asked = {name: map_metas(value, make) for name, value in kwargs.items()}
     if "device" in asked:
         asked["device"] = _META

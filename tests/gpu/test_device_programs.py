@@ -6,19 +6,24 @@ import threading
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import graftjit
 from graftjit import jit
+from graftjit.ir.ghost import meta_of
+from graftjit.ir.infer import infer
+from graftjit.ir.schema import plan_of
 
 
 def work(x, y):
     return (x * y + 1).relu().sum(-1), x - y
 
 
-def same(found, wanted):
+def same(found, wanted, rtol=1e-5, atol=1e-5):
     for one, other in zip(found, wanted, strict=True):
         assert one.device == other.device and one.dtype == other.dtype
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(one, other, rtol=rtol, atol=atol)
 
 
 def pair(device, rows=5):
@@ -203,3 +208,58 @@ def test_explain_and_reset(cuda_device):
     f(*given)
     f.reset()
     same(f(*given), work(*given))
+
+
+LAYOUTS = {
+    "plain": (torch.float32, torch.contiguous_format, 1),
+    "channels last": (torch.float32, torch.channels_last, 1),
+    "in double": (torch.float64, torch.channels_last, 1),
+    "each channel by itself": (torch.float32, torch.channels_last, 4),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@torch.no_grad()
+def test_results_of_libraries_lie_as_in_eager(cuda_device, name):
+    """The device is asked: kernels behind a library's call read what it gives by the strides that are expected of it."""
+    dtype, layout, groups = LAYOUTS[name]
+    x = torch.randn(2, 4, 5, 6, device=cuda_device).to(dtype).contiguous(memory_format=layout)
+    w = torch.randn(4, 4 // groups, 3, 3, device=cuda_device).to(dtype)
+    op, rest = torch.ops.aten.convolution.default, (None, (1, 1), (1, 1), (1, 1), False, (0, 0), groups)  # fmt: skip
+    found = infer(plan_of(op), (meta_of(x), meta_of(w), *rest), {})
+    assert found == meta_of(op(x, w, *rest))
+    f = jit(lambda x: F.conv2d(x, w, padding=1, groups=groups) * 2 + 1)
+    for _ in range(2):
+        ours, theirs = f(x), F.conv2d(x, w, padding=1, groups=groups) * 2 + 1
+        assert ours.stride() == theirs.stride()
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("heads_first", [False, True])
+@pytest.mark.parametrize("backend", ["FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH"])  # fmt: skip
+def test_attention(real_cuda, backend, heads_first):
+    def attended(x, w):
+        q, k, v = (x @ w).unflatten(-1, (3, 4, 64)).unbind(-3)
+        q, k, v = (one.transpose(1, 2) for one in (q * 0.5, k, v))
+        if heads_first:
+            q, k, v = (one.contiguous() for one in (q, k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return torch.relu(y.transpose(1, 2).flatten(-2)) + x
+
+    f = jit(attended)
+    with sdpa_kernel(getattr(SDPBackend, backend)):
+        for _ in range(3):
+            x = torch.randn(2, 100, 256, device=real_cuda, dtype=torch.bfloat16)
+            w = torch.randn(256, 768, device=real_cuda, dtype=torch.bfloat16) / 16
+            with torch.no_grad():
+                same([f(x, w)], [attended(x, w)], rtol=2e-2, atol=2e-2)
+            found = []
+            for function in (f, attended):
+                leaves = [one.clone().requires_grad_() for one in (x, w)]
+                y = function(*leaves)
+                y.float().square().mean().backward()
+                found.append((y.detach(), *(one.grad for one in leaves)))
+            for one, other in zip(*found, strict=True):
+                assert one.stride() == other.stride()
+                assert (one - other).norm() <= 2e-2 * other.norm()
+    assert f.report().break_count == 0, str(f.report())
