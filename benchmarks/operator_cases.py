@@ -56,6 +56,7 @@ CALLS: dict[str, str] = {
     "remainder.Scalar": "x % 7",
     "fmod.Scalar": "torch.fmod(x, 7)",
     "native_batch_norm.default": "",
+    "cudnn_batch_norm.default": "",
     "_native_batch_norm_legit_no_training.default": "F.batch_norm(x, c, c.abs(), c, c)",
     "embedding.default": "F.embedding(i, x)",
     "index_select.default": "x.index_select(0, i)",

@@ -9,8 +9,6 @@ from harness import check, make
 from symbolic import check_open
 
 import graftjit
-from graftjit.codegen import triton
-from graftjit.runtime.errors import BuildError
 
 vector_set = test_vector_sets.vector_set
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -150,9 +148,3 @@ def test_long_rows_and_many_threads():
         x = numbers(*shape)
         for d in range(x.dim()):
             check(lambda x, d=d: (x * 0.01).cumsum(d).tanh(), x)
-
-
-def test_triton_declines():
-    kernel = make(lambda x: x.cumsum(-1) * 2, numbers(8, 64)).kernels[0]
-    with pytest.raises(BuildError):
-        triton.render(kernel.nest)
