@@ -112,6 +112,7 @@ class Graphed:
     def __init__(self, program: Program, facts: Facts, tell: Callable[[str, str], None]) -> None:
         self.program, self.facts, self._tell = program, facts, tell
         self.off = False
+        self._waited = 0  # calls with seeds of attention on the processor
         self._layouts: dict[Any, _Layout] = {}
         self._one = _Layout()  # where sizes are known
         self._device = _DEVICES.setdefault(facts.device, _Device())
@@ -203,7 +204,9 @@ class Graphed:
         tensors = [*inputs[: self.facts.n_inputs], *self.facts.constants]
         strange = next((one for one in tensors if not self._is_here(one)), None)
         if strange is not None:
-            self._stop(*_away(strange, cuda.kind))
+            self._waited += 1
+            if not self._is_seed(strange) or self._waited > MOVES:
+                self._stop(*_away(strange, cuda.kind))
             return None
         addresses = tuple([one.data_ptr() for one in tensors])
         if not layout.calls:
@@ -229,6 +232,10 @@ class Graphed:
             if now != then:
                 layout.written[at] = now - then
         return found
+
+    def _is_seed(self, tensor: Any) -> bool:
+        """What attention saves of random numbers lies on the processor until a recorded forward gives it."""
+        return self.facts.consumes and tensor.dtype == torch.int64 and not tensor.dim()
 
     def _is_here(self, tensor: Any) -> bool:
         device = tensor.device

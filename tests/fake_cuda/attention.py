@@ -97,14 +97,14 @@ def efficient(q, k, v, bias, with_sums, dropout_p=0.0, is_causal=False, *, scale
     if with_sums:
         padded[..., : sums.shape[2]] = sums
     out = out.transpose(1, 2).contiguous().transpose(1, 2)
-    seed = torch.zeros((), dtype=torch.int64)  # of the processor, but in a recording
-    return out, padded, seed, seed.clone()
+    recorded = torch.cuda.is_current_stream_capturing()
+    seeds = (torch.zeros((), dtype=torch.int64, device=q.device if recorded else "cpu") for _ in range(2))  # fmt: skip
+    return out, padded, *seeds
 
 
 def efficient_backward(
     grad, q, k, v, bias, out, sums, seed, offset, dropout_p, asked, is_causal=False, *, scale=None
 ):
-    assert seed.device.type == "cpu"
     sums = sums[..., : q.shape[2]]
     *found, of_s = _backward(grad, q, k, v, bias, out, sums, is_causal, scale)
     found = [one.transpose(1, 2).contiguous().transpose(1, 2) for one in found]

@@ -47,7 +47,7 @@ def test_forward(fake_gpu, backend):
 def test_gradients(fake_gpu, graphs, backend, mode):
     with chosen(backend):
         f = jit(attended, config=graftjit.JitConfig(exec_mode=mode))
-        for _ in range(5):
+        for _ in range(6):
             inputs = given(False)
             found = []
             for function in (f, attended):
@@ -55,6 +55,8 @@ def test_gradients(fake_gpu, graphs, backend, mode):
                 function(x, w).square().sum().backward()
                 found.append((x.grad, w.grad))
             torch.testing.assert_close(*found)
+        assert (graphs.made > 1) == (mode == "sink")
+        assert not [row for row in f.report().notes if row.code == "FB330"], str(f.report())
         assert (f.report().graph_count, f.report().break_count) == (1, 0), str(f.report())
 
 
