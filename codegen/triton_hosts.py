@@ -12,8 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from ..ir.dataclass import dataclass
 from ..ir.graph import Meta, Node
 from ..ir.layout import contiguous_strides
@@ -82,7 +80,7 @@ def product_of(node: Node, prologues: Sequence[Prologue] = ()) -> tuple[Product,
     batch, m, n = _space(node, 2)
     k = int(left.meta.shape[-1])
     more = nests[2] if added is not None else None
-    found = Product(batch, m, n, k, node.meta.dtype, nests[0], nests[1], more, _tf32(node))
+    found = Product(batch, m, n, k, node.meta.dtype, nests[0], nests[1], more)
     return found, tuple(bases)
 
 
@@ -160,11 +158,6 @@ def _strides(meta: Meta, space: tuple[int, int, int]) -> Any:
         0 if size == 1 and wanted != 1 else stride
         for size, stride, wanted in zip(sizes, strides, space, strict=True)
     )
-
-
-def _tf32(node: Node) -> bool:
-    """May the library round float32 factors?"""
-    return node.meta.dtype == torch.float32 and bool(torch.backends.cuda.matmul.allow_tf32)
 
 
 def inputs(kernel: Kernel) -> tuple[Node, ...]:

@@ -66,7 +66,6 @@ class Product:
 
     left, right, added   nests of the axes (b, m, k), (b, k, n), (b, m, n) without reductions, each with one store: its value
                          is the factor's element, already of the factors' common dtype (of any float dtype for `added`)
-    tf32                 may float32 factors be rounded to 10 bits of mantissa, as torch.backends allows?
     """
 
     batch: int
@@ -77,7 +76,6 @@ class Product:
     left: LoopNest
     right: LoopNest
     added: LoopNest | None = None
-    tf32: bool = False
 
     @property
     def nests(self) -> tuple[LoopNest, ...]:
@@ -271,8 +269,8 @@ class _Template:
                 text = f"tl.where(k_mask, {text}, 0.0)"
                 text = f"({text}).to({TYPES[_dtype(nest)][0]})"
             body.add(f"{name} = {text}")
-        precision = "tf32" if product.tf32 else "ieee"
-        body.add(f'acc = tl.dot(left, right, acc, input_precision="{precision}")')
+        # In full: that the library may round float32 factors is a setting which changes while kernels stay.
+        body.add('acc = tl.dot(left, right, acc, input_precision="ieee")')
         body.depth -= 1
         if product.added is not None:
             over = _dims_of(product.added, self.batch, self.rows, self.columns)
