@@ -66,6 +66,14 @@ def hosted(
                     readers[base].append(number)
                     readers[base].sort()
                 break
+    return moved_along(found, follows, moved)
+
+
+def moved_along(
+    found: Sequence[Kernel | Node | None], follows: Follows, moved: Mapping[int, int]
+) -> tuple[list[Kernel | Node], Follows]:
+    """The steps that are left, and which of them each comes after, where a step that is None has become a part of another
+    one (`moved`)."""
     left = [number for number, step in enumerate(found) if step is not None]
     new = {number: place for place, number in enumerate(left)}
     new |= {at: new[number] for at, number in moved.items()}

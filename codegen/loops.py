@@ -245,13 +245,20 @@ def phases(nest: LoopNest) -> tuple[int, ...]:
 
 def needed(nest: LoopNest, roots: Iterable[int], stop: frozenset[int] = frozenset()) -> list[int]:
     """The values that `roots` need, in order; values in `stop` are taken as known and not entered."""
+    return reached(nest.values, roots, stop)
+
+
+def reached(
+    values: Sequence[Value], roots: Iterable[int], stop: frozenset[int] = frozenset()
+) -> list[int]:
+    """`needed`, of values that are no nest yet."""
     wanted: set[int] = set()
     queue = [root for root in roots if root not in stop]
     while queue:
         number = queue.pop()
         if number not in wanted:
             wanted.add(number)
-            queue.extend(arg for arg in nest.values[number].args if arg not in stop)
+            queue.extend(arg for arg in values[number].args if arg not in stop)
     return sorted(wanted)
 
 

@@ -15,7 +15,7 @@ from itertools import accumulate
 from ..ir.effects import reads, root
 from ..ir.graph import Node
 from . import expr, triton_hosts
-from .epilogue import Follows, Steps, writes_memory
+from .epilogue import Follows, Steps, moved_along, writes_memory
 from .flow import Flow, memory_of
 from .nest import Kernel, Prologue
 from .products import operands
@@ -48,13 +48,7 @@ def absorbed(
             grown = _with(found[number], place, operand, made)
             if grown is not None:
                 found[number], found[at], moved[at] = grown, None, number
-    left = [number for number, one in enumerate(found) if one is not None]
-    new = {number: place for place, number in enumerate(left)}
-    new |= {at: new[number] for at, number in moved.items()}
-    after: Follows = [set() for _ in left]
-    for number, before in enumerate(follows):
-        after[new[number]] |= {new[one] for one in before} - {new[number]}
-    return [one for one in found if one is not None], after
+    return moved_along(found, follows, moved)
 
 
 def _places(steps: Steps) -> tuple[dict[Node, int], dict[Node, list[int]]]:

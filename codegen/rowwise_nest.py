@@ -237,7 +237,7 @@ class _RowNest:
             written.append(
                 loops.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
             )
-        kept = _reached(self.builder.values, [value for _index, value in stores])
+        kept = loops.reached(self.builder.values, [value for _index, value in stores])
         covers = dict.fromkeys(map(memory, calls))
         numbers = {old: new for new, old in enumerate(kept)}
         values = tuple(
@@ -256,18 +256,6 @@ class _RowNest:
 
 def _first(node: Node) -> Meta:
     return node.meta if isinstance(node.meta, Meta) else node.meta[0]
-
-
-def _reached(values: list[Value], roots: list[int]) -> list[int]:
-    """The values that these need, in order."""
-    wanted: set[int] = set()
-    queue = list(roots)
-    while queue:
-        number = queue.pop()
-        if number not in wanted:
-            wanted.add(number)
-            queue.extend(values[number].args)
-    return sorted(wanted)
 
 
 def build(fusion: Fusion, unit: Unit, name: str, stored: list[Node]) -> Kernel:

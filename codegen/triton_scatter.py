@@ -140,13 +140,7 @@ def _renumbered(
 ) -> tuple[tuple[Value, ...], dict[int, int]]:
     """The values that roots need, and their new numbers."""
     values = tuple(values)
-    wanted: set[int] = set()
-    queue = list(roots)
-    while queue:
-        number = queue.pop()
-        if number not in wanted:
-            wanted.add(number)
-            queue.extend(values[number].args)
-    new: dict[int, Any] = {number: place for place, number in enumerate(sorted(wanted))}
-    kept = (values[number] for number in sorted(wanted))
+    wanted = loops.reached(values, roots)
+    new: dict[int, Any] = {number: place for place, number in enumerate(wanted)}
+    kept = (values[number] for number in wanted)
     return tuple(replace(v, args=tuple(new[arg] for arg in v.args)) for v in kept), new
