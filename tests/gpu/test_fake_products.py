@@ -12,9 +12,8 @@ from graftjit.codegen.clock import Timing
 from graftjit.runtime.events import Compiled
 
 from .fake_programs import cuda, same
-from .test_fake_plans import compiled  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("fake_cuda", "compiled")
+pytestmark = pytest.mark.usefixtures("fake_gpu")
 O2 = graftjit.JitConfig(jit_level="O2")
 
 
@@ -51,7 +50,7 @@ def races(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("fastest", [0, 1])
-def test_the_faster_way_is_taken(races, fastest, compiled, monkeypatch):  # noqa: F811
+def test_the_faster_way_is_taken(races, fastest, monkeypatch):
     monkeypatch.setattr(tune_gpu.tune, "remembered", lambda *_: None)
     races.fastest = fastest
     given = _tensors()
@@ -64,7 +63,7 @@ def test_the_faster_way_is_taken(races, fastest, compiled, monkeypatch):  # noqa
     assert told.library == 1 - fastest and told.kernels == 1
 
 
-def test_times_are_remembered(races, compiled):  # noqa: F811
+def test_times_are_remembered(races):
     given = _tensors()
     for _ in range(2):
         graftjit.reset()
@@ -78,7 +77,7 @@ def _softmax(x):
     return torch.softmax(x * 2, -1), x.exp()
 
 
-def test_tiles_are_chosen_by_measurement(races, compiled, monkeypatch):  # noqa: F811
+def test_tiles_are_chosen_by_measurement(races, monkeypatch):
     monkeypatch.setattr(tune_gpu.tune, "remembered", lambda *_: None)
     monkeypatch.setattr(tune_gpu, "BYTES", 1 << 10)
     torch.manual_seed(3)
