@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from graftjit.ir import cost
 from graftjit.ir.errors import CannotTrace
 from graftjit.ir.ghost import Ghost
 from graftjit.ir.passes import optimize
@@ -78,6 +79,7 @@ def compare(op: Any, sample: Any, seen: Counter[str]) -> None:
     ):
         torch.manual_seed(0)
         found = runner(version, given)
+        assert all(cost.flops(node) >= 0 <= cost.moved(node) for node in version.nodes)
         assert len(found) == len(expected), (op.name, name)
         for one, other in zip(expected, found, strict=True):
             where = f"{op.name} {name}\n{version.text()}"
