@@ -76,7 +76,7 @@ class Recipe:
         held = self.held
         if lost is not None:
             held = tuple(Weak(found, lost) for weak in held if (found := weak()) is not None)
-        made.data = Made(self, held)
+        made.data = Made(self, held, SESSION.owner[2])
         return made
 
     @property
@@ -86,10 +86,12 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """What an entry keeps besides: what it was made of, and the references to what it was made for."""
+    """What an entry keeps besides: what it was made of, the references to what it was made for, and the number that
+    the events of its capture have."""
 
     recipe: Recipe
     held: tuple[Weak, ...]
+    number: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -222,7 +224,8 @@ def retargeted(recipe: Recipe, resume: Callable[..., Any], code: types.CodeType)
 def tell(recipe: Recipe) -> None:
     """That an entry was taken over, with what its maker was told."""
     for event in recipe.told:
-        told = {f.name: getattr(event, f.name) for f in dataclasses.fields(event) if f.name != "at"}
+        names = (f.name for f in dataclasses.fields(event) if f.name not in ("at", "entry"))
+        told = {name: getattr(event, name) for name in names}
         if type(event) is events.Captured:
             told.pop("seconds")
             SESSION.emit(events.Adopted(**told))

@@ -151,7 +151,8 @@ class Unit:
             self._tell_plain(state, *refused)
             return None
         before = state.entries
-        with TURNS.turn() as got, SESSION.working_for(state, code.co_qualname):
+        entry = next(SESSION.entries)
+        with TURNS.turn() as got, SESSION.working_for(state, code.co_qualname, entry):
             if not got:
                 self._tell_plain(state, "PL212", "another thread has been compiling for minutes")
                 return None
@@ -430,11 +431,21 @@ class Unit:
                     hits=max(0, sum(entry.hits - 1 for entry in state.entries)),
                     misses=state.misses,
                     resumed=state.origin is not None,
+                    entry_hits=_entry_hits(state),
                 ),
             )
             for state in self.states
             if (code := state.code) is not None  # a collection may take it at any time
         ]
+
+
+def _entry_hits(state: Any) -> tuple[tuple[int, int], ...]:
+    """(number, calls answered) of the entries that are alive; the call that made one is not counted."""
+    return tuple(
+        (entry.data.number, max(0, entry.hits - 1))
+        for entry in state.entries
+        if type(entry.data) is Made
+    )
 
 
 def watched(state: Any) -> list[events.Event]:

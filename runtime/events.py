@@ -27,10 +27,12 @@ MAX_EVENTS_A_KEY = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """`frame`: the qualified name of the function; `where`: the user's line."""
+    """`frame`: the qualified name of the function; `where`: the user's line; `entry`: a number that the events of one
+    capture share with the entry that comes of it, 0 outside of captures. Reports count entries anew, from 1."""
 
     frame: str = ""
     where: Location | None = None
+    entry: int = 0
     at: float = field(default_factory=time.time)
 
 
@@ -41,12 +43,13 @@ class FrameSeen(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardLine:
-    """One guard as text; see `runtime.guards.Row`. `used` is False once a newer entry replaced it."""
+    """One guard as text; see `runtime.guards.Row`. `path`: the steps of its source, each as text."""
 
     kind: str
     source: str
     expected: str
     where: Location | None = None
+    path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +57,13 @@ class Entered(Event):
     """What is told of a new entry.
 
     kind      "direct" (no Python frame on a hit), "code" (replacement code) or "plain"
-    resumed   the frame is what follows a break
+    resumed   the frame is what follows a break; `span`: (first, last) line of that
     graphs    graphs in this entry (0 or 1); nodes: ATen nodes; calls: torch-level calls
     """
 
     kind: str = "code"
     resumed: bool = False
+    span: tuple[int, ...] = ()
     graphs: int = 0
     nodes: int = 0
     calls: int = 0
@@ -80,9 +84,61 @@ class Adopted(Entered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnfusedFacts:
+    """Why a step is not one with `neighbour`, which reads what it makes."""
+
+    neighbour: str = ""
+    why: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFacts:
+    """One step of a program that computes, as `records.KernelRecord` tells it; the first of `lines` is that of its
+    heaviest operator."""
+
+    name: str = ""
+    kind: str = "kernel"
+    device: str = "cpu"
+    operators: tuple[str, ...] = ()
+    lines: tuple[Location, ...] = ()
+    shape: str = ""
+    reads: int = 0
+    writes: int = 0
+    flops: int = 0
+    cached: bool = False
+    unfused: tuple[UnfusedFacts, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SketchNode:
+    """A node of a graph, see `records.NodeRecord`; `step`: the name of the step that computes it."""
+
+    name: str = ""
+    op: str = ""
+    type: str = ""
+    inputs: tuple[str, ...] = ()
+    step: str = ""
+    where: Location | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sketch:
+    """A graph as cheap tuples, without its objects; `text` is its printed form, empty where the reader prints it."""
+
+    nodes: tuple[SketchNode, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled(Event):
     """A graph became a program: `nodes` operators in `kernels` kernels, `distinct` of them (those of equal layers are
-    one), and `library` ATen calls."""
+    one), and `library` ATen calls.
+
+    part     "forward" or "backward" of a graph for training, else ""
+    steps    what computes, in order
+    sketch   the graph; source: the text of the whole library, from which reports cut that of each kernel
+    """
 
     graph: str = ""
     level: str = "O1"
@@ -93,6 +149,10 @@ class Compiled(Event):
     views: int = 0
     arena_bytes: int = 0
     seconds: float = 0.0
+    part: str = ""
+    steps: tuple[StepFacts, ...] = ()
+    sketch: Sketch | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,13 +193,13 @@ class GraphBreak(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardFailed(Event):
-    """An entry did not apply because of this guard."""
+    """An entry did not apply because of this guard. `failed`: the number of that entry."""
 
     code: str = "RC403"
     source: str = ""
     now: str = ""
     before: str = ""
-    entry: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,12 +249,46 @@ class Warned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted(Event):
-    """Totals of a code state at the moment a report is asked for; added by the one who asks."""
+    """Totals of a code state at the moment a report is asked for; added by the one who asks.
+
+    entries       those that are alive; entry_hits: (number of an entry, calls that it answered) of each
+    guards        (number of an entry, seconds that a check of its guards takes) where that was measured
+    samples       calls that were timed; seconds: these calls together; inside: of that, in compiled programs
+    after         of what resumes a frame: where the break is that it follows
+    gap_samples   how often the way from the compiled part before that break was timed; gap: these together
+    """
 
     entries: int = 0
     hits: int = 0
     misses: int = 0
     resumed: bool = False
+    entry_hits: tuple[tuple[int, int], ...] = ()
+    guards: tuple[tuple[int, float], ...] = ()
+    samples: int = 0
+    seconds: float = 0.0
+    inside: float = 0.0
+    after: Location | None = None
+    gap_samples: int = 0
+    gap: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed(Event):
+    """Run times of a program at the moment a report is asked for; added by the one who asks, as `Counted` is.
+
+    graph, part   as in `Compiled`, whose steps these are; calls: runs of the program
+    samples       runs that were timed; seconds: the median of them
+    steps         (name, median seconds, samples) a step
+    roofs         (device, bytes a second, floating-point operations a second) that the machine can do
+    """
+
+    graph: str = ""
+    part: str = ""
+    calls: int = 0
+    samples: int = 0
+    seconds: float = 0.0
+    steps: tuple[tuple[str, float, int], ...] = ()
+    roofs: tuple[tuple[str, float, float], ...] = ()
 
 
 @dataclass(slots=True)

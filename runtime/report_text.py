@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.location import Location
 from .errors import format_location
-from .events import Counted
 
 if TYPE_CHECKING:
-    from .report import FrameRecord, NoteRecord, Place, Report, ScheduleRecord, SymbolicRecord
+    from .records import FrameRecord, NoteRecord, Place, ScheduleRecord, SymbolicRecord
+    from .report import Report
 
 MOST_SHOWN = 8
 
@@ -86,7 +86,7 @@ def render_text(report: Report, width: int = 100) -> str:
 def _summary(report: Report, width: int) -> Iterator[str]:
     frames = report.frames
     yield textwrap.shorten(f"graftjit report: {report.name}", width, placeholder="...")
-    if not report.events:
+    if not (report.events or report.frames):
         yield "  nothing has been captured yet: it was not called, or only in plain Python"
         return
     totals = [
@@ -95,7 +95,7 @@ def _summary(report: Report, width: int) -> Iterator[str]:
         counted(report.recompile_count, "recompile"),
         counted(len(report.guards), "guard"),
     ]
-    if any(type(event) is Counted for event in report.events):
+    if any(frame.calls_seen for frame in frames):
         totals.append(counted(sum(f.hits for f in frames), "hit"))
     yield "  " + ", ".join(totals)
     if any(f.operators for f in frames):
@@ -220,7 +220,7 @@ _TABLES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     ("Sizes and numbers that vary", "symbolic", (("frame", "frame"), ("what", "source"), ("why", "why"))),
     ("Fallbacks and plain frames", "notes", (("code", "code"), ("what", "title"), ("frame", "frame"),
                                              ("reason", "reason"), ("where", "place"), ("cure", "cure"))),
-    ("Kernels", "kernels", (("kernel", "name"), ("bytes", "bytes"), ("seconds", "seconds"),
+    ("Libraries of kernels", "libraries", (("library", "name"), ("bytes", "bytes"), ("seconds", "seconds"),
                             ("from the store", "cached"), ("covers", "covers"))),
     ("Schedules, measured", "schedules", (("kernel", "name"), ("chosen", "chosen"), ("seconds", "now"),
                                           ("seconds by default", "before"), ("remembered", "remembered"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import logging
 import os
 import threading
@@ -56,6 +57,7 @@ class Session:
         self._warned: set[tuple[str, str]] = set()
         self._lock = threading.RLock()
         self._owner = threading.local()
+        self.entries = itertools.count(1)  # numbers that the events of one capture share
 
     def after_fork(self) -> None:
         """Locks that another thread held when this process was forked are nobody's here."""
@@ -98,27 +100,33 @@ class Session:
             self._close_trace()
 
     @contextlib.contextmanager
-    def working_for(self, key: Any, frame: str = "") -> Iterator[None]:
-        """Events of this thread without a key of their own belong to `key` within the block."""
+    def working_for(self, key: Any, frame: str = "", entry: int = 0) -> Iterator[None]:
+        """Events of this thread without a key of their own belong to `key` within the block, and to the capture that
+        makes `entry`."""
         before = self.owner
-        self._owner.current = (key, frame)
+        self._owner.current = (key, frame, entry)
         try:
             yield
         finally:
             self._owner.current = before
 
     @property
-    def owner(self) -> tuple[Any, str]:
-        """(key, frame name) that this thread works for; (None, "") outside of any."""
-        return getattr(self._owner, "current", (None, ""))
+    def owner(self) -> tuple[Any, str, int]:
+        """(key, frame name, entry) that this thread works for; (None, "", 0) outside of any."""
+        return getattr(self._owner, "current", (None, "", 0))
 
     def emit(self, event: events.Event, key: Any = None) -> None:
         """Record an event under `key`, or under what this thread works for."""
-        owner, frame = self.owner
+        owner, frame, entry = self.owner
+        known: dict[str, Any] = {}
         if key is None:
             key = owner
+            if entry and not event.entry:
+                known["entry"] = entry
         if not event.frame and frame:
-            event = dataclasses.replace(event, frame=frame)
+            known["frame"] = frame
+        if known:
+            event = dataclasses.replace(event, **known)
         self.log.append(event, key)
         options = self.options
         if options.debug and options.debug >= _LEVELS.get(type(event), 5):

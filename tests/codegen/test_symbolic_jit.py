@@ -99,7 +99,7 @@ def test_many_sizes_few_graphs(row: Any) -> None:
             torch.testing.assert_close(found, expected, rtol=3e-4, atol=3e-5)
     report = graftjit.report(fast)
     assert report.graph_count <= graphs and report.break_count == 0, report.text()
-    assert report.kernels  # fused, not operator by operator
+    assert report.libraries  # fused, not operator by operator
 
 
 def test_sizes_from_many_threads() -> None:

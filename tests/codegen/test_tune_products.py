@@ -180,7 +180,7 @@ def test_a_convolution_runs_as_it_was_measured_to_be_the_fastest(store, best, wa
 
 
 def _covered(made):
-    return [line for kernel in made.report().kernels for line in kernel.covers]
+    return [line for kernel in made.report().libraries for line in kernel.covers]
 
 
 @pytest.mark.skipif(device.cpu().isa != "avx512", reason="the kernel is written for AVX-512")

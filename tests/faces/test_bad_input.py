@@ -388,7 +388,7 @@ def test_without_a_compiler_programs_are_library_calls(no_compiler, told):
             assert torch.equal(compiled(x), model(x))
     for report in (jitted.report(), compiled.report()):
         assert report.graph_count == 1 and of_code(report, "FB302")
-        assert "g++" in of_code(report, "FB302")[0].cure and not report.kernels
+        assert "g++" in of_code(report, "FB302")[0].cure and not report.libraries
     assert told() == ["WN604"]
     assert not list(no_compiler.rglob("*.so"))
 
@@ -424,7 +424,7 @@ def test_an_unwritable_cache_folder(tmp_path, told):
         for _ in range(2):
             torch.testing.assert_close(jitted(x, y), chain(x, y))
         report = jitted.report()
-    assert len(report.kernels) == 1 and told() == ["WN602"]
+    assert len(report.libraries) == 1 and told() == ["WN602"]
     assert str(blocked) in of_code(report, "FB308")[0].reason
 
 
@@ -451,15 +451,15 @@ def test_a_damaged_kernel_is_built_again(damage, tmp_path, told):
             torch.testing.assert_close(jitted(x, y), text_of_its_own(x, y))
             return jitted.report()
 
-    assert [kernel.cached for kernel in run().kernels] == [False]
+    assert [kernel.cached for kernel in run().libraries] == [False]
     (path,) = tmp_path.rglob("*.so")
     good = path.read_bytes()
     path.unlink()  # what is loaded stays loaded
     path.write_bytes(DAMAGE[damage](good))
     again = run()
-    assert [kernel.cached for kernel in again.kernels] == [False]
+    assert [kernel.cached for kernel in again.libraries] == [False]
     assert len(of_code(again, "FB307")) == 1 and told() == []
-    assert [kernel.cached for kernel in run().kernels] == [True]
+    assert [kernel.cached for kernel in run().libraries] == [True]
 
 
 # -- a process that cannot run graftjit ----------------------------------------------------------------------

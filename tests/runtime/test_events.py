@@ -114,7 +114,7 @@ def test_owner_of_the_work_at_hand(session):
     assert [e.frame for e in session.log.of([outer])] == ["outer", "named"]
     assert [e.frame for e in session.log.of([inner])] == ["inner", "outer"]
     assert [e.frame for e in session.log.of([None])] == ["nobody's"]
-    assert seen_elsewhere == [(None, "")]
+    assert seen_elsewhere == [(None, "", 0)]
 
 
 def test_trace_writes_json_lines(session, tmp_path):

@@ -24,6 +24,7 @@ from graftjit.runtime.events import (
     Warned,
 )
 from graftjit.runtime.report import Report, report_of
+from graftjit.runtime.report_json import LISTS
 from graftjit.runtime.session import SESSION
 
 PROGRAM = """\
@@ -105,7 +106,7 @@ def test_counts_and_records(full):
     )
     (guard,) = full.guards
     assert guard.text == "type(x) is Tensor" and guard.line == 2
-    (kernel,) = full.kernels
+    (kernel,) = full.libraries
     assert kernel.name == "fused_relu" and kernel.covers == ("relu",) and not kernel.cached
     forward, helper = full.frames
     assert (forward.graphs, forward.breaks, forward.recompiles, forward.hits) == (2, 2, 1, 10)
@@ -196,7 +197,9 @@ def test_assert_clean(full, program):
     with pytest.raises(AssertionError) as caught:
         full.assert_clean()
     told = str(caught.value)
-    assert "2 graph breaks (allowed: 0)" in told and "1 recompiles" in told and "GB104" in told
+    assert "2 graph breaks (allowed: 0)" in told and "recompiles (" not in told and "GB104" in told
+    with pytest.raises(NotClean, match="1 recompiles \\(allowed: 0\\)"):
+        full.assert_clean(max_recompiles=0)
     with pytest.raises(NotClean, match="frames in plain Python"):
         full.assert_clean(max_breaks=2, max_recompiles=1)
     without_plain = Report("f", tuple(e for e in full.events if type(e) is not RanPlain))
@@ -214,3 +217,17 @@ def test_report_of_folds_only_its_own():
     report = report_of("one", [one], [Counted(frame="one", hits=3)])
     assert report.graph_count == 1 and report.break_count == 0 and report.frames[0].hits == 3
     assert report_of("both", [one, two]).graph_count == 2
+
+
+def test_json_is_read_back(full):
+    again = Report.from_json(full.json())
+    for name in LISTS:
+        assert getattr(again, name) == getattr(full, name), name
+    assert again.json() == full.json() and again.text() == full.text()
+    assert again.events == () and again.graph_count == 2
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 99}', '{"schema": 1, "frames": [3]}'])
+def test_what_is_no_report_is_refused(text):
+    with pytest.raises(OptionError):
+        Report.from_json(text)

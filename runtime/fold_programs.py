@@ -1,0 +1,140 @@
+"""The folds of programs: their steps, with what these move, compute and take, and the graphs that they came from.
+
+In: a `folds.Folding`: the `Compiled` events with the facts of each step, the `Timed` ones with what runs took. Out:
+`KernelRecord`s, which say how near a step comes to what the machine can do, and `GraphRecord`s. Called by `folds`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..ir.location import Location
+from . import events
+from .records import GraphRecord, KernelRecord, NodeRecord, Place, UnfusedRecord
+
+if TYPE_CHECKING:
+    from .folds import Folding
+
+# A step that the machine could do in less than this is not limited by the machine: calling it takes as long.
+_CALL = 1e-6
+
+_Times = dict[tuple[str, int, str, str], tuple[dict[str, tuple[float, int]], dict[str, Any]]]
+
+
+def _at(where: Location | None) -> dict[str, Any]:
+    from .folds import at
+
+    return at(where)
+
+
+def fold_kernels(told: Folding) -> list[KernelRecord]:
+    """The steps of all programs, in the order in which they run."""
+    times = _times(told)
+    return [
+        _kernel(told, e, step, times)
+        for e in told.of(events.Compiled)
+        for step in e.steps
+    ]  # fmt: skip
+
+
+def _times(told: Folding) -> _Times:
+    """What was measured of each program: (median seconds, samples) of its steps, and the machine's limits."""
+    found: _Times = {}
+    for e in told.of(events.Timed):
+        steps = {name: (seconds, samples) for name, seconds, samples in e.steps}
+        roofs = {device: (moved, flops) for device, moved, flops in e.roofs}
+        found[e.frame, e.entry, e.graph, e.part] = steps, roofs
+    return found
+
+
+def _kernel(
+    told: Folding, e: events.Compiled, step: events.StepFacts, times: _Times
+) -> KernelRecord:
+    steps, roofs = times.get((e.frame, e.entry, e.graph, e.part), ({}, {}))
+    seconds, samples = steps.get(step.name, (0.0, 0))
+    share, bound = _judged(step, seconds, roofs.get(step.device))
+    places = tuple(Place(**_at(line)) for line in step.lines)
+    return KernelRecord(
+        **_at(step.lines[0] if step.lines else None),
+        name=step.name,
+        frame=e.frame,
+        graph=e.graph,
+        entry=told.number(e),
+        kind=step.kind,
+        device=step.device,
+        operators=step.operators,
+        lines=places,
+        shape=step.shape,
+        reads=step.reads,
+        writes=step.writes,
+        flops=step.flops,
+        seconds=seconds,
+        samples=samples,
+        share=share,
+        bound=bound,
+        cached=step.cached,
+        source=cut(e.source, step.name) if step.kind == "kernel" else "",
+        unfused=tuple(UnfusedRecord(u.neighbour, u.why, u.code) for u in step.unfused),
+    )
+
+
+def _judged(
+    step: events.StepFacts, seconds: float, roof: tuple[float, float] | None
+) -> tuple[float, str]:
+    """(share of the roofline, what limits the step): see Williams, Waterman and Patterson, 2009."""
+    if seconds <= 0 or roof is None or min(roof) <= 0:
+        return 0.0, ""
+    moving, computing = (step.reads + step.writes) / roof[0], step.flops / roof[1]
+    least = max(moving, computing)
+    if least < _CALL:
+        return min(1.0, least / seconds), "overhead"
+    return min(1.0, least / seconds), "memory" if moving >= computing else "compute"
+
+
+def cut(text: str, name: str) -> str:
+    """The text of one kernel out of that of its library: the comments above it, and all to the end of its body."""
+    found = re.search(
+        rf'^(?:(?://|#)[^\n]*\n|@[^\n]*\n)*(?:extern "C" [^\n]*\b|def ){re.escape(name)}\(',
+        text,
+        re.M,
+    )
+    if found is None:
+        return ""
+    rest = text[found.start() :]
+    ends = "\n}" if 'extern "C"' in found.group() else "\n\n\n"
+    end = rest.find(ends)
+    return rest if end < 0 else rest[: end + len(ends)].rstrip("\n")
+
+
+def fold_graphs(told: Folding) -> list[GraphRecord]:
+    """The graphs that became programs, in the order in which they did."""
+    return [
+        GraphRecord(
+            name=e.graph,
+            frame=e.frame,
+            entry=told.number(e),
+            level=e.level,
+            part=e.part,
+            nodes=tuple(_node(node) for node in e.sketch.nodes) if e.sketch else (),
+            text=_text(e.sketch) if e.sketch else "",
+        )
+        for e in told.of(events.Compiled)
+    ]
+
+
+def _node(node: events.SketchNode) -> NodeRecord:
+    return NodeRecord(
+        **_at(node.where), name=node.name, op=node.op, type=node.type, inputs=node.inputs,
+        kernel=node.step,
+    )  # fmt: skip
+
+
+def _text(sketch: events.Sketch) -> str:
+    """The graph as typed lines, one a node."""
+    if sketch.text:
+        return sketch.text
+    return "\n".join(
+        f"{node.name}: {node.type or '?'} = {node.op}({', '.join(node.inputs)})"
+        for node in sketch.nodes
+    )
