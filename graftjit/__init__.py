@@ -1,6 +1,10 @@
 """graftjit: a just-in-time compiler for PyTorch programs."""
 
-# First: an unsupported Python or a missing extension is told before anything else can fail.
+# First: what the command line answers without torch; in any other process nothing.
+from . import quick as _quick  # noqa: F401
+
+# isort: split
+# Then: an unsupported Python or a missing extension is told before anything else can fail.
 from .runtime import native_part as _native_part  # noqa: F401
 
 # isort: split

@@ -51,7 +51,7 @@ def compile(
     _check(model)
     options: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "config": config}
     chosen = options_of(**options)
-    call = make_callable(module_call(model), chosen, _beginning(model), type(model))
+    call = make_callable(module_call(model), chosen, beginning_of(model), type(model))
     return _wrap(_State(model, options, call))
 
 
@@ -80,7 +80,7 @@ def module_call(model: torch.nn.Module) -> types.FunctionType:
     return function
 
 
-def _beginning(model: torch.nn.Module) -> Location | None:
+def beginning_of(model: torch.nn.Module) -> Location | None:
     """The line of the method that does the model's work."""
     for name in ("construct", "forward"):
         method = getattr(model, name, None)

@@ -2,7 +2,7 @@
 
 A code is stable: it is never given a second meaning. One that nothing raises any more leaves the table, and its
 number is kept in `RETIRED`; a test holds that each break code of the table is raised by a program.
-Capture names codes in its events; reports, errors and `docs/codes.md` (made by `generate_docs`) take title,
+Capture names codes in its events; reports, errors and `docs/codes.md` (made by `graftjit.code_docs`) take title,
 reason, cure and cost from here. `python -m graftjit codes` prints the table.
 """
 
@@ -329,25 +329,3 @@ def lookup(code: str) -> Code:
 def family(code: str) -> Family:
     """The family of a code by its two letters."""
     return next((f for f in FAMILIES if code.startswith(f.prefix)), Family(code[:2], "?", "-"))
-
-
-def generate_docs() -> str:
-    """The table as Markdown: the text of docs/codes.md."""
-    lines = [
-        "# Codes",
-        "",
-        "<!-- made by `python -m graftjit codes --markdown`; do not edit -->",
-        "",
-        "Every break, fallback, recompile, error and warning has a code that stays the same.",
-    ]
-    for group in FAMILIES:
-        lines += ["", f"## {group.title}", ""]
-        if group.cost != "-":
-            lines += [f"Cost: {group.cost}.", ""]
-        lines += ["| code | what | why | what to do |", "|---|---|---|---|"]
-        lines += [
-            f"| {row.id} | {row.title} | {row.why} | {row.cure} |"
-            for row in _TABLE
-            if row.id.startswith(group.prefix)
-        ]
-    return "\n".join(lines) + "\n"

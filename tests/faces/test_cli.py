@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from graftjit import code_docs
 from graftjit.cli import main
 from graftjit.runtime import codes
 from graftjit.runtime.session import SESSION
@@ -19,7 +20,7 @@ def test_codes(capsys):
     assert main(["codes", "GB1044"]) == 2
     assert "did you mean" in capsys.readouterr().err
     assert main(["codes", "--markdown"]) == 0
-    assert capsys.readouterr().out == codes.generate_docs()
+    assert capsys.readouterr().out == code_docs.page()
 
 
 @pytest.mark.parametrize(
