@@ -18,7 +18,6 @@ from .runtime.kernel_store import KernelStore, StoreStats
 from .runtime.session import SESSION
 
 
-
 def run(action: str, file: str | None, digest: str, as_json: bool, yes: bool = False) -> int:
     """Do one action on the store of this process and say what came of it. `yes`: do not ask before kernels go."""
     if action in ("save", "load") and file is None:

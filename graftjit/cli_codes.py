@@ -18,13 +18,15 @@ from .runtime import codes
 from .runtime.errors import did_you_mean
 
 NAME = "codes"
-HELP = "what the codes in reports, errors and warnings mean: why, what it costs, the cure, an example"
+HELP = (
+    "what the codes in reports, errors and warnings mean: why, what it costs, the cure, an example"
+)
 NEEDS_ALL = False
 EXAMPLES = """\
 examples:
   python -m graftjit codes GB104               one code, with an example before and after its cure
-  python -m graftjit codes RC                  a family: GB breaks, PL plain frames, FB fallbacks, RC recompiles,
-                                               NF not fused, ER errors, WN warnings
+  python -m graftjit codes RC                  a family: GB breaks, PL plain frames, FB fallbacks,
+                                               RC recompiles, ER errors, WN warnings
   python -m graftjit codes numpy               those in which a word occurs
   python -m graftjit codes --json GB           as JSON
   python -m graftjit codes --markdown          the whole table, as in docs/codes.md

@@ -47,7 +47,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
         help="in place of SCRIPT: a module, with its own arguments behind it",
     )  # fmt: skip
-    what.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its own arguments")
+    what.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="its own arguments"
+    )
     more = parser.add_argument_group("what is compiled besides what the script asks for")
     more.add_argument(
         "--all", action="store_true",
@@ -64,7 +66,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--save", metavar="FILE", action="append", default=[],
         help="also to FILE, by its suffix: .txt, .html or .json; may be given several times",
     )  # fmt: skip
-    out.add_argument("--stderr", action="store_true", help="on stderr: stdout is the script's alone")
+    out.add_argument(
+        "--stderr", action="store_true", help="on stderr: stdout is the script's alone"
+    )
     out.add_argument("-q", "--quiet", action="store_true", help="only to files and against limits")
     limits = parser.add_argument_group("what it is compared with")
     limits.add_argument(
@@ -98,7 +102,8 @@ def run(parsed: argparse.Namespace) -> int:
     files = [name for name in (parsed.html, parsed.json, *parsed.save) if name is not None]
     _check_files(parsed, files)  # before the script runs, which may take long
     old = None if parsed.diff is None else _old_report(parsed.diff)
-    status, report, about = _watched(parsed, program)
+    status, found, about = _watched(parsed, program)
+    report: Any = found
     out = sys.stderr if parsed.stderr else sys.stdout
     if not parsed.quiet:
         for line in about:
@@ -113,9 +118,7 @@ def run(parsed: argparse.Namespace) -> int:
     return status or _beyond_limits(parsed, report)
 
 
-def _watched(
-    parsed: argparse.Namespace, program: scripts.Program
-) -> tuple[int, Report, list[str]]:
+def _watched(parsed: argparse.Namespace, program: scripts.Program) -> tuple[int, Report, list[str]]:
     """Run the program. (status, report, lines about how)."""
     from .context import GRAPH_MODE, set_context
     from .jit import everything_counted
@@ -151,8 +154,6 @@ def _about(modules: Any) -> list[str]:
 
 def show(report: Report, out: Any) -> None:
     """The text of a report, in colour where `out` is a terminal."""
-    from .cli_words import Paint  # noqa: F401
-
     print(report.text(), file=out)
 
 
@@ -174,7 +175,9 @@ def _old_report(name: str) -> Report:
     from .runtime.report import Report
 
     if not Path(name).is_file():
-        raise OptionError(f"there is no file {name}{near_file(name)}", expected="a saved report, as JSON")
+        raise OptionError(
+            f"there is no file {name}{near_file(name)}", expected="a saved report, as JSON"
+        )
     try:
         return Report.from_json(Path(name).read_text(encoding="utf-8"))
     except (ValueError, KeyError, TypeError) as error:

@@ -39,7 +39,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and what may have been meant; exit status 2."""
         owner = next((self.below[word] for word in self._typed if word in self.below), self)
-        wrong = [word for form in _WRONG for found in form.findall(message) for word in found.split()]
+        wrong = [
+            word for form in _WRONG for found in form.findall(message) for word in found.split()
+        ]
         known = [*owner.words(), *(self.below if owner is self else ())]
         hint = next(filter(None, (did_you_mean(word.split("=")[0], known) for word in wrong)), "")
         if wrong and hint:

@@ -33,7 +33,9 @@ class Outermost:
 
     config: JitConfig
     named: dict[str, int] = field(default_factory=dict)
-    calls: list[JitFunction] = field(default_factory=list)  # they outlive their modules, for the report
+    calls: list[JitFunction] = field(
+        default_factory=list
+    )  # they outlive their modules, for the report
     _of: dict[int, tuple[weakref.ref[Any], JitFunction]] = field(default_factory=dict)
     _lock: Any = field(default_factory=threading.RLock)
 
@@ -64,9 +66,7 @@ def _call_of(kind: type) -> types.FunctionType:
     def __call__(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         return _CALL(self, *args, **kwargs)
 
-    code = __call__.__code__.replace(
-        co_name=kind.__name__, co_qualname=f"{kind.__qualname__}()"
-    )
+    code = __call__.__code__.replace(co_name=kind.__name__, co_qualname=f"{kind.__qualname__}()")
     function = types.FunctionType(code, __call__.__globals__, kind.__name__)
     function.__module__ = kind.__module__
     return function

@@ -15,7 +15,11 @@ def command_line() -> list[str] | None:
     """The words after `python -m graftjit`, or after the console script; None in any other process."""
     words = getattr(sys, "argv", None) or [""]
     if words[0] == "-m":  # so it is while runpy looks for the module, and then only
-        return words[1:] if sys.orig_argv[-len(words) - 1 :] == ["-m", "graftjit", *words[1:]] else None
+        return (
+            words[1:]
+            if sys.orig_argv[-len(words) - 1 :] == ["-m", "graftjit", *words[1:]]
+            else None
+        )
     folder, name = os.path.split(os.path.abspath(words[0]))
     return words[1:] if name == "graftjit" and folder == os.path.dirname(sys.executable) else None
 

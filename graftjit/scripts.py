@@ -62,7 +62,8 @@ def module(name: str, arguments: Sequence[str]) -> Program:
     if spec is None or spec.loader is None or spec.origin is None:
         known = {found.name for found in pkgutil.iter_modules([os.getcwd()])}
         raise UserError(
-            f"there is no module {name}{did_you_mean(name, known)}", expected="a module that Python finds"
+            f"there is no module {name}{did_you_mean(name, known)}",
+            expected="a module that Python finds",
         )
     return Program(name, (spec.origin, *arguments), os.getcwd(), spec.origin, spec)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
-from graftjit import code_docs
+from graftjit import cache, code_docs
 from graftjit.cli import main
 from graftjit.runtime import codes
 from graftjit.runtime.session import SESSION
@@ -23,20 +25,45 @@ def test_codes(capsys):
     assert capsys.readouterr().out == code_docs.page()
 
 
+def test_codes_by_family_word_and_form(capsys):
+    assert main(["codes", "rc"]) == 0
+    out = capsys.readouterr().out
+    assert "Recompiles" in out and "RC401" in out and "GB1" not in out
+    assert main(["codes", "numpy"]) == 0
+    out = capsys.readouterr().out
+    assert "GB123" in out and "GB105" not in out and max(map(len, out.splitlines())) <= 100
+    assert main(["codes", "--json", "GB104", "FB"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows[0]["code"] == "GB104" and {"why", "cost", "cure", "family"} <= set(rows[0])
+    assert {row["code"][:2] for row in rows} == {"GB", "FB"}
+    assert main(["codes", "numpyy"]) == 2 and "did you mean 'numpy'" in capsys.readouterr().err
+    assert main(["codes", "GB109"]) == 2 and "earlier version" in capsys.readouterr().err
+    assert "\033" not in out  # no terminal
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["dmeo"], "did you mean 'demo'"),
         (["cache", "claer"], "did you mean 'clear'"),
         ([], "required"),
-        (["explain"], "script"),
+        (["explain"], "SCRIPT"),
+        (["explain", "--hmtl", "r.html", "x.py"], "did you mean '--html'"),
+        (["explain", "--max-breaks", "few", "x.py"], "whole number"),
+        (["explain", "x.py", "-m", "y"], "no file x.py"),
+        (["codes", "--markdwon"], "did you mean '--markdown'"),
+        (["cache", "--jsno"], "did you mean '--json'"),
     ],
 )
-def test_misspelt(arguments, words, capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["graftjit", *arguments])
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert stop.value.code == 2 and words in capsys.readouterr().err
+def test_misspelt(arguments, words, capsys):
+    assert status_of(arguments) == 2 and words in capsys.readouterr().err
+
+
+def status_of(arguments):
+    try:
+        return main(arguments)
+    except SystemExit as stop:
+        return stop.code
 
 
 def test_help_has_examples(capsys):
@@ -45,6 +72,60 @@ def test_help_has_examples(capsys):
     out = capsys.readouterr().out
     assert stop.value.code == 0 and "explain train.py" in out
     assert max(map(len, out.splitlines())) <= 110
+
+
+@pytest.mark.parametrize("command", ["demo", "explain", "bench", "doctor", "cache", "codes"])
+def test_each_command_has_help_with_examples_and_status(command, capsys):
+    assert status_of([command, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert (
+        f"python -m graftjit {command}" in out
+        and "examples:" in out
+        and "exit status: 0" in out.replace("that of the script", "0")
+    )
+    assert max(map(len, out.splitlines())) <= 110
+
+
+def test_quick_without_torch():
+    """Help, codes and mistakes are answered by `python -m graftjit` before torch is imported."""
+    say = "import sys, atexit, runpy; atexit.register(lambda: print('torch' in sys.modules))"
+    for words in (
+        ["codes", "GB104"],
+        ["--help"],
+        ["explain", "--help"],
+        ["--version"],
+        ["nothing"],
+    ):
+        run = f"{say}; sys.argv = ['-m', *{words}]; sys.orig_argv = ['python', '-m', 'graftjit', *{words}]"
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", f"{run}; import graftjit"], capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.stdout.endswith("False\n"), done.stdout + done.stderr
+        assert done.returncode == (2 if words == ["nothing"] else 0)
+
+
+def test_the_reader_of_a_pipe_may_go(tmp_path):
+    line = f"{sys.executable} -P -m graftjit codes | head -2; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert done.stderr == "" and done.stdout.endswith("0\n")
+
+
+def test_cache_asks_on_a_terminal(tmp_path, capsys, monkeypatch):
+    with SESSION.override(cache_dir=tmp_path):
+        SESSION.store.load("int f(void) { return 7; }", ["f"], _compile)
+        monkeypatch.setattr(cache, "sure", lambda question: "1 libraries" not in question)
+        assert main(["cache", "clear"]) == 1 and "nothing was removed" in capsys.readouterr().out
+        assert SESSION.store.stats().files == 1
+        assert main(["cache", "clear", "--yes"]) == 0 and SESSION.store.stats().files == 0
+
+
+def test_a_bundle_replaces_bundles_only(tmp_path, capsys):
+    with SESSION.override(cache_dir=tmp_path / "kernels"):
+        file = tmp_path / "kernels.bundle"
+        assert main(["cache", "save", str(file)]) == main(["cache", "save", str(file)]) == 0
+        file.write_text("a letter")
+        assert main(["cache", "save", str(file)]) == 2 and file.read_text() == "a letter"
+        assert main(["cache", "load", str(file)]) == 2 and main(["cache", "save"]) == 2
 
 
 def test_cache(tmp_path, capsys):
@@ -63,53 +144,9 @@ def test_cache(tmp_path, capsys):
 
 
 def _compile(source, target):
-    import subprocess
-
     subprocess.run(
         ["cc", "-x", "c", "-shared", "-o", str(target), "-"], input=source, text=True, check=True
     )
-
-
-SCRIPT = """
-import sys
-import torch
-import graftjit
-
-@graftjit.jit
-def scaled(x):
-    y = torch.sin(x) * 2
-    print("inside", len(sys.argv))
-    return y + 1
-
-print(round(scaled(torch.zeros(3)).sum().item(), 3), __name__)
-sys.exit(int(sys.argv[1]))
-"""
-
-
-@pytest.mark.parametrize("status", [0, 3])
-def test_explain(status, tmp_path, capsys):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    saved = tmp_path / "report.json"
-    SESSION.log.clear()
-    arguments = ["explain", "--save", str(saved), str(script), str(status)]
-    assert main(arguments) == (1 if status else 0)
-    out = capsys.readouterr().out
-    assert out.startswith("inside 2\n3.0 __main__\n")
-    assert "script.py" in out and "print" in out
-    report = json.loads(saved.read_text())
-    assert report["break_count"] == 1 and report["breaks"][0]["line"] == 9
-
-
-def test_explain_of_what_fails(tmp_path, capsys):
-    script = tmp_path / "script.py"
-    script.write_text("import graftjit\n1 / 0\n")
-    assert main(["explain", str(script)]) == 1
-    assert "ZeroDivisionError" in capsys.readouterr().err
-    assert main(["explain", str(tmp_path / "none.py")]) == 2
-    assert "no file" in capsys.readouterr().err
-    assert main(["explain", "--save", "x.pdf", str(script)]) == 2
-    assert ".html" in capsys.readouterr().err
 
 
 def test_doctor(capsys):

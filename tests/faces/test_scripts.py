@@ -140,7 +140,9 @@ def test_what_is_not_there(tmp_path, monkeypatch):
 
 
 def test_the_world_is_put_back(tmp_path):
-    (tmp_path / "program.py").write_text("import sys; sys.argv.append('more'); sys.path.insert(0, 'x')")
+    (tmp_path / "program.py").write_text(
+        "import sys; sys.argv.append('more'); sys.path.insert(0, 'x')"
+    )
     before = sys.argv[:], sys.path[:], sys.modules["__main__"]
     status, names = scripts.run(scripts.script(str(tmp_path / "program.py"), ["a"]))
     assert status == 0 and "sys" in names
