@@ -1,5 +1,6 @@
 # make demo    see it work          make test       lint, types and all tests, on Python 3.11
 # make lint    ruff and mypy only   make test-all   the same tests on 3.11, 3.12 and 3.13 too
+# make docs    the documents as a site, in site/index.html
 #
 # make test-gpu PYTHON=/path/to/python    the device tests, by a Python whose torch has CUDA, on a machine with a GPU
 #
@@ -32,12 +33,12 @@ TEST_ENVIRONMENT := GRAFTJIT_CHECK=1 GRAFTJIT_CACHE_DIR=$(CURDIR)/.kernels \
 # A Python that has torch with CUDA, triton, pytest and graftjit: given, or this checkout's.
 GPU_PYTHON := $(if $(filter command line environment,$(origin PYTHON)),$(PYTHON),.venv/bin/python)
 
-.PHONY: demo test test-gpu test-all test-3.12 test-3.13 lint format bench doctor clean distclean help
+.PHONY: demo test test-gpu test-all test-3.12 test-3.13 lint format bench doctor docs clean distclean help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
 help:
-	@sed -n '1,6s/^# \{0,1\}//p' Makefile
+	@sed -n '1,7s/^# \{0,1\}//p' Makefile
 
 demo: .venv/.demo .venv/.native
 	.venv/bin/python -P -m graftjit demo
@@ -74,8 +75,13 @@ bench: .venv/.dev .venv/.native
 	.venv/bin/python -m benchmarks.compare all --resume \
 		--report benchmarks/results/$$(git rev-parse --short HEAD)
 
+# Warnings are errors. The pages of the reference are made of docstrings: nothing of ours is imported.
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
 clean:
-	rm -rf build dist *.egg-info .typecheck .kernels .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf site build dist *.egg-info .typecheck .kernels .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f runtime/_native*.so codegen/_ready*.so
 	rm -f .venv*/.native
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

@@ -19,18 +19,18 @@ TREE = ROOT / ".typecheck"
 NATIVE_STUB = "from typing import Any\ndef __getattr__(name: str) -> Any: ...\n"
 
 
-def make_tree() -> None:
-    """`.typecheck/graftjit` as an installation would look, made of links."""
+def make_tree(tree: Path = TREE) -> None:
+    """`graftjit` as an installation would look, made of links, in the folder `tree`, which is made anew."""
     with open(ROOT / "pyproject.toml", "rb") as stream:
         package_dir = tomllib.load(stream)["tool"]["setuptools"]["package-dir"]
-    shutil.rmtree(TREE, ignore_errors=True)
+    shutil.rmtree(tree, ignore_errors=True)
     for package, folder in package_dir.items():
-        target = TREE.joinpath(*package.split("."))
+        target = tree.joinpath(*package.split("."))
         target.mkdir(parents=True)
         for path in (ROOT / folder).iterdir():
             if path.suffix in (".py", ".pyi", ".typed"):
                 (target / path.name).symlink_to(path)
-    (TREE / "graftjit" / "runtime" / "_native.pyi").write_text(NATIVE_STUB)
+    (tree / "graftjit" / "runtime" / "_native.pyi").write_text(NATIVE_STUB)
 
 
 def main() -> int:
