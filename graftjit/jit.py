@@ -26,7 +26,8 @@ from .runtime.errors import OptionError, UserError, describe
 from .runtime.options import JitConfig
 from .runtime.report import Report, report_of
 from .runtime.session import SESSION
-from .unit import UNITS, Unit, check, on_rerun, watched
+from .telling import watched
+from .unit import UNITS, Unit, check, on_rerun
 
 
 class JitFunction(_native.Callable):

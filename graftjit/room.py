@@ -35,13 +35,14 @@ _BY_IDENTITY = ("is", "type", "mro")
 @dataclass(frozen=True, slots=True)
 class Change:
     """What keeps a call from the nearest entry: `row` failed, `now` and `before` in words. `subject`: the object
-    itself where it is one that identity decides about."""
+    itself where it is one that identity decides about; `failed`: the row that failed in each of the newest entries."""
 
     row: Row
     code: str
     now: str
     before: str
     subject: Any = None
+    failed: tuple[tuple[Any, Row], ...] = ()
 
     @property
     def source(self) -> str:
@@ -53,8 +54,11 @@ def change_of(entries: tuple[Any, ...], view: FrameView) -> Change | None:
     from .runtime.mirror import Reader, explain_failure, failure_code, mirror
 
     nearest: tuple[int, Row] | None = None
+    failed = []
     for entry in entries[: -_COMPARED - 1 : -1]:
         index = mirror(entry.rows, view)
+        if index >= 0:
+            failed.append((entry, entry.rows[index]))
         if index >= 0 and (nearest is None or index > nearest[0]):
             nearest = index, entry.rows[index]
     if nearest is None:
@@ -63,7 +67,7 @@ def change_of(entries: tuple[Any, ...], view: FrameView) -> Change | None:
     now, before = explain_failure(row, view)
     value = Reader(view)(row.source) if row.kind in _BY_IDENTITY else None
     subject = type(value) if row.kind == "type" else value
-    return Change(row, failure_code(row, view), now, before, subject)
+    return Change(row, failure_code(row, view), now, before, subject, tuple(failed))
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._device import DeviceContext
 
+from . import telling
 from .kin import KIN, Kin, Made, Recipe, retargeted, tell, worth_telling
 from .room import Change, Room, change_of
 from .runtime import _native, events
@@ -29,6 +30,7 @@ from .runtime.session import SESSION
 from .runtime.state import State, snapshot
 from .runtime.taking_back import Begun
 from .runtime.weak import Living
+from .telling import place_of
 from .turns import TURNS, other_threads
 
 # Capture, codegen and the mirror are imported at the first miss: `import graftjit` stays quick.
@@ -71,11 +73,15 @@ class Unit:
                 state.resumes = {}
                 state.room = Room(self.config.recompile_limit)
                 state.varied = None  # evidence of what varies between calls, from the first miss on
+                state.span, state.after = (
+                    (),
+                    None,
+                )  # what it resumes: its lines, the break before it
                 state.told = set()  # why calls ran in plain Python without an entry
                 self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
                 self._states.pop(id(code), None)
                 self._states[id(code)] = weakref.ref(state)
-                where = self.place if origin is None and self.place else _place(code)
+                where = self.place if origin is None and self.place else place_of(code)
                 SESSION.emit(events.FrameSeen(frame=code.co_qualname, where=where), state)
             return state
 
@@ -165,7 +171,7 @@ class Unit:
         if reason not in state.told:
             state.told.add(reason)
             kind = events.RanPlain if code == "PL206" else events.Fallback  # for good, or for now
-            event = kind(code=code, reason=reason, where=_place(state.code))
+            event = kind(code=code, reason=reason, where=place_of(state.code))
             with SESSION.working_for(state, state.code.co_qualname):
                 SESSION.emit(event)
 
@@ -212,7 +218,7 @@ class Unit:
         stages = {"capture": spent - self._compiling, "compile": self._compiling}
         self._check_own_frame(made, view)
         if change is not None:
-            self._tell_recompile(state, change)
+            telling.recompiled(state, change, view)
         self._make_room(state, change)
         return self._publish(state, code, made, resumes, stages)
 
@@ -262,13 +268,14 @@ class Unit:
         lost = functools.partial(_drop_dead, weakref.ref(state), _weak(self.kin))
         rows, inputs, held = hold_weakly(made.rows, made.inputs, lost)
         target = made.code if made.kind == "code" else made.program
+        telling.resumed(resumes.made, made.breaks)
         recipe = Recipe(
             made.kind, tuple(rows), tuple(inputs), target, made.tree, made.n_program, made.rerun,
             made.plain is not None and made.plain.code not in ("PL204",), held, tuple(resumes.made),
         )  # fmt: skip
         entry = recipe.entry(code)
         stages["guards"] = time.perf_counter() - started
-        self._tell(state, code, made, stages)
+        telling.captured(state, code, made, stages)
         state.add(entry)
         looks = (
             made.plain is not None and made.plain.code == "GB132"
@@ -286,7 +293,9 @@ class Unit:
         if recipe is None:
             return None
         lost = functools.partial(_drop_dead, weakref.ref(state), None)
-        target = retargeted(recipe, self._resumer(state, view.globals), code)
+        resumes = _Resumes(self._resumer(state, view.globals))
+        target = retargeted(recipe, resumes, code)
+        telling.resumed(resumes.made, [e for e in recipe.told if type(e) is events.GraphBreak])
         entry = recipe.entry(code, lost, target)
         self._make_room(state, None)
         tell(recipe)
@@ -307,7 +316,7 @@ class Unit:
 
     def _resumer(self, state: Any, scope: dict[str, Any]) -> Any:
         """Makes resume callables over these globals; one place, stack and set of names is one callable."""
-        from .capture.resume import resume_code
+        from .capture.resume import lines_from, resume_code
 
         def resume(
             code: types.CodeType, target: int, stack: tuple[str, ...], bound: tuple[str, ...]
@@ -323,6 +332,7 @@ class Unit:
                 found = first.resumes.get(equal)
                 if found is None:
                     own = self.state_for(made, origin=first)
+                    own.span = lines_from(code, target)
                     cells = tuple(types.CellType() for _ in made.co_freevars) or None
                     function = types.FunctionType(made, scope, made.co_name, None, cells)
                     found = _native.Callable(function, own, resume=True)
@@ -343,52 +353,6 @@ class Unit:
             todo=f"python -m graftjit codes {record.code} tells the cure",
         )
 
-    # -- what is told ----------------------------------------------------------------------------------
-    def _tell(
-        self, state: Any, code: types.CodeType, made: Capture, seconds: dict[str, float]
-    ) -> None:
-        from .runtime.mirror import guard_lines
-
-        for record in made.breaks:
-            SESSION.emit(
-                events.GraphBreak(
-                    code=record.code,
-                    reason=record.reason,
-                    where=record.where,
-                    inlined=record.inlined,
-                )
-            )
-        if made.plain is not None:
-            SESSION.emit(
-                events.RanPlain(
-                    code=made.plain.code, reason=made.plain.reason, where=made.plain.where
-                )
-            )
-        graph = made.graph
-        for source, why in made.symbolic:
-            SESSION.emit(events.Symbolic(source=source, why=why, where=_place(code)))
-        SESSION.emit(
-            events.Captured(
-                kind=made.kind,
-                resumed=state.origin is not None,
-                graphs=int(graph is not None),
-                nodes=sum(node.op == "call" for node in graph.nodes) if graph else 0,
-                calls=len(graph.calls) if graph else 0,
-                guards=guard_lines(made.rows),
-                seconds=tuple(seconds.items()),
-                where=_place(code),
-            )
-        )
-
-    def _tell_recompile(self, state: Any, change: Change) -> None:
-        """now X, before Y of the first guard that failed in the nearest entry."""
-        SESSION.emit(
-            events.Recompile(
-                code=change.code, source=change.source, now=change.now, before=change.before,
-                entries=len(state.entries), limit=state.room.limit, where=change.row.where,
-            )
-        )  # fmt: skip
-
     def _make_room(self, state: Any, change: Change | None) -> None:
         """At the limit the least useful entry goes. That is told, and with its cure the first time."""
         room: Room = state.room
@@ -399,7 +363,7 @@ class Unit:
             state.remove(gone)
             self._let_go(first_state(state))
             reason = f"{room.limit} entries: the least useful one makes room for a new one"
-            SESSION.emit(events.Fallback(code="RC410", reason=reason, where=_place(state.code)))
+            SESSION.emit(events.Fallback(code="RC410", reason=reason, where=place_of(state.code)))
         if (full or room.useless >= room.limit) and not room.warned:
             room.warned = True
             SESSION.warn_once("WN601", f"{self.name}: {_too_many(room, change)}")
@@ -410,7 +374,7 @@ class Unit:
         text = "".join(traceback.format_exception(error))
         SESSION.emit(
             events.RanPlain(
-                code="PL205", reason=f"{type(error).__name__}: {error}", where=_place(state.code),
+                code="PL205", reason=f"{type(error).__name__}: {error}", where=place_of(state.code),
                 detail=text,
             )
         )  # fmt: skip
@@ -421,41 +385,8 @@ class Unit:
 
     def counted(self) -> list[tuple[Any, events.Counted]]:
         """Totals for a report, a state at a time."""
-        return [
-            (
-                state,
-                events.Counted(
-                    frame=code.co_qualname,
-                    entries=len(state.entries),
-                    # The first run of an entry is the miss that made it.
-                    hits=max(0, sum(entry.hits - 1 for entry in state.entries)),
-                    misses=state.misses,
-                    resumed=state.origin is not None,
-                    entry_hits=_entry_hits(state),
-                ),
-            )
-            for state in self.states
-            if (code := state.code) is not None  # a collection may take it at any time
-        ]
-
-
-def _entry_hits(state: Any) -> tuple[tuple[int, int], ...]:
-    """(number, calls answered) of the entries that are alive; the call that made one is not counted."""
-    return tuple(
-        (entry.data.number, max(0, entry.hits - 1))
-        for entry in state.entries
-        if type(entry.data) is Made
-    )
-
-
-def watched(state: Any) -> list[events.Event]:
-    """What a report says of calls that ran in plain Python for a tracer's sake; native code counts them."""
-    if not state.watched:
-        return []
-    code, reason = state.code, f"{state.watched} calls under a tracer, profiler or debugger"
-    return [
-        events.Fallback(code="PL208", reason=reason, frame=code.co_qualname, where=_place(code))
-    ]
+        states = self.states
+        return [(state, row) for state in states if (row := telling.counted(state)) is not None]
 
 
 def _after_fork() -> None:
@@ -489,7 +420,7 @@ def first_state(state: Any) -> Any:
 class _Resumes:
     """Makes resume functions for one capture and notes which; `serial`: of the first event of that capture."""
 
-    def __init__(self, make: Any, serial: int) -> None:
+    def __init__(self, make: Any, serial: int = 0) -> None:
         self.serial = serial
         self.made: list[tuple[Any, Any]] = []
         self._make = make
@@ -553,12 +484,6 @@ def _view(code: types.CodeType, values: tuple, scope: dict, closure: tuple | Non
     return FrameView(code, values, scope, names, closure)
 
 
-def _place(code: types.CodeType) -> Any:
-    from .ir.location import Location
-
-    return Location(code.co_filename, code.co_firstlineno, function=code.co_qualname)
-
-
 def _refused() -> tuple[str, str] | None:
     """Why nothing is captured now: graftjit is switched off, or a mode is active that the trace does not model."""
     if SESSION.options.disable:
@@ -607,7 +532,7 @@ def on_rerun(state: Any, entry: Any, error: BaseException) -> None:
         raise error.error
     SESSION.emit(
         events.RanPlain(
-            code="GB108", reason=f"{type(error).__name__}: {error}", where=_place(state.code)
+            code="GB108", reason=f"{type(error).__name__}: {error}", where=place_of(state.code)
         ),
         state,
     )

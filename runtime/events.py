@@ -193,18 +193,18 @@ class GraphBreak(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardFailed(Event):
-    """An entry did not apply because of this guard. `failed`: the number of that entry."""
+    """The entry of that number did not apply because of this guard; told with the `Recompile` that it led to."""
 
     code: str = "RC403"
     source: str = ""
     now: str = ""
     before: str = ""
-    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recompile(Event):
-    """Another entry is made: `source` is `now`, it was `before` in the nearest entry."""
+    """Another entry is made: `source` is `now`, it was `before` in the nearest entry. `failed`: what kept the call from
+    each of the newest entries, of which there are `entries`."""
 
     code: str = "RC403"
     source: str = ""
@@ -212,6 +212,7 @@ class Recompile(Event):
     before: str = ""
     entries: int = 0
     limit: int = 0
+    failed: tuple[GuardFailed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from .fold_programs import fold_graphs, fold_kernels
 from .records import (
     BreakRecord,
     EntryRecord,
+    FailureRecord,
     FrameRecord,
     GuardRecord,
     LibraryRecord,
@@ -82,9 +83,9 @@ class Folding:
                 found[event.frame, event.entry] = number
         return found
 
-    def number(self, event: events.Event) -> int:
-        """The number of the entry that an event belongs to; 0: of none."""
-        return self.numbers.get((event.frame, event.entry), 0)
+    def number(self, event: events.Event, frame: str = "") -> int:
+        """The number of the entry that an event belongs to; 0: of none. `frame`: of the event that it is part of."""
+        return self.numbers.get((event.frame or frame, event.entry), 0)
 
 
 # -- what was captured -----------------------------------------------------------------------------------------
@@ -184,6 +185,7 @@ def fold_entries(told: Folding) -> list[EntryRecord]:
     for e in told.of(events.Compiled):
         programs.setdefault((e.frame, e.entry), []).append(e)
     counts: dict[str, int] = {}
+    begun = {e.frame: e.where for e in reversed(told.of(events.FrameSeen))}
     found = []
     for e in told.entered:
         counts[e.frame] = number = counts.get(e.frame, 0) + 1
@@ -191,7 +193,7 @@ def fold_entries(told: Folding) -> list[EntryRecord]:
         compiled = programs.get(key, []) if e.entry else []
         found.append(
             EntryRecord(
-                **at(e.where),
+                **at(begun.get(e.frame) or e.where),
                 frame=e.frame,
                 number=number,
                 kind=e.kind,
@@ -263,6 +265,10 @@ def fold_recompiles(told: Folding) -> list[RecompileRecord]:
             frame=e.frame,
             entries=e.entries,
             limit=e.limit,
+            failed=tuple(
+                FailureRecord(told.number(f, e.frame), f.code, f.source, f.now, f.before)
+                for f in e.failed
+            ),
             at=e.at,
         )
         for e in told.of(events.Recompile)
@@ -351,6 +357,8 @@ def _capture_moments(e: Any) -> list[Moment]:
     part = "what follows a break" if e.resumed else "the frame"
     found = [Moment(begun, "capture", f"capture of {part}", e.frame, e.at - begun)]
     for stage, spent in e.seconds:
+        if not spent:
+            continue
         found.append(Moment(begun, "stage", stage, e.frame, spent))
         begun += spent
     return found

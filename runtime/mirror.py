@@ -44,7 +44,7 @@ from .safe import (
     show,
     show_tensor,
 )
-from .sources import Source
+from .sources import Source, steps
 from .state import current_device
 from .weak import Gone, given
 
@@ -483,12 +483,14 @@ def row_text(row: Row, known: dict[int, str] | None = None) -> str:
 def guard_lines(rows: Sequence[Row]) -> tuple[GuardLine, ...]:
     """The rows as the records that events and reports carry (texts only)."""
     known: dict[int, str] = {}
+    paths: dict[int, tuple[str, ...]] = {}
     return tuple(
         GuardLine(
             kind=row.kind,
             source="" if row.source is None else row.source.text(known),
             expected=row_text(row, known),
             where=row.where,
+            path=() if row.source is None else steps(row.source, paths, known),
         )
         for row in rows
     )

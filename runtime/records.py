@@ -118,9 +118,20 @@ class BreakRecord(Place):
 
 
 @dataclass(frozen=True, slots=True)
+class FailureRecord:
+    """The guard that kept a call from an entry: `source` is `now`, the entry was made for `before`."""
+
+    entry: int = 0
+    code: str = ""
+    source: str = ""
+    now: str = ""
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RecompileRecord(Place):
     """Another entry: `source` is `now`, the nearest entry was made for `before`. There were `entries` of at most
-    `limit` then."""
+    `limit` then; `failed` says of the newest ones, newest first, why they did not do."""
 
     code: str = ""
     title: str = ""
@@ -131,6 +142,7 @@ class RecompileRecord(Place):
     frame: str = ""
     entries: int = 0
     limit: int = 0
+    failed: tuple[FailureRecord, ...] = ()
     at: float = 0.0
 
 

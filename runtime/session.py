@@ -38,7 +38,6 @@ _LEVELS: dict[type[events.Event], int] = {
     events.Compiled: 3,
     events.KernelBuilt: 3,
     events.Tuned: 3,
-    events.GuardFailed: 4,
 }
 
 

@@ -75,6 +75,23 @@ class Source:
         return found
 
 
+def steps(
+    source: Source, paths: dict[int, tuple[str, ...]], known: dict[int, str]
+) -> tuple[str, ...]:
+    """The path as the text of each step: ("self", ".layers", "[0]"). `paths`: those that were taken before, by id;
+    `known` as for `Source.text`."""
+    found = paths.get(id(source))
+    if found is None:
+        text, base = source.text(known), source.base
+        before: tuple[str, ...] = ()
+        if base is not None:
+            before, of = steps(base, paths, known), base.text(known)
+            at_end = text.startswith(of)
+            text = text[len(of) :] if at_end else Source(source.kind, None, source.key).text({})
+        found = paths[id(source)] = (*before, text) if text else before
+    return found
+
+
 class _Named:
     """An object in a text that shall say no more than what it is."""
 
