@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import linecache
-import unicodedata
 from collections.abc import Iterable
 
 from ..ir.location import Location
@@ -172,13 +171,13 @@ def source_snippet(where: Location, width: int | None = None) -> tuple[str, str]
     lead = len(line) - len(line.lstrip())
     text = line.strip()
     start, end = max(0, start - lead), max(0, min(end - lead, len(text)))
-    if width is not None and len(text) > width:
+    if width is not None and columns(text) > width:
         text, start, end = _cut(text, start, end, width)
     if end <= start:
         return text, ""
     # Tabs are kept, wide characters take two columns: the carets stay under their text.
-    pad = "".join("\t" if c == "\t" else " " * _columns(c) for c in text[:start])
-    return text, pad + "^" * sum(max(1, _columns(c)) for c in text[start:end])
+    pad = "\t".join(" " * columns(part) for part in text[:start].split("\t"))
+    return text, pad + "^" * max(1, columns(text[start:end]))
 
 
 def _character_range(where: Location, line: str) -> tuple[int, int]:
@@ -193,17 +192,29 @@ def _character_range(where: Location, line: str) -> tuple[int, int]:
 
 
 def _cut(text: str, start: int, end: int, width: int) -> tuple[str, int, int]:
-    """A window of `width` characters that shows the start of the range."""
-    first = 0 if end <= width - 3 else max(0, min(start - 4, len(text) - width + 3))
-    window = text[first : first + width]
-    if first:
-        window = "..." + window[3:]
-    if first + width < len(text):
-        window = window[: width - 3] + "..."
-    return window, max(0, start - first), max(0, min(end - first, len(window)))
+    """A window of `width` columns that shows the start of the range, and the range in it."""
+    first = 0
+    if columns(text[:end]) > width - 3:
+        first = max(0, start - 1)
+        while first > 0 and columns(text[first - 1 :]) <= width - 3:
+            first -= 1
+    lead = "..." if first else ""
+    last, room = first, width - len(lead)
+    if columns(text[first:]) > room:
+        room -= 3
+        while last < len(text) and columns(text[first : last + 1]) <= room:
+            last += 1
+        window, shown = text[first:last] + "...", last - first
+    else:
+        window, shown = text[first:], len(text) - first
+    move = len(lead) - first
+    return lead + window, start + move, min(end + move, len(lead) + shown)
 
 
-def _columns(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+def columns(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)

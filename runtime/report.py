@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TextIO, TypeVar, overload
 
 from ..ir.dataclass import dataclass
 from . import events
@@ -121,13 +121,22 @@ class Report:
     def recompile_count(self) -> int:
         return len(self.recompiles)
 
-    def text(self, width: int = 100) -> str:
-        """One screen of at most `width` columns."""
+    def text(self, width: int = 100, verbosity: int = 1, colour: bool | None = None) -> str:
+        """The report in at most `width` columns. `verbosity` 0: is it clean; 1: one screen, what costs most first;
+        2: all breaks, recompiles, kernels and guards; 3: graphs and the sources of kernels too. Without escapes
+        unless `colour` is true."""
         from .report_text import render_text
 
-        return render_text(self, width)
+        return render_text(self, width, verbosity, colour)
 
-    __str__ = text
+    def show(self, file: TextIO | None = None, verbosity: int = 1) -> None:
+        """Print the text, on a terminal in colour and in its width. NO_COLOR and FORCE_COLOR are honoured."""
+        from .report_text import show
+
+        show(self, file, verbosity)
+
+    def __str__(self) -> str:
+        return self.text()
 
     def __repr__(self) -> str:
         return (

@@ -123,27 +123,18 @@ def test_text_is_one_screen_with_carets_and_without_addresses(full):
     assert max(len(line) for line in lines) <= 100 and len(lines) <= 60
     assert "0x" not in text
     for part in (
-        "2 graphs, 2 graph breaks, 1 recompile, 1 guard, 10 hits",
+        "not clean: 2 graph breaks, 1 frame in plain Python, 1 recompile",
         "4 operators -> 2 kernels + 1 library call",
+        "12 calls (10 hits), 1 guard",
         "GB104",
         "x: now cpu f32[4, 8], before cpu f32[2, 8]",
         "PL201",
         "FB301",
-        "(met 2 times)",
     ):
         assert part in text
     at = next(n for n, line in enumerate(lines) if "if y.sum().item()" in line)
     carets = lines[at + 1]
     assert lines[at][carets.index("^") : carets.rindex("^") + 1] == "y.sum().item()"
-
-
-def test_many_breaks_are_cut_and_the_rest_counted(program):
-    breaks = tuple(
-        GraphBreak(frame="forward", where=program(2, n, n + 1), code="GB103", reason=f"number {n}")
-        for n in range(30)
-    )
-    text = Report("forward", breaks).text()
-    assert "and 22 more" in text and "number 7" in text and "number 8" not in text
 
 
 def test_nothing_captured():

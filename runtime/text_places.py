@@ -1,0 +1,108 @@
+"""The user's lines in the text report: the file as one would type it, the line, and carets under its columns.
+
+In: a `Place`. Out: lines. The code's columns count UTF-8 bytes, a terminal's count cells: `errors.source_snippet`
+turns one into the other. Lines that cannot be read (made by `exec`, a file that is gone) have their place alone; a
+cell of a notebook goes by its number.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..ir.location import Location
+from .errors import source_snippet
+from .text_layout import Line, cut, line
+
+if TYPE_CHECKING:
+    from .records import Place
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_ROOMS = ("capture", "codegen", "graftjit", "ir", "runtime")
+
+
+def short_path(path: str, width: int = 60) -> str:
+    """Relative to the working folder where that is shorter; cut at the front to `width`."""
+    told = _cell(path)
+    if told:
+        return told
+    if os.path.isabs(path):
+        try:
+            relative = os.path.relpath(path)
+        except (ValueError, OSError):  # another drive, or no working folder any more
+            relative = path
+        if not relative.startswith("..") and len(relative) < len(path):
+            path = relative
+    return cut(path, width, front=True)
+
+
+def _cell(path: str) -> str:
+    """ "In[3]" for the file that a notebook made of its cell, whose name holds numbers of the process."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    name = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    kind, number = (name(path) if name is not None else None) or ("", "")
+    return number if kind == "Cell" else ""
+
+
+def short_place(place: Place, width: int = 40) -> str:
+    """ "model.py:12"; empty where unknown."""
+    if place.file == "?":
+        return ""
+    at = "" if place.line is None else f":{place.line}"
+    return short_path(place.file, width - len(at)) + at
+
+
+def is_internal(place: Place) -> bool:
+    """A line of torch's or of graftjit's own: steps on the way to the user's."""
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    face = getattr(sys.modules.get(__name__.partition(".")[0]), "__file__", None)
+    folders = [os.path.dirname(file) for file in (torch, face) if file]
+    folders += [os.path.join(os.path.dirname(_HERE), room) for room in _ROOMS]
+    return any(place.file.startswith(folder + os.sep) for folder in folders)
+
+
+def where(place: Place, width: int, indent: str, lead: str = "") -> Line:
+    """`File "f.py", line 3, in g`, as tracebacks have it, so that editors find the place."""
+    told = f'", line {place.line}, in {place.function}'
+    if place.line is None:
+        told = f'", in {place.function}'
+    start = f'{indent}{lead}File "'
+    told = cut(told, max(8, width - len(start) - 12))
+    path = short_path(place.file, max(8, width - len(start) - len(told)))
+    return line(start, (path, "place"), told)
+
+
+def snippet(place: Place, width: int, indent: str) -> Iterator[Line]:
+    """The place, the user's line and carets."""
+    if place.file == "?":
+        return
+    yield where(place, width, indent)
+    at = Location(
+        place.file, place.line, place.end_line, place.column, place.end_column, place.function
+    )
+    found = source_snippet(at, max(20, width - len(indent) - 2))
+    if found is not None:
+        text, carets = found
+        yield line(f"{indent}  ", (text, "user"))
+        if carets:
+            yield line(f"{indent}  ", (carets, "caret"))
+
+
+def source_line(place: Place, width: int) -> str:
+    """The user's line without carets, cut at its end."""
+    at = Location(place.file, place.line)
+    found = source_snippet(at) if place.file != "?" else None
+    return cut(found[0].expandtabs(4), width) if found else ""
+
+
+def chain(inlined: Iterable[Place], width: int, indent: str) -> Iterator[Line]:
+    """The user's calls that lead to a place, outermost first; those within torch and graftjit are left out."""
+    for place in inlined:
+        if place.file != "?" and not is_internal(place):
+            yield where(place, width, indent)
+            text = source_line(place, width - len(indent) - 2)
+            if text:
+                yield line(f"{indent}  ", (text, "dim"))

@@ -1,0 +1,127 @@
+"""The first lines of the text report: is it fast, and what holds it back.
+
+In: a Report. Out: its name, the verdict, then what was made of what, and what that took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from .text_changes import settled_count
+from .text_layout import Line, Span, counted, cut, duration, line, listed, percent, wrap
+from .text_problems import grouped_breaks
+
+if TYPE_CHECKING:
+    from .records import FrameRecord
+    from .report import Report
+
+INDENT = "  "
+
+
+def summary(report: Report, width: int, full: bool = True) -> Iterator[Line]:
+    """Without `full`, the name and the verdict alone."""
+    title = cut(f"graftjit report: {report.name}", width)
+    yield line((title, "head"))
+    if not report.frames:
+        told = "nothing has been captured yet: it was not called, or only in plain Python"
+        yield line(INDENT, told)
+        return
+    yield from wrap(_verdict(report), width, INDENT, INDENT)
+    if full:
+        for facts in (_work_facts(report), _call_facts(report), _build_facts(report)):
+            if facts:
+                yield from wrap([", ".join(facts)], width, INDENT, INDENT + "  ")
+
+
+def _verdict(report: Report) -> list[str | Span]:
+    """ "clean", or what holds it back; and how much of a call runs in compiled programs."""
+    plain = {note.frame for note in report.notes if note.plain and note.code != "PL204"}
+    breaks, settled = len(grouped_breaks(report.breaks)), settled_count(report)
+    recompiles = report.recompile_count - settled
+    found = [
+        counted(breaks, "graph break") if breaks else "",
+        f"{counted(len(plain), 'frame')} in plain Python" if plain else "",
+        counted(recompiles, "recompile") if recompiles else "",
+        f"{counted(settled, 'recompile')} for sizes and numbers that are inputs now"
+        if settled
+        else "",
+    ]
+    told: Span = ("not clean", "bad")
+    if not report.graph_count:
+        told = ("nothing is compiled", "bad")
+    elif not breaks and not plain and recompiles <= 1:
+        told = ("clean" if report.recompile_count <= 1 else "settled", "good")
+        found.insert(0, "no graph breaks")
+        found += [] if report.recompile_count else ["no recompiles"]
+    reasons = ", ".join(reason for reason in found if reason)
+    share = _share(report.frames)
+    return [told, f": {reasons}" if reasons else "", f"; {share}" if share else ""]
+
+
+def _share(frames: Sequence[FrameRecord]) -> str:
+    """Of the frame in which most time was spent."""
+    measured = [frame for frame in frames if frame.seconds_a_call]
+    if not measured:
+        return ""
+    most = max(measured, key=lambda frame: frame.seconds_a_call * max(1, frame.calls_seen))
+    whose = f" of {most.frame}" if len(measured) > 1 else ""
+    told = f"a call{whose} takes {duration(most.seconds_a_call)}"
+    if most.compiled_share >= 0:
+        told += f", {percent(most.compiled_share)} of it in compiled code"
+    return told
+
+
+def work(operators: int, kernels: int, distinct: int, library: int) -> str:
+    """ "4 operators -> 2 kernels + 1 library call"."""
+    equal = f" ({distinct} distinct)" if 0 < distinct < kernels else ""
+    done = [counted(kernels, "kernel") + equal] if kernels or not library else []
+    done += [counted(library, "library call")] if library else []
+    return f"{counted(operators, 'operator')} -> {' + '.join(done)}"
+
+
+def _work_facts(report: Report) -> list[str]:
+    frames = report.frames
+    facts = []
+    if report.graph_count:
+        facts.append(counted(report.graph_count, "graph"))
+        operators = sum(frame.operators for frame in frames)
+        if operators:
+            facts[0] += ": " + work(
+                operators,
+                sum(frame.kernels for frame in frames),
+                sum(frame.distinct for frame in frames),
+                sum(frame.library for frame in frames),
+            )
+    if report.adopted_count:
+        taken = counted(report.adopted_count, "entry")
+        facts.append(f"{taken} taken over from another callable of the same class or code")
+    return facts
+
+
+def _call_facts(report: Report) -> list[str]:
+    frames = report.frames
+    hits, misses = sum(frame.hits for frame in frames), sum(frame.misses for frame in frames)
+    facts = []
+    if hits or misses:
+        facts.append(f"{counted(hits + misses, 'call')} ({counted(hits, 'hit')})")
+    if report.guards:
+        seconds = [entry.guard_seconds for entry in report.entries if entry.guard_seconds]
+        told = counted(len(report.guards), "guard")
+        facts.append(f"{told}, checked in {duration(max(seconds))}" if seconds else told)
+    if report.dropped:
+        facts.append(f"{counted(report.dropped, 'older event')} dropped")
+    return facts
+
+
+def _build_facts(report: Report) -> list[str]:
+    spent: dict[str, float] = {}
+    for frame in report.frames:
+        for stage, seconds in frame.seconds:
+            spent[stage] = spent.get(stage, 0.0) + seconds
+    if not spent:
+        return []
+    stages = listed(
+        [f"{stage} {duration(seconds)}" for stage, seconds in spent.items() if seconds], 6
+    )
+    return [f"{duration(sum(spent.values()))} to capture and compile ({stages})"]
