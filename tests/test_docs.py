@@ -100,6 +100,13 @@ def test_public_names_are_in_the_reference() -> None:
     assert set(graftjit.__all__) <= named, "name it in docs/reference"
 
 
+def test_environment_variables_are_in_their_page() -> None:
+    from graftjit.runtime.options import VARIABLES
+
+    text = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
+    assert all(f"`{variable.name}" in text for variable in VARIABLES)
+
+
 @pytest.mark.parametrize("path", RUNNABLE, ids=lambda path: path.stem)
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="pages show what Python 3.11 prints")
 def test_programs_of_a_page_print_what_the_page_says(path: Path) -> None:
