@@ -302,6 +302,7 @@ def explain(target: Any, *args: Any, **kwargs: Any) -> Report:
     return _unit_of(fresh).report()
 
 
+SESSION.totals = everything_counted
 _native.set_callbacks(
     policy=hook.policy, state_for=hook.state_for_code, on_rerun=on_rerun,
     check=check if SESSION.options.check else None,

@@ -1,28 +1,18 @@
-"""Events: everything that happens, as frozen records with a place; and the log that keeps them.
+"""Events: everything that happens, as frozen records with a place.
 
-In: events from capture, codegen and runtime, each under the key (the state of a code object) of the function it
-belongs to. Out: the events of a key in order, for `runtime.report`; JSON lines when GRAFTJIT_TRACE is set. An
-event holds texts and numbers only, never a user's object, so that nothing stays alive because of it; the log
-drops what belongs to a state together with that state, but for the time of `keeping`.
+In: what capture, codegen and runtime tell, by `Session.emit`. Out: the stream that `event_log` keeps, `report` folds
+and `trace_file` writes. An event holds texts and numbers only, never a user's object, so that nothing stays alive
+because of it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import itertools
-import json
-import threading
 import time
-import weakref
-from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from typing import Any
 
 from ..ir.dataclass import dataclass, field
 from ..ir.location import Location
-
-MAX_EVENTS_A_KEY = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,100 +282,6 @@ class Timed(Event):
     roofs: tuple[tuple[str, float, float], ...] = ()
 
 
-@dataclass(slots=True)
-class _Shelf:
-    """The events of one key. `dropped` counts what the bound pushed out."""
-
-    owner: Any  # a weak reference, kept for its callback; None for events of the whole process
-    events: deque[tuple[int, Event]] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS_A_KEY))
-    dropped: int = 0
-
-
-class EventLog:
-    """Append-only and bounded a key. Keys go by identity: equal code objects are two keys."""
-
-    def __init__(self) -> None:
-        self._shelves: dict[int, _Shelf] = {0: _Shelf(None)}
-        self._kept: list[_Shelf] | None = None  # of keys that are gone, while `keeping`
-        self._serial = itertools.count()
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """A lock that another thread held when this process was forked is nobody's here. (One that may be taken
-        twice: a finalizer may run, and emit, at any place.)"""
-        self._lock = threading.RLock()
-
-    def append(self, event: Event, key: Any = None) -> None:
-        """Add an event under a key (anything that can be referred to weakly); None: the process as a whole."""
-        shelf = self._shelves.get(0 if key is None else id(key)) or self._new_shelf(key)
-        if len(shelf.events) == MAX_EVENTS_A_KEY:
-            shelf.dropped += 1
-        shelf.events.append((next(self._serial), event))
-
-    def _new_shelf(self, key: Any) -> _Shelf:
-        name = id(key)
-        with self._lock:
-            shelf = self._shelves.get(name)
-            if shelf is None:
-                shelf = _Shelf(weakref.ref(key, lambda _ref: self._drop(name)))
-                self._shelves[name] = shelf
-            return shelf
-
-    def _drop(self, name: int) -> None:
-        shelf = self._shelves.pop(name, None)
-        if shelf is not None and self._kept is not None:
-            self._kept.append(shelf)
-
-    @contextlib.contextmanager
-    def keeping(self) -> Iterator[None]:
-        """Within the block, events outlive their keys: for a report on a whole run, whose functions may be gone."""
-        before, self._kept = self._kept, []
-        try:
-            yield
-        finally:
-            self._kept = before
-
-    def of(self, keys: Iterable[Any] | None = None) -> tuple[Event, ...]:
-        """The events of these keys in the order in which they happened; None: of all keys."""
-        found = [pair for shelf in self._shelves_of(keys) for pair in tuple(shelf.events)]
-        return tuple(event for _serial, event in sorted(found, key=lambda pair: pair[0]))
-
-    def serial(self) -> int:
-        """A number between those of the events so far and of those to come."""
-        return next(self._serial)
-
-    def since(self, serial: int, key: Any) -> list[Event]:
-        """The events of a key from there on."""
-        shelf = self._shelves.get(id(key))
-        pairs = () if shelf is None else tuple(shelf.events)
-        return [event for number, event in pairs if number > serial]
-
-    def dropped(self, keys: Iterable[Any] | None = None) -> int:
-        """How many events of these keys are lost to the bound."""
-        return sum(shelf.dropped for shelf in self._shelves_of(keys))
-
-    def _shelves_of(self, keys: Iterable[Any] | None) -> list[_Shelf]:
-        if keys is None:
-            return [*self._shelves.values(), *(self._kept or ())]
-        names = dict.fromkeys(0 if key is None else id(key) for key in keys)
-        return [self._shelves[name] for name in names if name in self._shelves]
-
-    def clear(self, key: Any = None) -> None:
-        """Forget one key, or everything."""
-        with self._lock:
-            if key is None:
-                self._shelves = {0: _Shelf(None)}  # at once: others may be appending
-                self._kept = None if self._kept is None else []
-            else:
-                self._shelves.pop(id(key), None)
-
-
 def as_json(event: Event) -> dict[str, Any]:
     """An event as plain JSON values, its class name under "event"."""
     return {"event": type(event).__name__, **dataclasses.asdict(event)}
-
-
-def write_line(stream: IO[str], event: Event) -> None:
-    """One event as one line; flushed, so that a crash loses nothing."""
-    stream.write(json.dumps(as_json(event), default=str) + "\n")
-    stream.flush()

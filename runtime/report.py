@@ -102,6 +102,14 @@ class Report:
 
         return Folding(self.events)
 
+    @classmethod
+    def from_trace(cls, path: str | Path) -> Report:
+        """The report on the process that wrote this file, with GRAFTJIT_TRACE=FOLDER. Raises OptionError for a file
+        that is no trace."""
+        from .trace_file import read_trace
+
+        return read_trace(path)
+
     @property
     def graph_count(self) -> int:
         """Graphs over all entries, those included that were taken over from another model of the class or another

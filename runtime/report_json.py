@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import types
 import typing
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ def lists_of(text: str) -> tuple[str, int, dict[str, list[Any]]]:
         )
     try:
         lists = {
-            name: [_record(record, one) for one in told.get(name, ())]
+            name: [made_of(record, one) for one in told.get(name, ())]
             for name, record in LISTS.items()
         }
     except (TypeError, AttributeError) as error:
@@ -81,20 +82,23 @@ def _types(record: type) -> dict[str, Any]:
     return typing.get_type_hints(record)
 
 
-def _record(record: type, told: dict[str, Any]) -> Any:
-    types = _types(record)
-    return record(**{name: _value(types[name], v) for name, v in told.items() if name in types})
+def made_of(record: type, told: dict[str, Any]) -> Any:
+    """The record with these fields, each as its type has it."""
+    kinds = _types(record)
+    return record(**{name: _value(kinds[name], v) for name, v in told.items() if name in kinds})
 
 
 def _value(kind: Any, told: Any) -> Any:
     """A value as the field's type has it: JSON knows no tuples and no records."""
     if dataclasses.is_dataclass(kind):
-        return _record(typing.cast(type, kind), told)
+        return made_of(typing.cast(type, kind), told)
     if typing.get_origin(kind) is tuple:
         parts = typing.get_args(kind)
         if len(parts) == 2 and parts[1] is Ellipsis:
             return tuple(_value(parts[0], one) for one in told)
         return tuple(_value(part, one) for part, one in zip(parts, told, strict=True))
+    if isinstance(kind, types.UnionType):  # with None
+        return None if told is None else _value(typing.get_args(kind)[0], told)
     if kind is float:
         return float(told)
     return told

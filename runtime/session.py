@@ -7,6 +7,7 @@ put other options in its place with `SESSION.override`.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import itertools
@@ -14,14 +15,16 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from . import events
+from .event_log import EventLog
 from .options import Options, read_environment
 
 if TYPE_CHECKING:
     from .kernel_store import KernelStore
+    from .trace_file import TraceFile
 
 LOGGER = logging.getLogger("graftjit")
 
@@ -45,13 +48,16 @@ class Session:
     """One a process; see the module's docstring. Options are read at first use, not at import."""
 
     def __init__(self) -> None:
-        self.log = events.EventLog()
+        self.log = EventLog()
         self.began = time.time_ns()  # files of ours that are younger may not be what runs
         self.left_out: frozenset[str] = frozenset()  # native routes not in use: runtime.tensors
         self._options: Options | None = None
         self._store: KernelStore | None = None
-        self._trace: IO[str] | None = None
-        self._trace_pid = 0
+        self._trace: TraceFile | None = None
+        self._finishes = False  # whether the end of the process is seen to
+        self.totals: Callable[[], Iterable[events.Event]] = (
+            tuple  # of all that is alive; the face knows them
+        )
         self._trace_failed = False
         self._warned: set[tuple[str, str]] = set()
         self._lock = threading.RLock()
@@ -140,26 +146,32 @@ class Session:
                 return
             self._warned.add((code, text))
         LOGGER.warning("graftjit [%s] %s", code, text)
-        self.log.append(events.Warned(code=code, text=text))
+        self.emit(events.Warned(code=code, text=text))
 
     def _write_trace(self, event: events.Event) -> None:
+        from .trace_file import TraceFile
+
         with self._lock:
             if self._trace_failed:
                 return
             try:
-                if (
-                    self._trace is None or self._trace_pid != os.getpid()
-                ):  # a fork needs its own file
+                if self._trace is None or self._trace.pid != os.getpid():  # a fork has its own file
                     folder = self.options.trace
                     assert folder is not None
-                    folder.mkdir(parents=True, exist_ok=True)
-                    self._trace_pid = os.getpid()
-                    path = folder / f"graftjit-{self._trace_pid}.jsonl"
-                    self._trace = open(path, "a", encoding="utf-8")  # noqa: SIM115 (kept open)
-                events.write_line(self._trace, event)
+                    self._trace = TraceFile(folder)
+                    if not self._finishes:
+                        self._finishes = True
+                        atexit.register(self._finish_trace)
+                self._trace.write(event)
             except OSError as error:
                 self._trace_failed = True
                 self.warn_once("WN603", f"GRAFTJIT_TRACE cannot be written and is ignored: {error}")
+
+    def _finish_trace(self) -> None:
+        """The process ends: what a report would add is in the trace, too."""
+        if self.options.trace is not None and self._trace is not None:
+            for event in self.totals():
+                self._write_trace(event)
 
     def _close_trace(self) -> None:
         with self._lock:

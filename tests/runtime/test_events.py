@@ -7,13 +7,19 @@ import gc
 import json
 import logging
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from graftjit.ir.location import Location
 from graftjit.runtime import events
-from graftjit.runtime.events import EventLog, FrameSeen, GraphBreak, Recompile
+from graftjit.runtime.errors import OptionError
+from graftjit.runtime.event_log import MAX_EVENTS_A_KEY, MAX_TEXT_A_KEY, EventLog
+from graftjit.runtime.events import Compiled, FrameSeen, GraphBreak, Recompile
+from graftjit.runtime.report import Report
+from graftjit.runtime.report_json import SCHEMA
 from graftjit.runtime.session import Session
 
 
@@ -63,13 +69,26 @@ def test_keys_go_by_identity_and_order_is_kept():
     assert log.of() == ()
 
 
-def test_bound_drops_the_oldest_and_says_so():
+def test_bound_keeps_the_first_and_the_latest_and_says_so():
     log, key = EventLog(), code_of()
-    for number in range(events.MAX_EVENTS_A_KEY + 5):
+    for number in range(MAX_EVENTS_A_KEY + 5):
         log.append(Recompile(entries=number), key)
-    assert len(log.of([key])) == events.MAX_EVENTS_A_KEY
-    assert log.of([key])[0].entries == 5
+    kept = [event.entries for event in log.of([key])]
+    assert len(kept) == MAX_EVENTS_A_KEY
+    assert kept[:256] == list(range(256)) and kept[256:] == list(range(261, MAX_EVENTS_A_KEY + 5))
     assert log.dropped([key]) == log.dropped() == 5
+
+
+def test_texts_of_programs_are_bounded_the_oldest_go_first():
+    log, key = EventLog(), code_of()
+    for number in range(20):
+        log.append(FrameSeen(frame="f"), key)
+        log.append(Compiled(graph=str(number), source="x" * (1 << 20)), key)
+    programs = [event for event in log.of([key]) if type(event) is Compiled]
+    assert len(programs) == 20 and log.dropped([key]) == 12
+    assert [bool(event.source) for event in programs] == [False] * 12 + [True] * 8
+    log.append(Compiled(graph="large", source="x" * MAX_TEXT_A_KEY), key)
+    assert [event.graph for event in log.of([key]) if getattr(event, "source", "")] == ["large"]
 
 
 def test_events_go_with_their_code_object():
@@ -124,8 +143,67 @@ def test_trace_writes_json_lines(session, tmp_path):
     session.emit(FrameSeen(frame="not traced"))
     (path,) = (tmp_path / "deep" / "traces").iterdir()
     assert path.name == f"graftjit-{os.getpid()}.jsonl"
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    head, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert (head["trace"], head["schema"]) == ("graftjit", SCHEMA)
+    assert head["graftjit"] and head["python"] and head["torch"] and head["began"] > 0
     assert [line["event"] for line in lines] == ["GraphBreak", "FrameSeen"]
+
+
+def test_a_report_is_made_of_a_trace(session, tmp_path):
+    where = Location("f.py", 3, 3, 1, 5, "f")
+    guard = events.GuardLine(kind="type", source="x", expected="x is", where=where, path=("x",))
+    node = events.SketchNode(name="a", op="aten.relu", type="f32[4]", inputs=("x",), where=where)
+    told = (
+        GraphBreak(frame="f", where=where, code="GB104", reason="x.item()", inlined=(where,)),
+        Compiled(frame="f", graph="g", sketch=events.Sketch(nodes=(node,)), entry=4),
+        events.Captured(frame="f", guards=(guard,), seconds=(("capture", 0.5),), entry=4),
+        Recompile(frame="f", failed=(events.GuardFailed(entry=4, source="x"),)),
+        events.Counted(frame="f", hits=3, entry_hits=((4, 3),), after=where),
+    )
+    with session.override(trace=tmp_path):
+        for event in told:
+            session.emit(event)
+        session.warn_once("WN605", "no effect")
+    (path,) = tmp_path.iterdir()
+    report = Report.from_trace(path)
+    assert report.events[:-1] == told and report.dropped == 0
+    assert [w.text for w in report.warnings] == ["no effect"]
+    with path.open("a") as stream:
+        stream.write('{"event": "OfTheFuture"}\n{"event": "GraphBr')
+    again = Report.from_trace(path)
+    assert again.events == report.events and again.dropped == 2
+
+
+@pytest.mark.parametrize("text", ["", "[1]\n", '{"trace": "graftjit", "schema": 99}\n'])
+def test_what_is_no_trace_is_refused(tmp_path, text):
+    (tmp_path / "t.jsonl").write_text(text)
+    with pytest.raises(OptionError):
+        Report.from_trace(tmp_path / "t.jsonl")
+
+
+_FORKS = """
+import os, torch, graftjit
+f = graftjit.jit(lambda x: x.relu() + 1)
+f(torch.ones(3))
+child = os.fork()
+for _ in range(3):
+    f(torch.ones(5, 5))
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_each_process_has_its_file_with_totals_at_the_end(tmp_path):
+    environment = {**os.environ, "GRAFTJIT_TRACE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", _FORKS], env=environment, check=False)
+    assert done.returncode == 0
+    reports = [Report.from_trace(path) for path in tmp_path.iterdir()]
+    assert len(reports) == 2
+    child, parent = sorted(reports, key=lambda report: report.frames[0].calls_seen)
+    assert child.recompile_count == 1 and child.frames[0].calls_seen == 0  # it left at once
+    assert parent.frames[0].calls_seen == 4 and parent.graph_count == 2
+    assert "2 graphs" in parent.text()
 
 
 def test_trace_that_cannot_be_written_warns_once(session, tmp_path, caplog):

@@ -1,0 +1,157 @@
+"""The log: the events of a process, in order, by the function that they belong to; append-only and bounded.
+
+In: events, each under a key: the state of a code object, or None for the process as a whole. Out: the events of some
+keys. What belongs to a state goes together with it, but for the time of `keeping`. A key has its first events and its
+latest ones: those between go when there are too many, and of programs the texts and graphs, oldest first, when these
+take too much memory. Both are counted as `dropped`. Used by `Session`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..ir.dataclass import dataclass, field
+from .events import Compiled, Event
+
+MAX_EVENTS_A_KEY = 1024
+_FIRST = 256  # of these, events that stay for good: what was met first explains the rest
+MAX_TEXT_A_KEY = 8 << 20  # bytes, about, of programs' texts and graphs
+_A_NODE = 400  # bytes of a node or step in an event, about
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """The events of one key. `dropped` counts what the bounds pushed out; `weight`: bytes of texts and graphs."""
+
+    owner: Any  # a weak reference, kept for its callback; None for events of the whole process
+    first: list[tuple[int, Event]] = field(default_factory=list)
+    latest: deque[tuple[int, Event]] = field(default_factory=deque)
+    dropped: int = 0
+    weight: int = 0
+
+    @property
+    def pairs(self) -> tuple[tuple[int, Event], ...]:
+        """(serial, event), in order."""
+        return (*self.first, *self.latest)
+
+    def append(self, serial: int, event: Event) -> None:
+        if len(self.first) < _FIRST:
+            self.first.append((serial, event))
+        else:
+            if len(self.latest) >= MAX_EVENTS_A_KEY - _FIRST:
+                self.weight -= _weight(self.latest.popleft()[1])
+                self.dropped += 1
+            self.latest.append((serial, event))
+        added = _weight(event)
+        if added:
+            self.weight += added
+            if self.weight > MAX_TEXT_A_KEY:
+                self._slim(serial)
+
+    def _slim(self, newest: int) -> None:
+        """Programs lose their texts and graphs, the oldest first."""
+        for shelf in (self.first, self.latest):
+            for at in range(len(shelf)):
+                serial, event = shelf[at]
+                if serial == newest or self.weight <= MAX_TEXT_A_KEY:
+                    return
+                if type(event) is Compiled and _weight(event):
+                    slim = dataclasses.replace(event, steps=(), sketch=None, source="")
+                    self.weight -= _weight(event)
+                    self.dropped += 1
+                    shelf[at] = serial, slim
+
+
+def _weight(event: Event) -> int:
+    """Bytes of an event's texts and graphs, about."""
+    if type(event) is not Compiled:
+        return 0
+    nodes = len(event.sketch.nodes) if event.sketch else 0
+    return len(event.source) + _A_NODE * (len(event.steps) + nodes)
+
+
+class EventLog:
+    """Append-only and bounded a key. Keys go by identity: equal code objects are two keys."""
+
+    def __init__(self) -> None:
+        self._shelves: dict[int, _Shelf] = {0: _Shelf(None)}
+        self._kept: list[_Shelf] | None = None  # of keys that are gone, while `keeping`
+        self._serial = itertools.count()
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """A lock that another thread held when this process was forked is nobody's here. (One that may be taken
+        twice: a finalizer may run, and emit, at any place.)"""
+        self._lock = threading.RLock()
+
+    def append(self, event: Event, key: Any = None) -> None:
+        """Add an event under a key (anything that can be referred to weakly); None: the process as a whole."""
+        shelf = self._shelves.get(0 if key is None else id(key)) or self._new_shelf(key)
+        with self._lock:
+            shelf.append(next(self._serial), event)
+
+    def _new_shelf(self, key: Any) -> _Shelf:
+        name = id(key)
+        with self._lock:
+            shelf = self._shelves.get(name)
+            if shelf is None:
+                shelf = _Shelf(weakref.ref(key, lambda _ref: self._drop(name)))
+                self._shelves[name] = shelf
+            return shelf
+
+    def _drop(self, name: int) -> None:
+        shelf = self._shelves.pop(name, None)
+        if shelf is not None and self._kept is not None:
+            self._kept.append(shelf)
+
+    @contextlib.contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Within the block, events outlive their keys: for a report on a whole run, whose functions may be gone."""
+        before, self._kept = self._kept, []
+        try:
+            yield
+        finally:
+            self._kept = before
+
+    def of(self, keys: Iterable[Any] | None = None) -> tuple[Event, ...]:
+        """The events of these keys in the order in which they happened; None: of all keys."""
+        with self._lock:
+            found = [pair for shelf in self._shelves_of(keys) for pair in shelf.pairs]
+        return tuple(event for _serial, event in sorted(found, key=lambda pair: pair[0]))
+
+    def serial(self) -> int:
+        """A number between those of the events so far and of those to come."""
+        return next(self._serial)
+
+    def since(self, serial: int, key: Any) -> list[Event]:
+        """The events of a key from there on."""
+        shelf = self._shelves.get(id(key))
+        with self._lock:
+            pairs = () if shelf is None else shelf.pairs
+        return [event for number, event in pairs if number > serial]
+
+    def dropped(self, keys: Iterable[Any] | None = None) -> int:
+        """How many events of these keys are lost to the bound."""
+        return sum(shelf.dropped for shelf in self._shelves_of(keys))
+
+    def _shelves_of(self, keys: Iterable[Any] | None) -> list[_Shelf]:
+        if keys is None:
+            return [*self._shelves.values(), *(self._kept or ())]
+        names = dict.fromkeys(0 if key is None else id(key) for key in keys)
+        return [self._shelves[name] for name in names if name in self._shelves]
+
+    def clear(self, key: Any = None) -> None:
+        """Forget one key, or everything."""
+        with self._lock:
+            if key is None:
+                self._shelves = {0: _Shelf(None)}  # at once: others may be appending
+                self._kept = None if self._kept is None else []
+            else:
+                self._shelves.pop(id(key), None)
