@@ -1,6 +1,7 @@
 # make demo    see it work          make test       lint, types and all tests, on Python 3.11
 # make lint    ruff and mypy only   make test-all   the same tests on 3.11, 3.12 and 3.13 too
 # make docs    the documents as a site, in site/index.html
+# make notebooks   execute notebooks/ with their longer measurements, and store their outputs
 #
 # make test-gpu PYTHON=/path/to/python    the device tests, by a Python whose torch has CUDA, on a machine with a GPU
 #
@@ -33,12 +34,12 @@ TEST_ENVIRONMENT := GRAFTJIT_CHECK=1 GRAFTJIT_CACHE_DIR=$(CURDIR)/.kernels \
 # A Python that has torch with CUDA, triton, pytest and graftjit: given, or this checkout's.
 GPU_PYTHON := $(if $(filter command line environment,$(origin PYTHON)),$(PYTHON),.venv/bin/python)
 
-.PHONY: demo test test-gpu test-all test-3.12 test-3.13 lint format bench doctor docs clean distclean help
+.PHONY: demo test test-gpu test-all test-3.12 test-3.13 lint format bench doctor notebooks docs clean distclean help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
 help:
-	@sed -n '1,7s/^# \{0,1\}//p' Makefile
+	@sed -n '1,8s/^# \{0,1\}//p' Makefile
 
 demo: .venv/.demo .venv/.native
 	.venv/bin/python -P -m graftjit demo
@@ -79,6 +80,9 @@ bench: .venv/.dev .venv/.native
 docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
+
+notebooks: .venv/.dev .venv/.native
+	.venv/bin/python -P tools/notebooks.py $(NOTEBOOKS)
 
 clean:
 	rm -rf site build dist *.egg-info .typecheck .kernels .mypy_cache .ruff_cache .pytest_cache .hypothesis

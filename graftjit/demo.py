@@ -99,11 +99,13 @@ def train(model: Any, digits: Digits, epochs: int = 8) -> float:
     return loss.item()
 
 
-def medians(candidates: dict[str, Callable[[], Any]], repeat: int) -> dict[str, float]:
+def medians(
+    candidates: dict[str, Callable[[], Any]], repeat: int, rounds: int = _ROUNDS
+) -> dict[str, float]:
     """Median seconds a call, in rounds that take the candidates in turn, each time in another order."""
     order, shuffled = list(candidates.items()), random.Random(0)
     times: dict[str, list[float]] = {name: [] for name in candidates}
-    for _round in range(_ROUNDS):
+    for _round in range(rounds):
         shuffled.shuffle(order)
         for name, call in order:
             start = time.perf_counter()

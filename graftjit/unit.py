@@ -459,7 +459,7 @@ def _too_many(room: Room, change: Change | None) -> str:
     what = ""
     if change is not None:
         where = change.row.where
-        place = "" if where is None else f"{where.file}:{where.line}: "
+        place = "" if where is None else f"{where.shown}:{where.line}: "
         what = f" ({place}{change.source} is now {change.now}, before {change.before})"
     return (
         f"{room.limit} entries and still new combinations{what}; from here on the least useful one makes room. "

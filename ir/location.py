@@ -2,9 +2,13 @@
 
 A `Location` is attached to every node, guard row, break and event, so that whatever graftjit did can be
 told by file, line and columns. Made by capture from a code object's position table; read by everyone.
+People read `shown`, which names a notebook's cell as the notebook does.
 """
 
 from __future__ import annotations
+
+import linecache
+import sys
 
 from .dataclass import dataclass
 
@@ -20,5 +24,30 @@ class Location:
     end_column: int | None = None
     function: str = "?"
 
+    @property
+    def shown(self) -> str:
+        return shown_file(self.file)
+
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} in {self.function}"
+        return f"{self.shown}:{self.line} in {self.function}"
+
+
+def shown_file(path: str) -> str:
+    """The name of a source file for people: `In[3]` for a cell of a notebook, whose file has a made-up name with a
+    process number in it; any other as it is. The cell's lines can be read by `linecache` under both names."""
+    if "ipykernel_" not in path and not path.startswith("<ipython-input"):
+        return path
+    compiler = getattr(_shell(), "compile", None)
+    told = compiler.format_code_name(path) if hasattr(compiler, "format_code_name") else None
+    if told is None:
+        return path
+    name = str(told[1])
+    if path in linecache.cache:
+        linecache.cache[name] = linecache.cache[path]
+    return name
+
+
+def _shell() -> object:
+    """IPython's shell of this process; None outside of one."""
+    module = sys.modules.get("IPython")
+    return None if module is None else module.get_ipython()

@@ -71,7 +71,7 @@ def _arguments(args: Any, kwargs: dict[str, Any]) -> str:
 
 
 def _place(where: Location | None) -> str:
-    return "" if where is None else f"  {os.path.basename(where.file)}:{where.line}"
+    return "" if where is None else f"  {os.path.basename(where.shown)}:{where.line}"
 
 
 def node_text(node: Node) -> str:

@@ -147,9 +147,9 @@ def format_location(where: Location, indent: str = "  ", width: int | None = Non
     Lines that cannot be read (typed at a prompt, generated) leave the first line alone. `width` cuts
     long lines around the carets.
     """
-    head = f'{indent}File "{where.file}", line {where.line}, in {where.function}'
+    head = f'{indent}File "{where.shown}", line {where.line}, in {where.function}'
     if where.line is None:
-        return f'{indent}File "{where.file}", in {where.function}'
+        return f'{indent}File "{where.shown}", in {where.function}'
     snippet = source_snippet(where, None if width is None else width - len(indent) - 2)
     if snippet is None:
         return head

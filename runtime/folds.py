@@ -38,7 +38,9 @@ _PLACE = tuple(field.name for field in dataclasses.fields(Place))
 
 def at(where: Location | None) -> dict[str, Any]:
     """The fields of a Place."""
-    return {} if where is None else {name: getattr(where, name) for name in _PLACE}
+    if where is None:
+        return {}
+    return {name: getattr(where, name) for name in _PLACE} | {"file": where.shown}
 
 
 class Folding:

@@ -188,7 +188,7 @@ def _one_line(event: events.Event) -> str:
         if field.name not in skipped
     )
     told = " ".join(f"{name}={value!r}" for name, value in pairs if value not in ("", (), 0, None))
-    place = "" if event.where is None else f" at {event.where.file}:{event.where.line}"
+    place = "" if event.where is None else f" at {event.where.shown}:{event.where.line}"
     return f"{type(event).__name__} {event.frame}{place} {told}"
 
 
