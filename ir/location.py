@@ -37,8 +37,8 @@ def shown_file(path: str) -> str:
     process number in it; any other as it is. The cell's lines can be read by `linecache` under both names."""
     if "ipykernel_" not in path and not path.startswith("<ipython-input"):
         return path
-    compiler = getattr(_shell(), "compile", None)
-    told = compiler.format_code_name(path) if hasattr(compiler, "format_code_name") else None
+    name_of = getattr(getattr(_shell(), "compile", None), "format_code_name", None)
+    told = None if name_of is None else name_of(path)
     if told is None:
         return path
     name = str(told[1])
