@@ -1,0 +1,28 @@
+"""A tensor is told to require gradients before the call."""
+
+import torch
+
+from graftjit import jit
+
+
+# before
+@jit
+def step(weight):
+    weight.requires_grad_()
+    return torch.sin(weight).sum()
+
+
+weight = torch.ones(2)
+step(weight).backward()
+print(weight.grad)
+
+
+# after
+@jit
+def step(weight):
+    return torch.sin(weight).sum()
+
+
+weight = torch.ones(2).requires_grad_()
+step(weight).backward()
+print(weight.grad)
