@@ -60,6 +60,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="every nn.Cell, as after set_context(mode=GRAPH_MODE)",
     )  # fmt: skip
     out = parser.add_argument_group("where the report goes")
+    out.add_argument(
+        "-v", "--verbosity", type=_count, default=1, metavar="N",
+        help="0: is it clean; 1: one screen (the default); 2: everything, guards too; 3: graphs and kernels too",
+    )  # fmt: skip
     out.add_argument("--html", metavar="FILE", help="also as one HTML page")
     out.add_argument("--json", metavar="FILE", help="also as JSON")
     out.add_argument(
@@ -108,7 +112,7 @@ def run(parsed: argparse.Namespace) -> int:
     if not parsed.quiet:
         for line in about:
             print(line, file=out)
-        show(report, out)
+        report.show(out, parsed.verbosity)
         if old is not None:
             print(f"\nsince {parsed.diff}:\n{report.diff(old)}", file=out)
     for name in files:
@@ -150,11 +154,6 @@ def _about(modules: Any) -> list[str]:
     names = [name + (f" ({n} of them)" if n > 1 else "") for name, n in modules.named.items()]
     told = ", ".join(names) if names else "none was called"
     return [f"modules called from outside of another one: {told}"]
-
-
-def show(report: Report, out: Any) -> None:
-    """The text of a report, in colour where `out` is a terminal."""
-    print(report.text(), file=out)
 
 
 def _check_files(parsed: argparse.Namespace, files: list[str]) -> None:

@@ -24,7 +24,7 @@ from . import telling
 from .kin import KIN, Kin, Made, Recipe, retargeted, tell, worth_telling
 from .room import Change, Room, change_of
 from .runtime import _native, events
-from .runtime.errors import BreakError, CheckError, GraftError, InternalError
+from .runtime.errors import REPORT_IT, BreakError, CheckError, GraftError, InternalError
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
 from .runtime.state import State, snapshot
@@ -379,7 +379,9 @@ class Unit:
             )
         )  # fmt: skip
         SESSION.warn_once(
-            "WN607", f"{self.name}: an internal fault, it runs in plain Python: {error}"
+            "WN607",
+            f"{self.name}: an internal fault of graftjit ({type(error).__name__}: {error}). It runs in plain Python"
+            f" from here on: what it gives is right, nothing of it is compiled. {REPORT_IT}",
         )
         return _leave_plain(state)
 

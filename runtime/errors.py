@@ -13,6 +13,10 @@ from collections.abc import Iterable
 
 from ..ir.location import Location
 
+REPORT_IT = (
+    "Please report it, with what GRAFTJIT_TRACE=DIR writes and `python -m graftjit doctor` prints."
+)
+
 
 class GraftError(Exception):
     """Base of everything that graftjit itself raises.
