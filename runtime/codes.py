@@ -271,7 +271,8 @@ _TABLE: tuple[Code, ...] = (
     Code("RC404", "object replaced", "another function, class, module or object is at a guarded place",
          "jit each of the functions or models on its own, and choose outside between them"),
     Code("RC405", "container changed", "length, keys or elements of a container differ",
-         "a tensor in place of a list that grows; keys and lengths that stay"),
+         "use a tensor in place of a list that grows, and keys that stay; nothing, where it happens once (an optimizer makes its"
+         " state at the first step)"),
     Code("RC406", "attribute appeared", "a name that was absent is there now (on the object, a class or in the"
          " globals)", "set it before the first call"),
     Code("RC407", "interpreter state changed", "grad mode, autocast, default dtype, hooks or modes differ",

@@ -30,4 +30,5 @@ def step(x, way):
 
 steps = {way: jit(lambda x, way=way: step(x, way)) for way in (doubled, halved)}
 for way in (doubled, halved):
-    print(steps[way](torch.ones(2)))
+    chosen = steps[way]
+    print(chosen(torch.ones(2)))
