@@ -153,10 +153,16 @@ class Report:
         )
 
     def html(self) -> str:
-        """One self-contained page."""
-        from .report_text import render_html
+        """One self-contained page: it opens from a file, and asks no network for anything."""
+        from .report_html import render_page
 
-        return render_html(self)
+        return render_page(self)
+
+    def _repr_html_(self) -> str:
+        """The short form that a notebook shows: the verdict, and what to mend. Nothing in it reaches out of it."""
+        from .report_html import render_compact
+
+        return render_compact(self)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain values, for `json`; docs/report-schema.md has the names."""

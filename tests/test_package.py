@@ -58,6 +58,8 @@ def test_the_wheel_holds_every_room_and_the_extension(archives: tuple[Path, Path
             assert f"{package}/{path.name}" in names
         for path in (ROOT / folder).glob("*.h"):
             assert f"{package}/{path.name}" in names
+    for path in (ROOT / "runtime" / "page").iterdir():
+        assert f"graftjit/runtime/page/{path.name}" in names
     assert "graftjit/py.typed" in names
     assert [n for n in names if n.startswith("graftjit/runtime/_native") and n.endswith(".so")]
     if flags.ready_here():
@@ -71,7 +73,7 @@ def test_the_source_archive_holds_what_the_extension_is_made_of(
 ) -> None:
     with tarfile.open(archives[0]) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    for folder in ("runtime/native", "codegen/ready"):
+    for folder in ("runtime/native", "runtime/page", "codegen/ready"):
         native = [path for path in (ROOT / folder).iterdir() if path.is_file()]
         assert native
         for path in native:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -142,7 +143,8 @@ def test_nothing_captured():
     assert report.graph_count == report.break_count == report.recompile_count == 0
     assert "nothing has been captured" in str(report)
     report.assert_clean()
-    assert "<h1>f</h1>" in report.html()
+    assert "Nothing has been captured yet" in report.html()
+    assert "Nothing has been captured yet" in report._repr_html_()
 
 
 def test_json_has_everything(full):
@@ -160,20 +162,38 @@ class _Balanced(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.seen.add(tag)
-        if tag != "meta":
+        if tag not in ("meta", "input", "br"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
+    def handle_startendtag(self, tag, attrs):
+        self.seen.add(tag)
+
 
 def test_html_is_balanced_escaped_and_self_contained(full):
-    page = full.html()
-    parser = _Balanced()
-    parser.feed(page)
-    assert parser.open == [] and "script" not in parser.seen
-    assert "&lt;script&gt;" in page
-    assert not re.search(r"""(src|href)=|url\(|@import""", page)
+    for page in (full.html(), full._repr_html_()):
+        parser = _Balanced()
+        parser.feed(page)
+        assert parser.open == []
+        assert "<script>alert" not in page
+        # The words of the page itself, and those of the user's program, name no address.
+        assert not re.search(
+            r"""(src|href)=(?!"#main")|url\(|@import|https?://(?!www\.w3\.org/2000/svg)""", page
+        )
+    assert "script" not in parser.seen and "style" not in parser.seen  # of the notebook's form
+
+
+def test_scripts_of_the_page_make_no_markup_of_texts():
+    folder = Path(__file__).resolve().parents[2] / "runtime" / "page"
+    scripts = sorted(folder.glob("*.js"))
+    assert len(scripts) > 5
+    for path in scripts:
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacent|\.write\(|\beval\b|new Function|fetch\(|XMLHttp|import\(",
+            path.read_text(),
+        ), path.name
 
 
 def test_save_by_suffix(full, tmp_path):
