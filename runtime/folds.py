@@ -354,20 +354,21 @@ def _moment(e: Any, kind: str, title: str, seconds: float = 0.0) -> Moment:
 
 
 def _capture_moments(e: Any) -> list[Moment]:
-    """The capture, and its stages one after the other."""
-    begun = e.at - sum(spent for _, spent in e.seconds)
+    """The capture, and its guards at the end of it; the graph's program is told of by an event of its own."""
     part = "what follows a break" if e.resumed else "the frame"
-    found = [Moment(begun, "capture", f"capture of {part}", e.frame, e.at - begun)]
-    for stage, spent in e.seconds:
-        if not spent:
-            continue
-        found.append(Moment(begun, "stage", stage, e.frame, spent))
-        begun += spent
-    return found
+    found = [_moment(e, "capture", f"capture of {part}", sum((s for _, s in e.seconds), 0.0))]
+    guards = dict(e.seconds).get("guards", 0.0)
+    return [*found, _moment(e, "stage", "guards", guards)] if guards else found
+
+
+def _program_moments(e: Any) -> list[Moment]:
+    part = f" ({e.part})" if e.part else ""
+    return [_moment(e, "stage", f"compile {e.graph}{part}", e.seconds)] if e.seconds else []
 
 
 _MOMENTS: dict[type, Callable[[Any], list[Moment]]] = {
     events.Captured: _capture_moments,
+    events.Compiled: _program_moments,
     events.Adopted: lambda e: [_moment(e, "adopted", "taken over from a callable of the kind")],
     events.KernelBuilt: lambda e: [
         _moment(e, "build", f"{'loading' if e.cached else 'building'} {e.name}", e.seconds)

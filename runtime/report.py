@@ -8,13 +8,13 @@ what that costs, what was compiled again and why, which guards hold it all. Made
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TextIO, TypeVar, overload
 
 from ..ir.dataclass import dataclass
-from . import events
+from . import codes, events
 from .errors import NotClean, OptionError
 from .session import SESSION
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         SymbolicRecord,
         WarningRecord,
     )
+    from .report_diff import ReportDiff
 
 
 _Record = TypeVar("_Record")
@@ -185,11 +186,33 @@ class Report:
         made.__dict__.update(lists)
         return made
 
+    def trace(self) -> dict[str, Any]:
+        """What happened when, and one call of each graph, in the Trace Event Format: `save("x.trace.json")`, and open
+        that at ui.perfetto.dev."""
+        from .report_trace import trace
+
+        return trace(self)
+
+    def diff(self, old: Report) -> ReportDiff:
+        """What is otherwise than in `old`: breaks, recompiles, plain frames, kernels and calls that are new, gone, or
+        take another time. True if there is anything. A line that has moved is the line that it was."""
+        from .report_diff import diff
+
+        return diff(self, old)
+
     def save(self, path: str | Path) -> Path:
-        """Write the rendering that the suffix names: .txt, .html or .json. Raises OptionError on another."""
+        """Write the rendering that the suffix names: .txt, .html, .json, or .trace.json for the time line. Raises
+        OptionError on another."""
         target = Path(path)
-        renderings = {".txt": self.text, ".html": self.html, ".htm": self.html, ".json": self.json}
-        render = renderings.get(target.suffix.lower())
+        renderings: dict[str, Callable[[], str]] = {
+            ".txt": self.text,
+            ".html": self.html,
+            ".htm": self.html,
+            ".trace.json": lambda: json.dumps(self.trace()),
+            ".json": self.json,
+        }
+        name = target.name.lower()
+        render = next((render for end, render in renderings.items() if name.endswith(end)), None)
         if render is None:
             raise OptionError(
                 "a report is saved by the suffix of its file name",
@@ -199,19 +222,31 @@ class Report:
         target.write_text(render() + "\n", encoding="utf-8")
         return target
 
-    def assert_clean(self, max_breaks: int = 0, max_recompiles: int = 1) -> None:
+    def assert_clean(
+        self, max_breaks: int = 0, max_recompiles: int = 1, allow: Iterable[str] = ()
+    ) -> None:
         """Raise NotClean (an AssertionError) if more graph breaks or recompiles happened than allowed, or if
-        a frame was left to plain Python although it has tensor operations."""
-        plain = [n for n in self.notes if n.plain and n.code != "PL204"]
-        found = [
-            f"{count} {word} (allowed: {most})"
-            for count, word, most in (
-                (self.break_count, "graph breaks", max_breaks),
-                (self.recompile_count, "recompiles", max_recompiles),
-                (len(plain), "frames in plain Python", 0),
-            )
-            if count > most
-        ]
+        a frame was left to plain Python although it has tensor operations. What has a code in `allow` ("GB103") does
+        not count."""
+        fine = {allow} if isinstance(allow, str) else set(allow)
+        unknown = sorted(code for code in fine if code not in codes.CODES)
+        if unknown:
+            raise OptionError(
+                "`allow` takes codes", expected="codes of the table: GB103, RC402, ...",
+                found=", ".join(unknown), todo="python -m graftjit codes lists them",
+            )  # fmt: skip
+        plain = [note for note in self.notes if note.plain and note.code != "PL204"]
+        lists: tuple[tuple[str, Sequence[Any], int], ...] = (
+            ("graph break", self.breaks, max_breaks),
+            ("recompile", self.recompiles, max_recompiles),
+            ("frame in plain Python", plain, 0),
+        )
+        found = []
+        for word, records, most in lists:
+            count = sum(record.code not in fine for record in records)
+            if count > most:
+                plural = word.replace("frame", "frames") if "frame" in word else f"{word}s"
+                found.append(f"{count} {word if count == 1 else plural} (allowed: {most})")
         if found:
             raise NotClean(
                 f"the report of {self.name} is not clean: {', '.join(found)}\n\n{self.text()}"
