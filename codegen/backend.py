@@ -16,6 +16,7 @@ from ..ir.graph import Graph
 from ..ir.joint import Joint
 from ..ir.late import early, late
 from ..ir.location import Location
+from ..runtime import watching
 from ..runtime.errors import BuildError, GraftError, InternalError
 from ..runtime.events import Fallback
 from ..runtime.session import SESSION
@@ -47,6 +48,7 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     if graph.late and compiled.mode == "replay":
         compiled.program = unwriting(compiled.program, early(graph))
     compiled.timings["total"] = time.perf_counter() - start
+    watching.tell(lambda: compiled)
     if compiled.mode != "background":  # that is told when it is done
         tell(compiled, level)
     return compiled
@@ -123,7 +125,7 @@ def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -
 def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     """By the plan that was kept for such a graph, or by a new one."""
     key = kept_plans.key_of(graph) if not tune else None
-    kept = None if key is None else kept_plans.recall(key)
+    kept = None if key is None or watching.watched() else kept_plans.recall(key)
     if kept is not None:
         if SESSION.options.check:
             from .planned import verify

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir.dataclass import dataclass, field
 from ..ir.graph import Graph
@@ -13,6 +13,10 @@ from ..runtime.program import ProgramSpec
 from ..runtime.session import LOGGER, SESSION
 from .replay import compile_replay
 from .shadow import shadowed
+
+if TYPE_CHECKING:
+    from ..ir.passes import PassRecord
+    from .schedule import Plan
 
 Program = Callable[..., tuple[Any, ...]]
 
@@ -57,6 +61,29 @@ class Compiled:
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         return self.program(*inputs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """For who looks on (`runtime.watching`): how a graph became a program. `passes`: each with the graph that it gave;
+    `texts`: of the kernels, by name, in C++ or Triton."""
+
+    graph: Graph
+    passes: tuple[PassRecord, ...]
+    plan: Plan
+    texts: dict[str, str]
+    compiled: Compiled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Divided:
+    """The same of a graph with its backward: both as one graph, the passes over that, and the halves."""
+
+    whole: Graph
+    passes: tuple[PassRecord, ...]
+    forward: Graph
+    backward: Graph
+    seconds: float
 
 
 def tell(compiled: Compiled, level: str) -> None:

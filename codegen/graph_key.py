@@ -36,6 +36,7 @@ SAID = (
 )  # fmt: skip
 UNSAID = (
     "name", "calls", "call_outputs", "constants", "sources", "slow_ops", "grad_where", "facts", "joint", "late",
+    "values",
 )  # fmt: skip
 
 

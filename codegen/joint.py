@@ -7,6 +7,7 @@ asked for, and gives a `runtime.joint_program.JointProgram`. Used by `codegen.ba
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,16 +16,18 @@ import torch
 
 from ..ir.before import wanted_before
 from ..ir.graph import Call, Graph, Meta, Node, Ref
-from ..ir.halves import Halves, divide
+from ..ir.halves import Halves, divide, joined
 from ..ir.partial import without
+from ..ir.passes import PassRecord
 from ..ir.symbols import hint_of
 from ..ir.torch_level import substitute
-from ..runtime import generators
+from ..runtime import generators, watching
 from ..runtime.errors import CheckError
 from ..runtime.events import Fallback
 from ..runtime.joint_program import JointProgram, Plan
 from ..runtime.session import SESSION
 from . import lower_backward
+from .compiled import Divided
 from .replay import compile_replay
 from .shadow import differs, tolerance
 
@@ -37,7 +40,13 @@ def compile_joint(
     graph: Graph, build: Build, check: bool = False, show: Callable[[str], None] | None = None
 ) -> tuple[JointProgram, Any]:
     """(program, the compiled forward). `build` compiles a graph without gradients."""
-    halves = divide(graph, check=check, show=show)
+    started, passes = time.perf_counter(), list[PassRecord]()
+    watched = watching.watched()
+    halves = divide(graph, check=check, show=show, records=passes if watched else None)
+    spent = time.perf_counter() - started
+    watching.tell(
+        lambda: Divided(joined(graph), tuple(passes), halves.forward, halves.backward, spent)
+    )
     forward = build(halves.forward)
 
     def backward(missing: Sequence[int]) -> tuple[Any, Any]:
@@ -59,6 +68,8 @@ def compile_joint(
     plan = _plan(graph, halves)
     twin = Twin(graph, plan, replay) if check else None
     program = JointProgram(plan, forward.program, backward, replay, tell, _tail(graph), twin)
+    if watched:  # whoever looks on wants to see it before autograd asks for it
+        backward(())
     return program, forward
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ..ir.dataclass import dataclass, field
 from ..ir.devices import gpus_of
 from ..ir.graph import Graph, Node
-from ..ir.passes import optimize
-from ..runtime import device
+from ..ir.passes import PassRecord, optimize
+from ..runtime import device, watching
 from ..runtime.errors import BuildError
 from ..runtime.events import Fallback
 from ..runtime.kernel_store import Library
@@ -41,7 +41,7 @@ from . import (
     schedule,
 )
 from .background import BACKGROUND
-from .compiled import Compiled, KernelRecord, Program, record, show, tell
+from .compiled import Compiled, KernelRecord, Program, Seen, record, show, tell
 from .fuse import KINDS, Kinds
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ class _Planned:
         None  # the kernels in place of ATen's calls, where there are any
     )
     key: kept_plans.Key | None = None  # under which the plan is kept
+    passes: tuple[PassRecord, ...] = ()  # where somebody looks on
 
     def tune(self, stored: bool) -> None:
         """Take the schedules that are known to be the best. NotBuilt where there are others to measure, and `stored`
@@ -197,7 +198,8 @@ def _planned(graph: Graph, expect: bool = False) -> _Planned:
     """Passes and fusion. Without a compiler: for kernels that a bundle brought, or none. `expect`: kernels are to be
     built, so that the process which compiles those of GPUs may start meanwhile."""
     clock = _Clock({})
-    better = optimize(graph, check=SESSION.options.check, show=show())
+    passes: list[PassRecord] | None = [] if watching.watched() else None
+    better = optimize(graph, check=SESSION.options.check, show=show(), records=passes)
     clock.lap("passes")
     compiler = device.find_compiler() is not None or SESSION.store.bundled()
     kinds = frozenset(("cpu",)) if compiler else frozenset[str]()
@@ -210,6 +212,7 @@ def _planned(graph: Graph, expect: bool = False) -> _Planned:
 
             cubins.expect()
     planned = _Planned(graph, clock, better, schedule.plan(better, kinds=kinds), kinds=kinds)
+    planned.passes = tuple(passes or ())
     clock.lap("plan")
     _write_gpu(planned)
     if against:
@@ -339,7 +342,11 @@ def _finished(planned: _Planned, built: _Built) -> Compiled:
     laps, library = planned.clock.laps, _library_calls(made)
     if planned.key is not None:
         kept_plans.keep(planned.key, lambda: _plain(planned))
-    return Compiled(graph, program, "fused", spec, records, library, distinct, timings=laps)
+    done = Compiled(graph, program, "fused", spec, records, library, distinct, timings=laps)
+    watching.tell(
+        lambda: Seen(graph, planned.passes, made, {r.name: r.source for r in records}, done)
+    )
+    return done
 
 
 def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:

@@ -12,7 +12,7 @@ from . import context, nn, ops
 from .compiled import compile
 from .context import GRAPH_MODE, PYNATIVE_MODE, get_context, set_context
 from .gradients import get_grad, grad, value_and_grad
-from .jit import explain, jit, report, reset, wait
+from .jit import explain, jit, lower, report, reset, wait
 from .legacy import jit_class, ms_function, mutable
 from .marks import mark_dynamic
 from .runtime import accumulators as _accumulators
@@ -30,6 +30,7 @@ __all__ = [
     "jit",
     "compile",
     "explain",
+    "lower",
     "report",
     "reset",
     "wait",

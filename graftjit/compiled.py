@@ -41,8 +41,8 @@ def compile(
 ) -> Any:
     """A compiled module that shares the state of `model`; the options are those of `jit`.
 
-    It has `.report()` and `.reset()`, unless the model has methods of these names: then
-    `graftjit.report(compiled)` and `graftjit.reset(compiled)` do it. Raises UserError (a TypeError) for what
+    It has `.report()`, `.reset()` and `.lower(*args)`, unless the model has methods of these names: then
+    `graftjit.report(compiled)`, `graftjit.reset(compiled)` and `graftjit.lower(compiled, *args)` do it. Raises UserError (a TypeError) for what
     is not a module.
     """
     state = compiled_state(model)
@@ -127,7 +127,7 @@ def _wrap(state: _State) -> Any:
         "_replicate_for_data_parallel": _replicate,
         **{name: _forwarded_slot(name) for name in _slots_of(base)},
     }
-    for name, method in (("report", _report), ("reset", _reset)):
+    for name, method in (("report", _report), ("reset", _reset), ("lower", _lower)):
         if not hasattr(model, name):
             body[name] = method
     wrapped: Any = object.__new__(_derive(base, body))
@@ -203,3 +203,10 @@ def _report(self: Any) -> Any:
 def _reset(self: Any) -> None:
     """Forget what has been compiled."""
     _state(self).call.reset()
+
+
+def _lower(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """The stages of compiling a call with these arguments, which is not run: see `graftjit.lower`."""
+    from .lowered import lower
+
+    return lower(self, *args, **kwargs)

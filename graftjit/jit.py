@@ -43,6 +43,12 @@ class JitFunction(_native.Callable):
         """Forget compiled code and events."""
         self._unit.reset()
 
+    def lower(self, /, *args: Any, **kwargs: Any) -> Any:
+        """The stages of compiling a call with these arguments, which is not run: see `graftjit.lower`."""
+        from .lowered import lower
+
+        return lower(self, *args, **kwargs)
+
     def __reduce__(self) -> Any:
         """By name where it stands in its function's place, as functions are; else by its function and options."""
         if _found_by_name(self.__wrapped__) is self:
@@ -284,6 +290,21 @@ def wait(seconds: float | None = None) -> bool:
 def explain(target: Any, *args: Any, **kwargs: Any) -> Report:
     """Run `target(*args, **kwargs)` once in a fresh compilation of its own and report what happened. What the target
     would build in the background is waited for."""
+    fresh = fresh_copy(target)
+    fresh(*args, **kwargs)
+    return _unit_of(fresh).report()
+
+
+def lower(target: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """The stages of compiling `target(*args, **kwargs)`, from the captured graph to kernels, replacement code and guards,
+    as a `graftjit.lowered.Lowered`. Nothing of the program is run."""
+    from .lowered import lower
+
+    return lower(target, *args, **kwargs)
+
+
+def fresh_copy(target: Any) -> Any:
+    """The target jitted anew, with its own options: it takes nothing over, and builds nothing in the background."""
     config = JitConfig()
     if isinstance(target, JitFunction):
         config, target = target._unit.config, target.__wrapped__
@@ -297,9 +318,8 @@ def explain(target: Any, *args: Any, **kwargs: Any) -> Report:
         fresh: Callable[..., Any] = compile_module(target, config=config)
     else:
         fresh = _jit(target, config)
-    _unit_of(fresh)._unit.kin = None  # it takes nothing over
-    fresh(*args, **kwargs)
-    return _unit_of(fresh).report()
+    _unit_of(fresh)._unit.kin = None
+    return fresh
 
 
 SESSION.totals = everything_counted

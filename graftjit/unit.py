@@ -23,7 +23,7 @@ from torch.utils._device import DeviceContext
 from . import telling
 from .kin import KIN, Kin, Made, Recipe, retargeted, tell, worth_telling
 from .room import Change, Room, change_of
-from .runtime import _native, events
+from .runtime import _native, events, watching
 from .runtime.errors import REPORT_IT, BreakError, CheckError, GraftError, InternalError
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
@@ -276,6 +276,7 @@ class Unit:
         entry = recipe.entry(code)
         stages["guards"] = time.perf_counter() - started
         telling.captured(state, code, made, stages)
+        watching.tell(lambda: watching.published(state, made, resumes.made, stages))
         state.add(entry)
         looks = (
             made.plain is not None and made.plain.code == "GB132"

@@ -95,6 +95,7 @@ class Graph:
     outputs        nodes of the results, in order
     call_outputs   the Refs of the same results at torch level
     constants      Ref index -> real tensor, for tensors that are baked in
+    values         Ref index -> the node that made the value, for who prints the torch level with its types
     needs_grad     some value requires a gradient: the torch level is run, or forward and backward of `joint`
     mutates        an input's storage is written by the graph
     random         a random operator is inside
@@ -146,6 +147,7 @@ class Graph:
     facts: Any = None
     apart: bool = False
     late: bool = False
+    values: tuple[Node, ...] = ()
 
     def text(self) -> str:
         """The ATen level as typed Python."""
@@ -158,3 +160,9 @@ class Graph:
         from .printing import calls_text
 
         return calls_text(self)
+
+    def to_fx(self) -> Any:
+        """The ATen level as a torch.fx.GraphModule."""
+        from .printing import to_fx
+
+        return to_fx(self)

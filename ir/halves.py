@@ -23,7 +23,7 @@ from .joint import Joint
 from .layout import numel
 from .mincut import Network
 from .opdef import OPS
-from .passes import drop_dead, optimize
+from .passes import PassRecord, drop_dead, optimize
 from .rewrite import Rewriter, apply_table
 from .schema import plan_of
 from .symbols import hint_of, symbols_of
@@ -51,9 +51,12 @@ class Halves:
     gradients: tuple[int | None, ...]
 
 
-def divide(graph: Graph, *, check: bool = False, show: Any = None) -> Halves:
-    """The halves of a graph whose `joint` is a Joint."""
-    return _Division(graph, optimize(_whole(graph), check=check, show=show)).halves()
+def divide(
+    graph: Graph, *, check: bool = False, show: Any = None, records: list[PassRecord] | None = None
+) -> Halves:
+    """The halves of a graph whose `joint` is a Joint. `records` gets what the passes did."""
+    whole = optimize(joined(graph), check=check, show=show, records=records)
+    return _Division(graph, whole).halves()
 
 
 def _below(graph: Graph, **changes: Any) -> Graph:
@@ -62,13 +65,14 @@ def _below(graph: Graph, **changes: Any) -> Graph:
         "calls": [],
         "call_outputs": [],
         "constants": {},
+        "values": (),
         "needs_grad": False,
         "joint": None,
     }
     return replace(graph, **bare, **changes)
 
 
-def _whole(graph: Graph) -> Graph:
+def joined(graph: Graph) -> Graph:
     """Both as one graph: its outputs are the results, then the gradients."""
     joint: Joint = graph.joint
     made = _below(

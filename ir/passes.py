@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .dataclass import dataclass
+from .dataclass import dataclass, field
 from .decompose import DECOMPOSITIONS, RESULTS
 from .decompose_backward import BACKWARD, BACKWARD_RESULTS
 from .effects import is_random, may_raise, reads, root, writes
@@ -34,12 +34,13 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """What one pass did: seconds, and the number of nodes before and after."""
+    """What one pass did: seconds, the number of nodes before and after, and the graph that it gave."""
 
     name: str
     seconds: float
     before: int
     after: int
+    graph: Graph | None = field(default=None, compare=False, repr=False)
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -154,7 +155,7 @@ def optimize(
         graph = one.run(graph)
         seconds = time.perf_counter() - start
         if records is not None:
-            records.append(PassRecord(one.name, seconds, before, len(graph.nodes)))
+            records.append(PassRecord(one.name, seconds, before, len(graph.nodes), graph))
         if show is not None:
             show(f"after {one.name} ({one.why}; {seconds * 1e3:.1f} ms)\n{graph.text()}")
         if check:

@@ -7,6 +7,7 @@ other tools; it alone imports torch.fx.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ SHORT = {
     "bool": "b8", "complex64": "c64", "complex128": "c128", "complex32": "c32",
 }  # fmt: skip
 COLUMN = 64
+LineOf = Callable[[Location], str]  # the text of a line of the program
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -70,8 +72,32 @@ def _arguments(args: Any, kwargs: dict[str, Any]) -> str:
     return ", ".join([*map(value_text, args), *(f"{k}={value_text(v)}" for k, v in kwargs.items())])
 
 
+def place_text(where: Location | None) -> str:
+    """net.py:14; empty where nothing is known."""
+    return "" if where is None else f"{os.path.basename(where.shown)}:{where.line}"
+
+
 def _place(where: Location | None) -> str:
-    return "" if where is None else f"  {os.path.basename(where.shown)}:{where.line}"
+    return "" if where is None else f"  {place_text(where)}"
+
+
+def _under_lines(steps: Iterable[tuple[Location | None, str]], line_of: LineOf | None) -> list[str]:
+    """Steps, indented; with `line_of` each group of one line of the program stands under that line, and the steps
+    themselves do not name it."""
+    if line_of is None:
+        return [f"    {text}" for _, text in steps]
+    found: list[str] = []
+    last = None
+    for where, text in steps:
+        line = "" if where is None else line_of(where)
+        if line and line != last:
+            found.append(f"    # {place_text(where)}  {line}".rstrip())
+            last = line
+        place = _place(where)
+        if line and place:
+            text = text.removesuffix(place).removesuffix("  #").rstrip()
+        found.append(f"    {text}")
+    return found
 
 
 def node_text(node: Node) -> str:
@@ -87,10 +113,19 @@ def node_text(node: Node) -> str:
     return f"{code:<{COLUMN}}  # {type_text(node.meta)}{alias}{_place(node.where)}"
 
 
-def graph_text(graph: Graph) -> str:
-    """The ATen level."""
-    heads = [f"    {node.name},  # {type_text(node.meta)}" for node in graph.inputs]
-    body = [f"    {node_text(node)}" for node in graph.nodes]
+def _heads(graph: Graph, names: Iterable[str]) -> list[str]:
+    """The inputs, a line each: name, type, and where in the program it is found."""
+    sources = [*graph.sources, *[None] * (len(graph.inputs) - len(graph.sources))]
+    return [
+        f"    {name},  # {type_text(node.meta)}" + ("" if source is None else f"  {source}")
+        for name, node, source in zip(names, graph.inputs, sources, strict=True)
+    ]
+
+
+def graph_text(graph: Graph, line_of: LineOf | None = None) -> str:
+    """The ATen level. `line_of` gives the text of a line of the program, for comments."""
+    heads = _heads(graph, (node.name for node in graph.inputs))
+    body = _under_lines([(node.where, node_text(node)) for node in graph.nodes], line_of)
     outputs = ", ".join(node.name for node in graph.outputs)
     flags = [
         word
@@ -127,24 +162,39 @@ def target_text(target: Any) -> str:
     return f"{module}.{qualified}" if module else qualified
 
 
-def call_text(call: Call) -> str:
-    """v3 = torch.nn.functional.linear(v0, v1)  # net.py:14"""
+def _types(value: Any, values: Sequence[Node]) -> list[str]:
+    """The types of the values in a result."""
+    if isinstance(value, Ref):
+        return [type_text(values[value.index].meta)] if value.index < len(values) else []
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, (tuple, list)):
+        return [text for item in value for text in _types(item, values)]
+    return []
+
+
+def call_text(call: Call, values: Sequence[Node] = ()) -> str:
+    """v3 = torch.nn.functional.linear(v0, v1)  # f32[64, 512]  net.py:14; types where the graph's values are given."""
     result = "" if call.results is None else f"{value_text(call.results)} = "
     code = f"{result}{target_text(call.target)}({_arguments(call.args, call.kwargs)})"
-    place = _place(call.where)
-    return f"{code:<{COLUMN}}  #{place}" if place else code
+    types = ", ".join(_types(call.results, values))
+    note = (f" {types}" if types else "") + _place(call.where)
+    return f"{code:<{COLUMN}}  #{note}" if note else code
 
 
-def calls_text(graph: Graph) -> str:
-    """The torch level."""
-    names = ", ".join(f"v{i}" for i in range(len(graph.inputs)))
+def calls_text(graph: Graph, line_of: LineOf | None = None) -> str:
+    """The torch level. `line_of` as of `graph_text`."""
+    heads = _heads(graph, (f"v{i}" for i in range(len(graph.inputs))))
+    signature = [f"def {graph.name}(", *heads, "):"] if heads else [f"def {graph.name}():"]
     constants = [
         f"    v{ref} = constant({type_text_of(tensor)})" for ref, tensor in graph.constants.items()
     ]
-    body = [f"    {call_text(call)}" for call in graph.calls]
+    body = _under_lines(
+        [(call.where, call_text(call, graph.values)) for call in graph.calls], line_of
+    )
     outputs = ", ".join(value_text(ref) for ref in graph.call_outputs)
     tail = f"    return ({outputs}{',' * (len(graph.call_outputs) == 1)})"
-    return "\n".join([f"def {graph.name}({names}):", *constants, *body, tail])
+    return "\n".join([*signature, *constants, *body, tail])
 
 
 def type_text_of(tensor: torch.Tensor) -> str:

@@ -138,6 +138,7 @@ class Tracer:
         self._known: dict[int, tuple[torch.Tensor, Ghost]] = {}
         self._stores: dict[int, Store] = {}
         self._refs = 0
+        self._values: list[Node] = []  # the node behind each ref, as it was numbered
         self._needs_grad = False
         self._grad_where: Location | None = None
         self.spends = False  # a backward is among the calls
@@ -228,6 +229,7 @@ class Tracer:
     def _number(self, ghost: Ghost) -> int:
         ghost._ref = self._refs
         self._refs += 1
+        self._values.append(ghost._node)
         return ghost._ref
 
     # -- what happens
@@ -334,6 +336,7 @@ class Tracer:
             for key in [key for key, (_, ghost) in self._known.items() if ghost._ref >= refs]:
                 del self._known[key]
             self._refs = refs
+            del self._values[refs:]
         if not self._outliving and torch.is_autocast_cache_enabled():
             torch.clear_autocast_cache()  # it may hold casts that the trace no longer has
 
@@ -560,6 +563,7 @@ class Tracer:
             joint=joint,
             spends=self.spends,
             spent=used or (),
+            values=tuple([self._values[ref] for ref in order]),
         )
         if self.facts.symbols:
             self._settle(graph)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from graftjit.ir import printing
 from graftjit.ir.location import Location
 from graftjit.ir.printing import dtype_name, to_fx
 from graftjit.ir.torch_level import run_nodes
@@ -33,8 +34,16 @@ def test_nodes() -> None:
 
 def test_calls() -> None:
     text = graph().calls_text()
-    assert "v2 = torch.nn.functional.linear(v0, v1)" in text and "#  net.py:14" in text
+    assert text.startswith("def net(\n    v0,  # f32[2, 3]\n")
+    assert "v2 = torch.nn.functional.linear(v0, v1)" in text and "# f32[2, 4]  net.py:14" in text
     assert "v3 = torch.add(v2, 1.5)" in text and "v0 = Tensor.add_(v0, 1)" in text
+
+
+def test_steps_stand_under_the_line_that_they_come_from() -> None:
+    for text in (printing.calls_text, printing.graph_text):
+        lines = [line.rstrip() for line in text(graph(), lambda where: "h = f(x)").splitlines()]
+        assert lines.count("    # net.py:14  h = f(x)") == 1
+        assert sum("net.py" in line for line in lines) == 1
 
 
 def test_fx() -> None:
