@@ -2,8 +2,8 @@
 
 In: events, each under a key: the state of a code object, or None for the process as a whole. Out: the events of some
 keys. What belongs to a state goes together with it, but for the time of `keeping`. A key has its first events and its
-latest ones: those between go when there are too many, and of programs the texts and graphs, oldest first, when these
-take too much memory. Both are counted as `dropped`. Used by `Session`.
+latest ones: those between go when there are too many. Guards, and the texts and graphs of programs, go from the oldest
+ones when they take too much memory. Both are counted as `dropped`. Used by `Session`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..ir.dataclass import dataclass, field
-from .events import Compiled, Event
+from .events import Compiled, Entered, Event
 
 MAX_EVENTS_A_KEY = 1024
 _FIRST = 256  # of these, events that stay for good: what was met first explains the rest
-MAX_TEXT_A_KEY = 8 << 20  # bytes, about, of programs' texts and graphs
-_A_NODE = 400  # bytes of a node or step in an event, about
+MAX_TEXT_A_KEY = 8 << 20  # bytes, about, of guards, programs' texts and graphs
+_A_PART = 400  # bytes of a guard, node or step in an event, about
 
 
 @dataclass(slots=True)
@@ -56,25 +56,34 @@ class _Shelf:
                 self._slim(serial)
 
     def _slim(self, newest: int) -> None:
-        """Programs lose their texts and graphs, the oldest first."""
+        """The oldest events lose what takes the memory."""
         for shelf in (self.first, self.latest):
             for at in range(len(shelf)):
                 serial, event = shelf[at]
                 if serial == newest or self.weight <= MAX_TEXT_A_KEY:
                     return
-                if type(event) is Compiled and _weight(event):
-                    slim = dataclasses.replace(event, steps=(), sketch=None, source="")
+                if _weight(event):
                     self.weight -= _weight(event)
                     self.dropped += 1
-                    shelf[at] = serial, slim
+                    shelf[at] = serial, _slim(event)
 
 
 def _weight(event: Event) -> int:
     """Bytes of an event's texts and graphs, about."""
+    if isinstance(event, Entered):
+        return _A_PART * len(event.guards)
     if type(event) is not Compiled:
         return 0
     nodes = len(event.sketch.nodes) if event.sketch else 0
-    return len(event.source) + _A_NODE * (len(event.steps) + nodes)
+    return len(event.source) + _A_PART * (len(event.steps) + nodes)
+
+
+def _slim(event: Event) -> Event:
+    """The event without them."""
+    if isinstance(event, Entered):
+        return dataclasses.replace(event, guards=(), let_go=event.let_go + len(event.guards))
+    assert isinstance(event, Compiled)
+    return dataclasses.replace(event, steps=(), sketch=None, source="")
 
 
 class EventLog:

@@ -49,6 +49,7 @@ class Entered(Event):
     kind      "direct" (no Python frame on a hit), "code" (replacement code) or "plain"
     resumed   the frame is what follows a break; `span`: (first, last) line of that
     graphs    graphs in this entry (0 or 1); nodes: ATen nodes; calls: torch-level calls
+    let_go    guards whose texts the log has let go of
     """
 
     kind: str = "code"
@@ -58,6 +59,7 @@ class Entered(Event):
     nodes: int = 0
     calls: int = 0
     guards: tuple[GuardLine, ...] = ()
+    let_go: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -207,7 +207,7 @@ def fold_entries(told: Folding) -> list[EntryRecord]:
                 kernels=sum(c.kernels for c in compiled),
                 distinct=sum(c.distinct for c in compiled),
                 library=sum(c.library for c in compiled),
-                guards=len(e.guards),
+                guards=len(e.guards) + e.let_go,
                 guard_seconds=checks.get(key, 0.0),
                 stages=tuple(getattr(e, "seconds", ())),
                 hits=hits.get(key, 0),

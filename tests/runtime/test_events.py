@@ -12,7 +12,9 @@ import sys
 import threading
 
 import pytest
+import torch
 
+import graftjit
 from graftjit.ir.location import Location
 from graftjit.runtime import events
 from graftjit.runtime.errors import OptionError
@@ -89,6 +91,43 @@ def test_texts_of_programs_are_bounded_the_oldest_go_first():
     assert [bool(event.source) for event in programs] == [False] * 12 + [True] * 8
     log.append(Compiled(graph="large", source="x" * MAX_TEXT_A_KEY), key)
     assert [event.graph for event in log.of([key]) if getattr(event, "source", "")] == ["large"]
+
+
+def test_guards_of_old_entries_go_and_are_still_counted():
+    log, key = EventLog(), code_of()
+    guards = tuple(events.GuardLine(kind="is", source="x", expected=str(n)) for n in range(1000))
+    for _ in range(40):
+        log.append(events.Captured(frame="f", guards=guards), key)
+    report = Report("f", log.of([key]), log.dropped([key]))
+    assert {entry.guards for entry in report.entries} == {1000} and len(report.guards) == 1000
+    kept = sum(len(event.guards) for event in report.events)
+    assert 0 < kept * 400 <= MAX_TEXT_A_KEY and report.dropped == 40 - kept // 1000
+
+
+def test_a_storm_of_shapes_keeps_its_first_break_and_stays_small():
+    def storm(x):
+        y = x * 2
+        print(end="")
+        return y + 1
+
+    run = graftjit.jit(storm, config=graftjit.JitConfig(dynamic=False, jit_level="O0"))
+    with torch.no_grad():
+        for n in range(1, 90):
+            run(torch.ones(n))
+    report = run.report()
+    assert report.break_count == 1 and report.recompile_count > 20
+    assert len(report.events) <= 2 * MAX_EVENTS_A_KEY + 10
+    assert len(report.text().splitlines()) < 100
+
+
+def test_calls_that_raise_fill_no_memory(session):
+    key = code_of()
+    with session.working_for(key, "f"):
+        for n in range(3 * MAX_EVENTS_A_KEY):
+            session.emit(events.RanPlain(code="GB108", reason=f"ValueError: {n % 3}"))
+    report = Report("f", session.log.of([key]), session.log.dropped([key]))
+    assert len(report.notes) == 3 and report.dropped == 2 * MAX_EVENTS_A_KEY
+    assert sum(note.count for note in report.notes) == MAX_EVENTS_A_KEY
 
 
 def test_events_go_with_their_code_object():
