@@ -66,6 +66,7 @@ PyObject *call_function(PyObject *object, PyObject *const *args, size_t nargsf, 
     if (self->state->disabled || is_watched(self->state, code))
         return call_plain(self->function, args, nargsf, kwnames, false);
     Ref state(Py_NewRef((PyObject *)self->state));
+    CallSample sample(((CodeState *)state.get())->clock);
     View view{args, n, function->func_globals, function->func_builtins, function->func_closure};
     Outcome outcome;
     if (binds_as_is(code, n, kwnames)) {
@@ -74,13 +75,13 @@ PyObject *call_function(PyObject *object, PyObject *const *args, size_t nargsf, 
         Bound bound(n_parameters(code));
         Binding binding = bound.bind(function, args, n, kwnames);
         if (binding == Binding::error) return nullptr;
-        if (binding == Binding::refused) return call_plain(self->function, args, nargsf, kwnames, false);
+        if (binding == Binding::refused) return sample.done(call_plain(self->function, args, nargsf, kwnames, false));
         view.locals = bound.values;
         view.n_locals = bound.n;
         outcome = answer((CodeState *)state.get(), view, &self->cache);
     }
-    if (!outcome.plain) return run_tails(outcome.result);
-    return call_plain(self->function, args, nargsf, kwnames, outcome.extent);
+    if (!outcome.plain) return sample.done(run_tails(outcome.result));
+    return sample.done(call_plain(self->function, args, nargsf, kwnames, outcome.extent));
 }
 
 // The code of a resume function as a function over a closure; a new reference.
@@ -103,6 +104,7 @@ PyObject *call_resume(PyObject *object, PyObject *const *args, size_t nargsf, Py
     }
     PyObject *closure = args[0] == Py_None || code->co_nfreevars == 0 ? nullptr : args[0];
     Ref state(Py_NewRef((PyObject *)self->state)), kept(Py_NewRef((PyObject *)code));
+    ResumeSample sample(((CodeState *)state.get())->clock);
     View view{args + 1, n - 1, self->globals, nullptr, closure};
     Outcome outcome{nullptr, true};
     if (!self->state->disabled && !is_watched(self->state, code))

@@ -267,12 +267,18 @@ void entry_dealloc(Entry *self) {
 
 PyObject *entry_get_kind(Entry *self, void *) { return PyUnicode_FromString(KIND_NAMES[(int)self->kind]); }
 
+// (samples, seconds of a check of the guards).
+PyObject *entry_get_guard_time(Entry *self, void *) {
+    return Py_BuildValue("Id", (unsigned)self->checked.n, (double)self->checked.median());
+}
+
 PyObject *entry_repr(Entry *self) {
     return PyUnicode_FromFormat("<Entry %s %S, %llu hits>", KIND_NAMES[(int)self->kind], self->name, self->hits);
 }
 
 PyGetSetDef entry_getset[] = {
     {"kind", (getter)entry_get_kind, nullptr, "direct, code or plain", nullptr},
+    {"guard_time", (getter)entry_get_guard_time, nullptr, "(samples, seconds of a check that held)", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMemberDef entry_members[] = {

@@ -5,6 +5,7 @@
 // original runs in plain Python. Made by capture (through runtime.frames), run by state.cpp.
 #pragma once
 
+#include "clocks.h"
 #include "guards.h"
 
 enum class Kind { direct, code, plain };
@@ -20,6 +21,7 @@ struct Entry {
     bool target_is_program;
     Py_ssize_t n_program_inputs;
     unsigned long long hits;
+    Ring checked;  // seconds of checks that held, in sampled calls
     char rerun;   // a failed direct run may be repeated in plain Python: it has changed nothing
     char extent;  // plain: frames inside are looked up
     PyObject *rows;

@@ -64,11 +64,13 @@ bool may_replace(PyThreadState *thread, Frame *frame, PyCodeObject *code) {
 }
 
 // Answers the frame; `outcome.plain` if it is to run as it is. Arguments are alive as long as the frame is.
-Outcome answer_frame(Frame *frame, PyCodeObject *code) {
+// `state` keeps the state that `sample` times.
+Outcome answer_frame(Frame *frame, PyCodeObject *code, Ref &state, CallSample &sample) {
     CodeState *found = state_for_frame((PyObject *)code, frame->f_globals);
     if (found == nullptr) return {nullptr, PyErr_Occurred() == nullptr};
     if (found->disabled) return {nullptr, true};
-    Ref state(Py_NewRef((PyObject *)found));
+    state = Ref(Py_NewRef((PyObject *)found));
+    sample.begin(found->clock);
     View view{frame->localsplus, n_parameters(code), frame->f_globals, frame->f_builtins,
               frame_function(frame)->func_closure};
     return answer((CodeState *)state.get(), view, nullptr);
@@ -82,9 +84,11 @@ PyObject *evaluate(PyThreadState *thread, Frame *frame, int throwflag) {
     PyCodeObject *code = frame_code(frame);
     PyObject *skip = std::exchange(this_thread.skip, nullptr);
     if (skip == (PyObject *)code || !may_replace(thread, frame, code)) return pass_on(thread, frame, throwflag);
-    Outcome outcome = answer_frame(frame, code);
-    if (outcome.plain) return pass_on(thread, frame, throwflag);
-    return finish_frame(thread, frame, run_tails(outcome.result), exit_code, exit_index);
+    Ref state;  // dies after the sample
+    CallSample sample;
+    Outcome outcome = answer_frame(frame, code, state, sample);
+    if (outcome.plain) return sample.done(pass_on(thread, frame, throwflag));
+    return finish_frame(thread, frame, sample.done(run_tails(outcome.result)), exit_code, exit_index);
 }
 
 // --- installing -------------------------------------------------------------------------------------------------

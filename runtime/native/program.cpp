@@ -164,6 +164,23 @@ PyObject *get_routes(PyObject *self, void *) {
     return result;
 }
 
+// times(): (calls, samples, seconds of a run, seconds of each step); medians of the latest samples. A step that launches on a
+// GPU does not wait for it: nothing is said of how long that takes.
+PyObject *times(PyObject *self, PyObject *) {
+    const Steps &steps = *((Program *)self)->steps;
+    PyObject *each = PyTuple_New((Py_ssize_t)steps.steps.size());
+    if (each == nullptr) return nullptr;
+    for (size_t i = 0; i < steps.steps.size(); i++) {
+        bool waits = steps.steps[i].kind != StepKind::device;
+        PyObject *seconds = PyFloat_FromDouble(waits ? steps.clock.step(i) : 0.0);
+        if (seconds == nullptr) return Py_DECREF(each), nullptr;
+        PyTuple_SET_ITEM(each, (Py_ssize_t)i, seconds);
+    }
+    const ProgramClock &clock = steps.clock;
+    return Py_BuildValue("KIdN", (unsigned long long)clock.turn.calls, (unsigned)clock.whole.n,
+                         (double)clock.whole.median(), each);
+}
+
 // become(other): from the next call on this program does what the other one does, and the other one what this did.
 // Runs under way end as they began.
 PyObject *become(PyObject *object, PyObject *other) {
@@ -184,6 +201,7 @@ PyObject *become(PyObject *object, PyObject *other) {
 
 PyMethodDef program_own_methods[] = {
     {"consume", consume, METH_O, "consume(list): a call whose arguments die after their last use; the list is emptied."},
+    {"times", times, METH_NOARGS, "(calls, samples, seconds of a run, seconds of each step): medians of sampled runs."},
     {"become", become, METH_O, "become(other): exchange what the two programs do, from the next call on."},
     {nullptr, nullptr, 0, nullptr},
 };

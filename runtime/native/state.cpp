@@ -124,7 +124,9 @@ enum class Tried { holds, fails, error };
 Tried try_entry(CodeState *state, Entry *entry, const View &view, FunctionCache *cache, Outcome *outcome) {
     bool direct = entry->kind == Kind::direct;
     Inputs inputs(direct ? guards_n_inputs(entry->guards) : 0);
+    uint64_t began = watches.n > 0 ? clock_now() : 0;
     int verdict = guards_check(entry->guards, view, direct ? inputs.values : nullptr, callbacks.check != nullptr);
+    if (began != 0 && verdict < 0) entry->checked.add(seconds_between(began, clock_now()));
     inputs.filled = direct && verdict < 0;
     if (callbacks.check != nullptr && !tell_check(state, entry, view, verdict)) return Tried::error;
     if (verdict >= 0) return Tried::fails;
@@ -141,6 +143,7 @@ bool is_capturing(const CodeState *state) {
 // Asks Python for an entry. Null without an exception: run in plain Python.
 Ref ask_for_entry(CodeState *state, const View &view) {
     state->misses++;
+    watches_spoil();
     if (state->miss == Py_None || is_capturing(state)) return Ref();
     Ref locals(locals_tuple(view)), miss(Py_NewRef(state->miss));
     if (!locals) return Ref();
@@ -270,6 +273,7 @@ PyObject *state_remove(CodeState *self, PyObject *entry) {
 
 PyObject *state_clear_method(CodeState *self, PyObject *) {
     if (!replace_entries(self, PyTuple_New(0))) return nullptr;
+    self->clock.whole = self->clock.inside = self->clock.gap = {};
     Py_RETURN_NONE;
 }
 
@@ -279,7 +283,18 @@ PyObject *state_get_code(CodeState *self, void *) {
 
 PyObject *state_get_entries(CodeState *self, void *) { return Py_NewRef(self->entries); }
 
+// times(): (calls, samples, seconds of a call, of that inside of programs, samples and seconds of what lies between the
+// compiled part before this one and its own); medians of the latest samples.
+PyObject *state_times(CodeState *self, PyObject *) {
+    const CallClock &clock = self->clock;
+    return Py_BuildValue("KIddId", (unsigned long long)clock.turn.calls, (unsigned)clock.whole.n,
+                         (double)clock.whole.median(), (double)clock.inside.median(), (unsigned)clock.gap.n,
+                         (double)clock.gap.median());
+}
+
 PyMethodDef state_methods[] = {
+    {"times", (PyCFunction)state_times, METH_NOARGS,
+     "(calls, samples, seconds of a call, of that in programs, samples and seconds of the gap before it)"},
     {"add", (PyCFunction)state_add, METH_O, "publish an entry, atomically"},
     {"remove", (PyCFunction)state_remove, METH_O, "take an entry back"},
     {"clear", (PyCFunction)state_clear_method, METH_NOARGS, "forget all entries"},

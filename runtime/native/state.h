@@ -16,6 +16,7 @@ struct CodeState {
     Py_ssize_t hint;    // the entry that answered last is asked first
     EntryMemo *memo;    // and then the one that answered such arguments; null while there are few
     unsigned long long misses;
+    CallClock clock;
     unsigned long long watched;  // calls that a tracer or debugger made run in plain Python
     char disabled;
     PyObject *dict;

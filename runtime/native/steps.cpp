@@ -31,12 +31,11 @@ class Run {
         std::memset(handles_, 0, sizeof(Handle) * steps.n_slots);
     }
 
-    int run(PyObject **outputs) {
+    // `marks`: where to write when each step began, and when the last was over; null: nobody wants to know.
+    int run(PyObject **outputs, uint64_t *marks) {
         if (!steps_.numbers.empty() && fill_numbers() != 0) return -1;
         start();
-        int failed = 0;
-        for (const Step &step : steps_.steps)
-            if ((failed = run_step(step)) != 0) break;
+        int failed = marks == nullptr ? run_steps() : run_steps(marks);
         hold_gil();
         if (warnings_.leave() != 0) failed = -1;
         if (!failed) failed = collect(outputs);
@@ -62,6 +61,21 @@ class Run {
     PyThreadState *released_ = nullptr;
     bool releases_ = false;
     int32_t trouble_ = 0;  // a kernel sets it: the `otherwise` step behind it runs, which raises
+
+    int run_steps() {
+        for (const Step &step : steps_.steps)
+            if (int failed = run_step(step); failed != 0) return failed;
+        return 0;
+    }
+
+    int run_steps(uint64_t *marks) {
+        *marks = clock_now();
+        for (const Step &step : steps_.steps) {
+            if (int failed = run_step(step); failed != 0) return failed;
+            *++marks = clock_now();
+        }
+        return 0;
+    }
 
     int fill_numbers() {
         size_t n = steps_.numbers.registers.size();
@@ -425,9 +439,24 @@ void steps_free(Steps *steps) {
         delete steps;
 }
 
+// A run that is looked at, by itself or by the call that it is a part of.
+static int run_timed(Steps &steps, PyObject *const *inputs, PyObject **outputs, PyObject **owned, bool due) {
+    std::vector<uint64_t> marks(due ? steps.steps.size() + 1 : 0);
+    uint64_t began = clock_now();
+    watch_program_begins(began);
+    int failed = Run(steps, inputs, owned).run(outputs, due ? marks.data() : nullptr);
+    uint64_t ended = clock_now();
+    watch_program_ends(began, ended);
+    if (due && !failed) steps.clock.add(marks, began, ended);
+    if (due) steps.clock.turn.plan();
+    return failed;
+}
+
 int steps_run(Steps &steps, PyObject *const *inputs, PyObject **outputs, PyObject **owned) {
     steps.runs++;
-    int failed = Run(steps, inputs, owned).run(outputs);
+    bool due = steps.clock.turn.due();
+    int failed = due || watches.n > 0 ? run_timed(steps, inputs, outputs, owned, due)
+                                      : Run(steps, inputs, owned).run(outputs, nullptr);
     if (--steps.runs == 0 && steps.left) delete &steps;
     return failed;
 }

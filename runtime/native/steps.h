@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "clocks.h"
 #include "device_launch.h"
 #include "numbers.h"
 #include "operator.h"
@@ -46,6 +47,7 @@ struct Steps {
     bool left = false;                   // nobody has them but the runs under way: the last one frees them
     bool calls_aten = false;
     bool captured = false;               // a CUDA graph may hold its kernels
+    ProgramClock clock;
 
     ~Steps();
 };
