@@ -22,8 +22,8 @@ from ..runtime.events import Fallback
 from ..runtime.session import SESSION
 from ..runtime.spent import SpentProgram
 from ..runtime.taking_back import unwriting
-from . import kept_plans
-from .compiled import Compiled, show, tell, watched
+from . import facts, kept_plans
+from .compiled import Compiled, sampled, show, tell, watched
 from .replay import compile_replay
 
 
@@ -49,6 +49,8 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
         compiled.program = unwriting(compiled.program, early(graph))
     compiled.timings["total"] = time.perf_counter() - start
     watching.tell(lambda: compiled)
+    if not compiled.part:
+        sampled(compiled)
     if compiled.mode != "background":  # that is told when it is done
         tell(compiled, level)
     return compiled
@@ -56,7 +58,10 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
 
 def _replayed(graph: Graph, code: str, reason: str, where: Location | None = None) -> Compiled:
     SESSION.emit(Fallback(code=code, reason=reason, where=where))
-    return Compiled(graph, compile_replay(graph), "replay", library=len(graph.calls), reason=reason)
+    return Compiled(
+        graph, compile_replay(graph), "replay", library=len(graph.calls), reason=reason,
+        steps=facts.by_calls(graph), sketch=facts.sketch(graph, ()),
+    )  # fmt: skip
 
 
 def _joint_or_replayed(
@@ -76,6 +81,8 @@ def _joint_or_replayed(
             written_late = late(half) if half.late else half
             made = _half(written_late, level, background, tune)
             forward = half.name == graph.name
+            made.part = "forward" if forward else "backward"
+            sampled(made)
             saved = range(len(graph.joint.pieces), len(half.outputs)) if forward else ()
             _finish(made, written_late, sink, frozenset(saved))
             made.timings["total"] = time.perf_counter() - start

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.dataclass import dataclass, field
 from ..ir.graph import Graph
+from ..ir.sketch import Sketch
 from ..ir.symbols import hint_of
+from ..runtime import clocks
 from ..runtime.events import Compiled as CompiledEvent
+from ..runtime.events import StepFacts
 from ..runtime.program import ProgramSpec
 from ..runtime.session import LOGGER, SESSION
 from .replay import compile_replay
@@ -47,6 +50,9 @@ class Compiled:
     mode      "fused", "replay" (`reason` says why), or "background": ATen's operators until kernels take their place
     kernels   a record a kernel; `distinct`: how many there are in the library; `library` counts ATen calls
     timings   stage -> seconds
+    part      "forward" or "backward" of a graph for training, else ""
+    steps     what reports tell of each step; sketch: of the graph; source: the text of all kernels
+    sampled   the native program, around which `program` may be
     """
 
     graph: Graph
@@ -58,6 +64,11 @@ class Compiled:
     distinct: int = 0
     reason: str = ""
     timings: dict[str, float] = field(default_factory=dict)
+    part: str = ""
+    steps: tuple[StepFacts, ...] = ()
+    sketch: Sketch | None = None
+    source: str = ""
+    sampled: Any = None
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         return self.program(*inputs)
@@ -86,6 +97,11 @@ class Divided:
     seconds: float
 
 
+def sampled(compiled: Compiled) -> None:
+    """Whoever is compiled for can tell of the program's run times (`runtime.clocks`)."""
+    clocks.follow(compiled.sampled, compiled.graph.name, compiled.part)
+
+
 def tell(compiled: Compiled, level: str) -> None:
     """The event of a graph that has been compiled."""
     graph = compiled.graph
@@ -99,6 +115,10 @@ def tell(compiled: Compiled, level: str) -> None:
             library=compiled.library,
             arena_bytes=0 if compiled.spec is None else hint_of(compiled.spec.arena),
             seconds=compiled.timings["total"],
+            part=compiled.part,
+            steps=compiled.steps,
+            sketch=compiled.sketch,
+            source=compiled.source,
         )
     )
 

@@ -19,7 +19,7 @@ from ..runtime import device, kept_notes
 from ..runtime.errors import BuildError, CheckError
 from ..runtime.program import ProgramSpec
 from ..runtime.session import SESSION
-from . import build, fixed, graph_key, plan_form, units
+from . import build, facts, fixed, graph_key, plan_form, units
 from .compiled import Compiled, KernelRecord, record
 from .graph_key import NotKept
 from .plan_form import At, Bound
@@ -73,10 +73,11 @@ def plain(
     replaced: Sequence[tuple[str, str]],
     library: int,
     gpu: Plain | None = None,
+    steps: Sequence[Plain] = (),
 ) -> Plain:
     """A plan as it is kept: the program, over names of kernels; the kernels' text, and which symbol stands for each;
     (name, what it covers, bytes) of each for the report; (symbol, file) of those of fixed text; the calls of ATen; the kernels of GPUs
-    (`gpu_plan.Written.plain`)."""
+    (`gpu_plan.Written.plain`); what is told of each step (`facts.rows`)."""
     constants = [node.target for node in graph.nodes if node.op == "constant"]
     places = {id(tensor): at for at, tensor in enumerate(constants)}
     if any(id(tensor) not in places for tensor in spec.constants.values()):
@@ -90,6 +91,7 @@ def plain(
         "replaced": [list(pair) for pair in replaced],
         "library": library,
         "gpu": gpu,
+        "steps": list(steps),
     }
 
 
@@ -132,11 +134,19 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
         kept["program"], graph.name, constants, Bound(addresses, (keep, others), gpu, on_gpu)
     )
     records = _records(kept, keep is not None and keep.cached, gpu)
+    rows, was = kept["steps"], {one.name: one.cached for one in records}
     program = load(spec)
     laps = {"build": built - start, "load": time.perf_counter() - built}
     return Compiled(
-        graph, program, "fused", spec, records, kept["library"], len(names) + len(gpu), timings=laps
-    )
+        graph, program, "fused", spec, records, kept["library"], len(names) + len(gpu), timings=laps,
+        steps=facts.told(graph, rows, was), sketch=facts.sketch(graph, rows), source=_source(kept), sampled=program,
+    )  # fmt: skip
+
+
+def _source(kept: Plain) -> str:
+    """The text of all kernels."""
+    on_gpu = kept["gpu"] or {"texts": {}}
+    return "\n\n\n".join([kept["source"], *(one["source"] for one in on_gpu["texts"].values())])
 
 
 def _texts(kept: Plain) -> dict[str, Any]:

@@ -71,6 +71,7 @@ def written(spec: ProgramSpec) -> dict[str, Any]:
         "outputs": list(spec.outputs),
         "arena": _written(spec.arena),
         "joined": sorted(spec.joined),
+        "names": list(spec.names),
     }
 
 
@@ -85,6 +86,7 @@ def read(plain: Mapping[str, Any], name: str, constants: dict[int, Any], to: Bou
         plain["arena"],
         constants,
         joined=frozenset(plain["joined"]),
+        names=tuple(plain["names"]),
     )
 
 

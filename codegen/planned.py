@@ -23,6 +23,7 @@ from ..runtime.session import SESSION
 from . import (
     build,
     cpp,
+    facts,
     fixed,
     gpus,
     kept_plans,
@@ -90,7 +91,7 @@ def verify(graph: Graph, kept: kept_plans.Plain) -> None:
     kept_plans.compare(graph, kept, _plain(planned))
 
 
-def _plain(planned: _Planned) -> kept_plans.Plain:
+def _plain(planned: _Planned, rows: list[facts.Plain] | None = None) -> kept_plans.Plain:
     """The plan as it is kept. Raises NotKept."""
     made, symbols = planned.made, planned.symbols
     addresses: dict[str, Any] = {name: kept_plans.At(of) for name, of in symbols.items()}
@@ -107,6 +108,7 @@ def _plain(planned: _Planned) -> kept_plans.Plain:
         replaced.pairs(made.replaced.values()),
         _library_calls(made),
         None if gpu is None else gpu.plain(),
+        planned.rows() if rows is None else rows,
     )
 
 
@@ -147,6 +149,18 @@ class _Planned:
     )
     key: kept_plans.Key | None = None  # under which the plan is kept
     passes: tuple[PassRecord, ...] = ()  # where somebody looks on
+
+    def rows(self) -> list[facts.Plain]:
+        """What is told of each step."""
+        symbols: dict[str, tuple[str, ...]] = {name: (of,) for name, of in self.symbols.items()}
+        for name, one in () if self.gpu is None else self.gpu.launches.items():
+            symbols[name] = tuple([part.text.name for part in one.parts])
+        return facts.rows(self.graph, self.made.steps, symbols, {})
+
+    def sources(self) -> str:
+        """The text of all kernels."""
+        texts = () if self.gpu is None else self.gpu.texts.values()
+        return "\n\n\n".join([self.source, *(text.source for text in texts)])
 
     def tune(self, stored: bool) -> None:
         """Take the schedules that are known to be the best. NotBuilt where there are others to measure, and `stored`
@@ -340,9 +354,13 @@ def _finished(planned: _Planned, built: _Built) -> Compiled:
     distinct = len(set(symbols.values())) if keep else 0
     distinct += len(built.gpu)
     laps, library = planned.clock.laps, _library_calls(made)
+    rows, was = planned.rows(), {one.name: one.cached for one in records}
     if planned.key is not None:
-        kept_plans.keep(planned.key, lambda: _plain(planned))
-    done = Compiled(graph, program, "fused", spec, records, library, distinct, timings=laps)
+        kept_plans.keep(planned.key, lambda: _plain(planned, rows))
+    done = Compiled(
+        graph, program, "fused", spec, records, library, distinct, timings=laps,
+        steps=facts.told(graph, rows, was), sketch=facts.sketch(graph, rows), source=planned.sources(), sampled=program,
+    )  # fmt: skip
     watching.tell(
         lambda: Seen(graph, planned.passes, made, {r.name: r.source for r in records}, done)
     )
@@ -361,6 +379,7 @@ def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
     if not isinstance(program, _native.Program):  # nothing could be exchanged
         return _at_once(planned)
     owner, library = SESSION.owner, sum(isinstance(step, Node) for step in one_by_one.steps)
+    made = Compiled(graph, program, "background", spec, (), library, sampled=program)
 
     def exchange() -> None:
         with SESSION.working_for(*owner):
@@ -371,12 +390,13 @@ def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
                 code, reason = told(graph, error)
                 SESSION.emit(Fallback(code=code, reason=reason))
             else:
+                done.part = made.part
                 done.timings["total"] = sum(done.timings.values())
                 tell(done, level)
 
     SESSION.emit(Fallback(code="FB315", reason=f"{len(planned.made.kernels)} kernels to be built"))
     BACKGROUND.submit(f"building {len(planned.made.kernels)} kernels of {graph.name}", exchange)
-    return Compiled(graph, program, "background", spec, (), library)
+    return made
 
 
 def _records(planned: _Planned, built: _Built, launches: Any) -> tuple[KernelRecord, ...]:

@@ -17,6 +17,7 @@ from ..ir.dataclass import dataclass, field
 from ..ir.effects import may_raise, reads, root, writes
 from ..ir.graph import Graph, Meta, Node
 from ..runtime.program import (
+    COMPUTES,
     Alloc,
     Aten,
     DeviceLaunch,
@@ -29,7 +30,7 @@ from ..runtime.program import (
     Step,
     View,
 )
-from . import epilogue, inplace, memory, nest, rowwise_nest, sequence, stores
+from . import epilogue, facts, inplace, memory, nest, rowwise_nest, sequence, stores
 from .absorb import absorb
 from .arena import ALIGNMENT, ON_DEVICE, Arena, settled
 from .extents import product
@@ -381,13 +382,17 @@ class _Writer:
         return argument
 
     def write(self) -> ProgramSpec:
+        names: list[str] = []
+        named = facts.names(self.plan.steps)
         for position, step in enumerate(self.plan.steps):
+            began = len(self.steps)
             if isinstance(step, Kernel):
                 self.kernel(step, position)
             elif step in self.plan.replaced:
                 self.replacement(step)
             else:
                 self.call(step)
+            names += [named[position] for one in self.steps[began:] if type(one) in COMPUTES]
             for room in self.rooms.values():
                 room.free_after(position)
         outputs = tuple(self.slot(node) for node in self.graph.outputs)
@@ -401,7 +406,7 @@ class _Writer:
         return ProgramSpec(
             self.graph.name, len(self.graph.inputs), self.count, tuple(steps), outputs,
             self.room(CPU).total, self.constants, dict(self.graph.symbols), len(self.graph.numbers),
-            self.graph.joined,
+            self.graph.joined, tuple(names),
         )  # fmt: skip
 
     def kernel(self, kernel: Kernel, position: int) -> None:

@@ -26,7 +26,7 @@ from .runtime.errors import OptionError, UserError, describe
 from .runtime.options import JitConfig
 from .runtime.report import Report, report_of
 from .runtime.session import SESSION
-from .telling import watched
+from .telling import measured
 from .unit import UNITS, Unit, check, on_rerun
 
 
@@ -36,7 +36,7 @@ class JitFunction(_native.Callable):
     def report(self) -> Report:
         """What has been compiled so far and what has not."""
         rows = [*self._unit.counted(), *hook.counted(self._unit.met())]
-        extra = [row for _, row in rows] + [note for state, _ in rows for note in watched(state)]
+        extra = [row for _, row in rows] + [note for state, _ in rows for note in measured(state)]
         return report_of(self._unit.name, [state for state, _ in rows], extra)
 
     def reset(self) -> None:
@@ -262,9 +262,10 @@ def report(target: Any = None) -> Report:
     return _unit_of(target).report()
 
 
-def everything_counted() -> list[events.Counted]:
-    """The totals of all that is alive."""
-    return [row for unit in list(UNITS) for _, row in unit.counted()]
+def everything_counted() -> list[events.Event]:
+    """The totals of all that is alive, and what was measured of it."""
+    rows = [pair for unit in list(UNITS) for pair in unit.counted()]
+    return [row for _, row in rows] + [note for state, _ in rows for note in measured(state)]
 
 
 def reset(target: Any = None) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .ir.location import Location
 from .kin import Made
-from .runtime import events
+from .runtime import clocks, events
 from .runtime.session import SESSION
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ def counted(state: Any) -> events.Counted | None:
         return None
     # The first run of an entry is the miss that made it.
     hits = [(number_of(entry), max(0, entry.hits - 1)) for entry in entries]
+    checks = [(number_of(entry), *entry.guard_time) for entry in entries]
+    _calls, samples, seconds, inside, gap_samples, gap = state.times()
     return events.Counted(
         frame=code.co_qualname,
         entries=len(entries),
@@ -114,12 +116,23 @@ def counted(state: Any) -> events.Counted | None:
         misses=state.misses,
         resumed=state.origin is not None,
         entry_hits=tuple(pair for pair in hits if pair[0]),
+        guards=tuple((number, spent) for number, timed, spent in checks if number and timed),
+        samples=samples,
+        seconds=samples * seconds,
+        inside=samples * inside,
         after=state.after,
+        gap_samples=gap_samples,
+        gap=gap_samples * gap,
     )
 
 
-def watched(state: Any) -> list[events.Event]:
-    """What a report says of calls that ran in plain Python for a tracer's sake; native code counts them."""
+def measured(state: Any) -> list[events.Event]:
+    """Beside the totals: run times of programs, and calls that ran in plain Python for a tracer's sake. Native code has
+    both."""
+    return [*clocks.timed(state), *_watched(state)]
+
+
+def _watched(state: Any) -> list[events.Event]:
     if not state.watched:
         return []
     code, reason = state.code, f"{state.watched} calls under a tracer, profiler or debugger"

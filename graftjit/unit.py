@@ -73,10 +73,9 @@ class Unit:
                 state.resumes = {}
                 state.room = Room(self.config.recompile_limit)
                 state.varied = None  # evidence of what varies between calls, from the first miss on
-                state.span, state.after = (
-                    (),
-                    None,
-                )  # what it resumes: its lines, the break before it
+                # what it resumes: its lines, the break before it
+                state.span, state.after = (), None
+                state.followed = []  # programs: see runtime.clocks
                 state.told = set()  # why calls ran in plain Python without an entry
                 self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
                 self._states.pop(id(code), None)
@@ -132,6 +131,7 @@ class Unit:
                 self.kin.place(_at(state)).varied = None
             self._let_go(state)
             state.told.clear()
+            state.followed = []
             SESSION.log.clear(state)
 
     def _forget(self, entry: Any) -> None:

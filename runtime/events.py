@@ -13,6 +13,9 @@ from typing import Any
 
 from ..ir.dataclass import dataclass, field
 from ..ir.location import Location
+from ..ir.sketch import Sketch, SketchNode
+
+__all__ = ["Sketch", "SketchNode"]  # of what `Compiled` has, read here with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +90,8 @@ class UnfusedFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFacts:
     """One step of a program that computes, as `records.KernelRecord` tells it; the first of `lines` is that of its
-    heaviest operator."""
+    heaviest operator. `symbols`: what its text is called in the library's (equal kernels are one); `dtype`: what it
+    computes with, as `ir.printing` names types."""
 
     name: str = ""
     kind: str = "kernel"
@@ -98,28 +102,10 @@ class StepFacts:
     reads: int = 0
     writes: int = 0
     flops: int = 0
+    dtype: str = ""
     cached: bool = False
+    symbols: tuple[str, ...] = ()
     unfused: tuple[UnfusedFacts, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SketchNode:
-    """A node of a graph, see `records.NodeRecord`; `step`: the name of the step that computes it."""
-
-    name: str = ""
-    op: str = ""
-    type: str = ""
-    inputs: tuple[str, ...] = ()
-    step: str = ""
-    where: Location | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sketch:
-    """A graph as cheap tuples, without its objects; `text` is its printed form, empty where the reader prints it."""
-
-    nodes: tuple[SketchNode, ...] = ()
-    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ def _kernel(
         share=share,
         bound=bound,
         cached=step.cached,
-        source=cut(e.source, step.name) if step.kind == "kernel" else "",
+        source=_source(e, step) if step.kind == "kernel" else "",
         unfused=tuple(UnfusedRecord(u.neighbour, u.why, u.code) for u in step.unfused),
     )
 
@@ -90,6 +90,11 @@ def _judged(
     if least < _CALL:
         return min(1.0, least / seconds), "overhead"
     return min(1.0, least / seconds), "memory" if moving >= computing else "compute"
+
+
+def _source(e: events.Compiled, step: events.StepFacts) -> str:
+    """The text of a kernel, in several parts where it is several launches."""
+    return "\n\n".join(filter(None, (cut(e.source, one) for one in step.symbols or (step.name,))))
 
 
 def cut(text: str, name: str) -> str:

@@ -137,6 +137,7 @@ class Free:
     slots: tuple[int, ...]
 
 
+COMPUTES = (Launch, DeviceLaunch, Aten)
 Step = Alloc | Scratch | Launch | DeviceLaunch | Otherwise | Aten | View | Free
 
 
@@ -148,6 +149,7 @@ class ProgramSpec:
               threads)
     outputs   slots of the results, in order; a slot may occur twice, and may be an input
     joined    positions of the outputs of which nobody is to know what they are views of (see `ir.graph.Graph`)
+    names     of each step that computes (`Launch`, `DeviceLaunch`, `Aten`), in order, what reports call it; empty: nothing
     symbols   where each symbol comes from, as `Graph.symbols` has it; `n_numbers`: Python numbers that a call brings
     """
 
@@ -161,3 +163,4 @@ class ProgramSpec:
     symbols: dict[Any, Any] = field(default_factory=dict)
     n_numbers: int = 0
     joined: frozenset[int] = frozenset()
+    names: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ struct Program {
     vectorcallfunc vectorcall;
     PyObject *spec;
     Steps *steps;
+    PyObject *weak_references;
 };
 
 PyTypeObject *program_type = nullptr;
@@ -142,6 +143,7 @@ int clear(PyObject *object) {
 void dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
+    if (((Program *)object)->weak_references != nullptr) PyObject_ClearWeakRefs(object);
     clear(object);
     steps_free(((Program *)object)->steps);
     type->tp_free(object);
@@ -216,6 +218,7 @@ PyGetSetDef getset[] = {
 
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Program, vectorcall), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Program, weak_references), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 

@@ -1,0 +1,117 @@
+"""A graph as reports keep it: who computes what of what, without a tensor of the program's, printed when somebody reads it.
+
+In: a graph that was compiled, and which step of the program computes each of its nodes. Out: `SketchNode`s and the
+graph's text. Made with each program (a few microseconds a node); `runtime.folds` reads it, if a report is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from .dataclass import dataclass
+from .graph import Graph, Node
+from .location import Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SketchNode:
+    """A node of a graph, see `runtime.records.NodeRecord`; `step`: the name of the step that computes it."""
+
+    name: str = ""
+    op: str = ""
+    type: str = ""
+    inputs: tuple[str, ...] = ()
+    step: str = ""
+    where: Location | None = None
+
+
+class Sketch:
+    """See the module's docstring. `nodes` and `text` may be given as they are; `of` makes a sketch of a graph."""
+
+    __slots__ = ("_graph", "_nodes", "_steps", "_text")
+
+    def __init__(self, *, nodes: Iterable[SketchNode] = (), text: str = "") -> None:
+        self._graph: Graph | None = None
+        self._steps: Mapping[str, str] = {}
+        self._nodes: tuple[SketchNode, ...] | None = tuple(nodes)
+        self._text: str | None = text
+
+    @classmethod
+    def of(cls, graph: Graph, steps: Mapping[str, str]) -> Sketch:
+        """`steps`: name of a node -> name of the step that computes it."""
+        made = cls()
+        made._graph, made._steps = bare(graph), steps
+        made._nodes = made._text = None
+        return made
+
+    @property
+    def nodes(self) -> tuple[SketchNode, ...]:
+        """Inputs, what is computed, and one node "output" that all results go to."""
+        if self._nodes is None:
+            self._nodes = tuple(self._read())
+        return self._nodes
+
+    @property
+    def text(self) -> str:
+        """The graph as typed Python."""
+        if self._text is None:
+            self._text = "" if self._graph is None else self._graph.text()
+        return self._text
+
+    def _read(self) -> Iterable[SketchNode]:
+        from .effects import reads
+        from .printing import type_text
+
+        graph = self._graph
+        assert graph is not None
+        for node in (*graph.inputs, *graph.nodes):
+            yield SketchNode(
+                name=node.name,
+                op=str(node.target) if node.op == "call" else node.op,
+                type=type_text(node.meta),
+                inputs=tuple(dict.fromkeys(one.name for one in reads(node))),
+                step=self._steps.get(node.name, ""),
+                where=node.where,
+            )
+        results = tuple(node.name for node in graph.outputs)
+        yield SketchNode(name="output", op="output", inputs=results)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __deepcopy__(self, memo: Any) -> Sketch:
+        return self  # nothing of it changes
+
+
+def bare(graph: Graph) -> Graph:
+    """The graph's ATen level without its tensors: a constant's target is None there."""
+    now: dict[Node, Node] = {}
+
+    def plain(value: Any) -> Any:
+        kind = type(value)
+        if kind is Node:
+            return now[value]
+        if kind is tuple or kind is list:
+            return kind([plain(item) for item in value])
+        return str(value) if isinstance(value, (torch.Tensor, torch.Generator)) else value
+
+    for node in (*graph.inputs, *graph.nodes):
+        target = None if node.op == "constant" else node.target
+        kwargs = {name: plain(value) for name, value in node.kwargs.items()} if node.kwargs else {}
+        alias = None if node.alias is None else now[node.alias]
+        now[node] = Node(
+            node.op, target, plain(node.args), kwargs, node.meta, node.name, node.where, alias
+        )
+    return Graph(
+        graph.name,
+        inputs=[now[node] for node in graph.inputs],
+        nodes=[now[node] for node in graph.nodes],
+        outputs=[now[node] for node in graph.outputs],
+        needs_grad=graph.needs_grad,
+        mutates=graph.mutates,
+        random=graph.random,
+        written=list(graph.written),
+    )
