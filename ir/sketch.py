@@ -79,6 +79,14 @@ class Sketch:
         results = tuple(node.name for node in graph.outputs)
         yield SketchNode(name="output", op="output", inputs=results)
 
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Sketch:
+            return NotImplemented
+        return (self.nodes, self.text) == (other.nodes, other.text)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
     def __str__(self) -> str:
         return self.text
 

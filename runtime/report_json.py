@@ -14,6 +14,7 @@ import types
 import typing
 from typing import TYPE_CHECKING, Any
 
+from ..ir.sketch import Sketch, SketchNode
 from . import records
 from .errors import OptionError, describe
 
@@ -90,6 +91,9 @@ def made_of(record: type, told: dict[str, Any]) -> Any:
 
 def _value(kind: Any, told: Any) -> Any:
     """A value as the field's type has it: JSON knows no tuples and no records."""
+    if kind is Sketch:
+        nodes = tuple(made_of(SketchNode, one) for one in told["nodes"])
+        return Sketch(nodes=nodes, text=told["text"])
     if dataclasses.is_dataclass(kind):
         return made_of(typing.cast(type, kind), told)
     if typing.get_origin(kind) is tuple:

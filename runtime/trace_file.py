@@ -45,8 +45,15 @@ class TraceFile:
         self._stream.close()
 
     def _line(self, told: dict[str, Any]) -> None:
-        self._stream.write(json.dumps(told, default=str) + "\n")
+        self._stream.write(json.dumps(told, default=_plain) + "\n")
         self._stream.flush()
+
+
+def _plain(value: Any) -> Any:
+    """A graph as its nodes and its text, anything else that JSON does not know as it is printed."""
+    if type(value) is events.Sketch:
+        return {"nodes": [dataclasses.asdict(node) for node in value.nodes], "text": value.text}
+    return str(value)
 
 
 def _header() -> dict[str, Any]:
