@@ -122,7 +122,7 @@ def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
         [sys.executable, "-P", str(program)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    assert "tensor(" in done.stdout and "graph" in done.stdout
+    assert "graft" in done.stdout and "graph" in done.stdout
 
 
 def test_documents_name_files_that_exist() -> None:

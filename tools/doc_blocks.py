@@ -96,6 +96,11 @@ def _is_output(text: str, here: re.Match, behind: re.Match | None) -> bool:
     )
 
 
+def _script_of(path: Path) -> str:
+    """What the program of a page is called."""
+    return "example" if path.stem == "README" else path.stem.replace("-", "_")
+
+
 def run_page(path: Path, seconds: float = 120) -> list[tuple[Block, str]]:
     """Each block of the page with what it printed, by a process of their own."""
     blocks = blocks_of(path.read_text(encoding="utf-8"))
@@ -111,7 +116,7 @@ def run_page(path: Path, seconds: float = 120) -> list[tuple[Block, str]]:
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', '')}"
     with tempfile.TemporaryDirectory(prefix="graftjit-page-") as folder:
         done = subprocess.run(
-            [sys.executable, "-P", str(Path(__file__).resolve()), "--here", path.stem.replace("-", "_")],
+            [sys.executable, "-P", str(Path(__file__).resolve()), "--here", _script_of(path)],
             input=json.dumps(rows), capture_output=True, text=True, check=False, cwd=folder,
             env=environment, timeout=seconds,
         )  # fmt: skip
