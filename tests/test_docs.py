@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 BLOCKS = runpy.run_path(str(ROOT / "tools" / "doc_blocks.py"))
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
-RUNNABLE = [path for path in PAGES if BLOCKS["blocks_of"](path.read_text(encoding="utf-8"))]
+RUNNABLE = [path for path in PAGES if BLOCKS["blocks_of"](path)]
 # The site is the same whatever Python builds it.
 ONCE = pytest.mark.skipif(
     sys.version_info[:2] != (3, 11) or importlib.util.find_spec("mkdocs") is None,

@@ -51,6 +51,9 @@ MEASURED = (
     (re.compile(r"[ \t]+"), " "),
 )  # fmt: skip
 
+# Pages whose programs other tests run, and where.
+ELSEWHERE = {"codes.md": "tests/faces/test_code_examples.py"}
+
 
 @dataclass(frozen=True)
 class Block:
@@ -64,8 +67,11 @@ class Block:
     span: tuple[int, int] | None = None
 
 
-def blocks_of(text: str) -> list[Block]:
+def blocks_of(path: Path) -> list[Block]:
     """The blocks of a page that are to be run or written."""
+    if path.name in ELSEWHERE:
+        return []
+    text = path.read_text(encoding="utf-8")
     found: list[re.Match[str] | None] = [*FENCE.finditer(text), None]
     blocks = []
     for here, behind in itertools.pairwise(found):
@@ -103,7 +109,7 @@ def _script_of(path: Path) -> str:
 
 def run_page(path: Path, seconds: float = 120) -> list[tuple[Block, str]]:
     """Each block of the page with what it printed, by a process of their own."""
-    blocks = blocks_of(path.read_text(encoding="utf-8"))
+    blocks = blocks_of(path)
     rows = [
         [block.kind, block.body, block.name, block.line, block.expected is not None]
         for block in blocks
