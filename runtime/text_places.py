@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..ir.location import Location
+from ..ir.location import Location, shown_file
 from .errors import source_snippet
 from .text_layout import Line, cut, line
 
@@ -25,9 +25,7 @@ _ROOMS = ("capture", "codegen", "graftjit", "ir", "runtime")
 
 def short_path(path: str, width: int = 60) -> str:
     """Relative to the working folder where that is shorter; cut at the front to `width`."""
-    told = _cell(path)
-    if told:
-        return told
+    path = shown_file(path)
     if os.path.isabs(path):
         try:
             relative = os.path.relpath(path)
@@ -36,15 +34,6 @@ def short_path(path: str, width: int = 60) -> str:
         if not relative.startswith("..") and len(relative) < len(path):
             path = relative
     return cut(path, width, front=True)
-
-
-def _cell(path: str) -> str:
-    """ "In[3]" for the file that a notebook made of its cell, whose name holds numbers of the process."""
-    ipython: Any = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    name = getattr(getattr(shell, "compile", None), "format_code_name", None)
-    kind, number = (name(path) if name is not None else None) or ("", "")
-    return number if kind == "Cell" else ""
 
 
 def short_place(place: Place, width: int = 40) -> str:
