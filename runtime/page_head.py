@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.dataclass import dataclass
 from .page_source import short_name
+from .text_changes import change, settled_count
+from .text_layout import counted, duration, percent
+from .text_problems import Problem, grouped_breaks, problems
 
 if TYPE_CHECKING:
+    from .records import FrameRecord
     from .report import Report
 
 MOST_TO_MEND = 50
-_ALLOWED_PLAIN = ("PL204",)  # a frame without tensors is no fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +59,6 @@ class Head:
     more: int = 0
 
 
-def seconds_text(value: float) -> str:
-    """Three figures and the unit that fits: "12.3 us", "1.02 ms", "3.40 s"; a dash for what was not measured."""
-    if value <= 0:
-        return "–"
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if value * factor >= 1 or unit == "us":
-            scaled = value * factor
-            return f"{scaled:.{2 if scaled < 10 else 1 if scaled < 100 else 0}f} {unit}"
-    return ""
-
-
-def counted(count: int, word: str) -> str:
-    """ "1 break", "2 breaks", "1 200 library calls"."""
-    plural = "" if count == 1 else "es" if word.endswith("s") else "s"
-    return f"{count:,} {word}{plural}".replace(",", "\u202f")
-
-
 def head_of(report: Report) -> Head:
     """What the page says before anything else."""
     mend = _to_mend(report)
@@ -87,13 +73,10 @@ def head_of(report: Report) -> Head:
     )
 
 
-def compiled_share(report: Report) -> float:
-    """The part of all calls' time inside compiled programs, -1.0 if no frame was measured."""
-    measured = [f for f in report.frames if f.compiled_share >= 0 and f.seconds_a_call > 0]
-    whole = sum(f.seconds_a_call * max(1, f.calls_seen) for f in measured)
-    if not whole:
-        return -1.0
-    return sum(f.compiled_share * f.seconds_a_call * max(1, f.calls_seen) for f in measured) / whole
+def dearest_frame(report: Report) -> FrameRecord | None:
+    """That in which most of the calls' time was spent, of those that were measured."""
+    measured = [frame for frame in report.frames if frame.seconds_a_call]
+    return max(measured, key=lambda f: f.seconds_a_call * max(1, f.calls_seen), default=None)
 
 
 def _captured(report: Report) -> bool:
@@ -101,29 +84,35 @@ def _captured(report: Report) -> bool:
 
 
 def _verdict(report: Report, mend: list[ToMend]) -> tuple[str, str]:
+    """(mood, sentence). Slight fallbacks do not spoil a good mood."""
     if not _captured(report):
         if any(m.kind == "plain" for m in mend):
             return "poor", "It runs in plain Python: nothing was compiled."
         return "none", "Nothing has been captured yet."
-    share = compiled_share(report)
-    if share >= 0:
-        told = f"{share:.0%} of a call runs compiled.".replace("%", "\u202f%")
-        mood = "good" if share > 0.9 and not mend else "poor" if share < 0.5 else "fair"
-        return ("good" if not mend and share > 0.7 else mood), told
-    if not mend:
+    clean = all(m.kind == "fallback" for m in mend)
+    frame = dearest_frame(report)
+    if frame is not None and frame.compiled_share >= 0:
+        mood = "poor" if frame.compiled_share < 0.5 else "good" if clean else "fair"
+        return mood, f"{percent(frame.compiled_share)} of a call runs compiled."
+    if clean:
         return "good", "All that was captured runs compiled."
     return "fair", "Compiled, but not as one piece."
 
 
 def _held(report: Report, mend: list[ToMend]) -> str:
-    counts = [(len(report.breaks), "graph break"),
-              (len(report.recompiles), "recompile"),
-              (sum(m.kind == "plain" for m in mend), "plain frame"),
-              (sum(m.kind == "fallback" for m in mend), "fallback")]  # fmt: skip
+    settled = settled_count(report)
+    counts = [
+        (sum(m.kind == "break" for m in mend), "graph break"),
+        (len(report.recompiles) - settled, "recompile"),
+        (sum(m.kind == "plain" for m in mend), "plain frame"),
+        (sum(m.kind == "fallback" for m in mend), "fallback"),
+    ]
     told = [counted(count, word) for count, word in counts if count]
+    if not _captured(report):
+        return "" if told else "The function was not called, or only in plain Python."
     if not told:
-        return "Nothing holds it back: no graph break, no recompile." if _captured(report) else (
-            "The function was not called, or only in plain Python.")  # fmt: skip
+        inputs = f" {counted(settled, 'recompile')} made sizes inputs." if settled else ""
+        return f"Nothing holds it back: no graph break, nothing left to recompile.{inputs}"
     where = f", first of all at {mend[0].place}" if mend and mend[0].place else ""
     listed = told[0] if len(told) == 1 else ", ".join(told[:-1]) + " and " + told[-1]
     return f"Held back by {listed}{where}."
@@ -132,14 +121,13 @@ def _held(report: Report, mend: list[ToMend]) -> str:
 def _figures(report: Report) -> tuple[Figure, ...]:
     frames = report.frames
     kernels = sum(f.kernels for f in frames)
-    calls = [f for f in frames if f.seconds_a_call > 0]
     spent = sum(seconds for f in frames for _stage, seconds in f.seconds)
     operators, library = sum(f.operators for f in frames), sum(f.library for f in frames)
-    breaks, again = len(report.breaks), len(report.recompiles)
-    dearest = max(calls, key=lambda f: f.seconds_a_call, default=None)
+    breaks, again = len(grouped_breaks(report.breaks)), len(report.recompiles)
+    dearest = dearest_frame(report)
     out = []
     if dearest is not None:
-        out.append(Figure(seconds_text(dearest.seconds_a_call), "a call",
+        out.append(Figure(duration(dearest.seconds_a_call), "a call",
                           f"{dearest.frame}, mean of {counted(dearest.samples, 'sample')}"))  # fmt: skip
     out += [
         Figure(f"{report.graph_count}", "graph" if report.graph_count == 1 else "graphs",
@@ -152,38 +140,52 @@ def _figures(report: Report) -> tuple[Figure, ...]:
                f"{counted(len(report.guards), 'guard')} hold", "fair" if again else "good"),
     ]  # fmt: skip
     if spent:
-        out.append(Figure(seconds_text(spent), "to compile", "once, all captures together"))
+        out.append(Figure(duration(spent), "to compile", "once, all captures together"))
     return tuple(out)
 
 
 def _cost_of_breaks(report: Report) -> str:
     spent = sum(b.seconds for b in report.breaks)
-    return f"{seconds_text(spent)} a call" if spent else "" if report.breaks else "none"
+    return f"{duration(spent)} a call" if spent else "" if report.breaks else "none"
 
 
 def _to_mend(report: Report) -> list[ToMend]:
-    """Breaks by what they cost, recompiles with equal ones as one, then what was left to plain Python."""
-    found: list[tuple[float, ToMend]] = []
-    for number, b in enumerate(report.breaks):
-        cost = f"{seconds_text(b.seconds)} a call" if b.seconds else b.cost
-        found.append((b.seconds, ToMend(
-            "break", b.code, b.title, b.reason or b.why, b.cure, _where(b), f"break:{number}", cost, b.count)))  # fmt: skip
-    seen: dict[Any, list[int]] = {}
-    for number, r in enumerate(report.recompiles):
-        seen.setdefault((r.code, r.source, r.frame), []).append(number)
-    for numbers in seen.values():
-        r = report.recompiles[numbers[-1]]
-        found.append((0.0, ToMend(
-            "recompile", r.code, r.title, f"{r.source}: now {r.now}, before {r.before}", r.cure, _where(r),
-            f"recompile:{numbers[-1]}", "", len(numbers), r.frame)))  # fmt: skip
-    for number, n in enumerate(report.notes):
-        if n.code not in _ALLOWED_PLAIN:
-            found.append((0.0, ToMend("plain" if n.plain else "fallback", n.code, n.title, n.reason, n.cure,
-                                      _where(n), f"note:{number}", "", n.count, n.frame)))  # fmt: skip
-    found.sort(
-        key=lambda pair: -pair[0]
-    )  # stable: breaks, recompiles, plain frames where nothing was measured
-    return [item for _seconds, item in found]
+    """What the text report tells too, in the same order: the most expensive first."""
+    numbers = {
+        id(record): f"{kind}:{number}"
+        for kind, records in (
+            ("break", report.breaks),
+            ("recompile", report.recompiles),
+            ("note", report.notes),
+        )
+        for number, record in enumerate(records)
+    }
+    return [_item(problem, numbers[id(problem.records[0])]) for problem in problems(report)]
+
+
+def _item(problem: Problem, target: str) -> ToMend:
+    """One card. Recompiles tell all the values they went through; notes may be plain frames or fallbacks."""
+    record, kind = problem.records[0], target.partition(":")[0]
+    times = len(problem.records)
+    if kind == "recompile":
+        reason = ": ".join(change(problem.records[::-1]))
+    else:
+        reason = record.reason or getattr(record, "why", "")
+        times = max(times, record.count)
+    if kind == "note":
+        kind = "plain" if record.plain else "fallback"
+    return ToMend(
+        kind,
+        record.code,
+        record.title,
+        reason,
+        record.cure,
+        _where(record),
+        target,
+        problem.cost,
+        times,
+        record.frame,
+    )
 
 
 def _where(record: Any) -> str:

@@ -68,7 +68,7 @@ def page_data(report: Report) -> dict[str, Any]:
         "breaks": [_break(record, files) for record in report.breaks],
         "recompiles": [row(record, files) for record in report.recompiles],
         "symbolic": [row(record, files) for record in report.symbolic],
-        "guards": [_guard(record, files) for record in report.guards],
+        "guards": _guards(report, files),
         "kernels": kernels,
         "graphs": _graphs(report, files),
         "libraries": [row(record, files) for record in report.libraries],
@@ -101,11 +101,25 @@ def _break(record: Any, files: Files) -> dict[str, Any]:
     return {**row(record, files), "inlined": [files.place(place) for place in record.inlined]}
 
 
-def _guard(record: Any, files: Files) -> dict[str, Any]:
-    out = row(record, files)
-    if not out.get("path"):
-        out["path"] = [record.source or record.kind]
-    return out
+def _guards(report: Report, files: Files) -> dict[str, Any]:
+    """Guards as rows, for there are many: [kind, text, path, place, frame by number, entry, source]; the source is ""
+    where the path says as much."""
+    frames: dict[str, int] = {}
+    rows = []
+    for record in report.guards:
+        path = list(record.path) or [record.source or record.kind]
+        source = "" if record.source == "".join(path) else record.source
+        frame = frames.setdefault(record.frame, len(frames))
+        rows.append(
+            [record.kind, record.text, path, _lines(record, files), frame, record.entry, source]
+        )
+    return {"frames": list(frames), "rows": rows}
+
+
+def _lines(where: Place, files: Files) -> list[Any] | None:
+    """A place without its columns and function, for what there are thousands of."""
+    place = files.place(where)
+    return place and place[:3]
 
 
 def _kernels(report: Report, files: Files, sources: Sources) -> list[dict[str, Any]]:
@@ -133,6 +147,8 @@ def _graphs(report: Report, files: Files) -> list[dict[str, Any]]:
             steps.setdefault(key, number)
     out = []
     for graph in report.graphs:
+        if not graph.nodes and not graph.text:
+            continue
         made = row(graph, files)
         names = {node.name: number for number, node in enumerate(graph.nodes)}
         made["nodes"] = [
@@ -142,7 +158,7 @@ def _graphs(report: Report, files: Files) -> list[dict[str, Any]]:
                 node.type,
                 [names[name] for name in node.inputs if name in names],
                 _step(steps, graph, node.kernel),
-                files.place(node),
+                _lines(node, files),
             ]
             for node in graph.nodes
         ]

@@ -42,13 +42,16 @@ _GRAVE_FIRST, _BY_COST, _ONCE, _SLIGHT = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`rank` and `seconds` (a call; 0.0 where unknown) give the order; `title`, `body`: its lines."""
+    """`rank` and `seconds` (a call; 0.0 where unknown) give the order; `title`, `body`: its lines. `records`: what it
+    is about, the one to be told first; `cost`: as measured, or in words."""
 
     rank: int
     seconds: float
     title: tuple[Span, ...]
     place: str
     body: Callable[[int, str], Iterator[Line]]
+    records: tuple[Any, ...] = ()
+    cost: str = ""
 
 
 def problems(report: Report) -> list[Problem]:
@@ -118,7 +121,9 @@ def _of_breaks(group: Sequence[BreakRecord], frames: dict[str, FrameRecord]) -> 
     title: list[Span] = [(first.code, "code"), (f" graph break: {first.title}", "head")]
     if price:
         title.append((f", {price}", "cost"))
-    return Problem(_BY_COST, seconds, tuple(title), short_place(first), body)
+    return Problem(
+        _BY_COST, seconds, tuple(title), short_place(first), body, tuple(group), price or first.cost
+    )
 
 
 def _price(seconds: float, whole: float) -> str:
@@ -137,15 +142,15 @@ def _of_recompiles(group: Sequence[RecompileRecord], report: Report) -> Problem:
     each = seconds_an_entry(report, last.frame)
     storm = len(group) >= STORM
 
+    cost = f"{duration(each)} each to capture and compile" if each else ""
+    cost = cost or codes.family(last.code).cost
+    cost += f"; {last.limit} entries are kept at most" if storm and last.limit else ""
+
     def body(width: int, indent: str) -> Iterator[Line]:
         source, told = change(group)
         yield from wrap([(source, "name"), f": {told}"], width, indent, indent + "  ")
         yield from snippet(last, width, indent)
-        cost = f"{duration(each)} each to capture and compile" if each else ""
-        limit = f"; {last.limit} entries are kept at most" if storm and last.limit else ""
-        yield from field(
-            "cost", (cost or codes.family(last.code).cost) + limit, width, indent, "cost"
-        )
+        yield from field("cost", cost, width, indent, "cost")
         yield from field("cure", last.cure, width, indent, "cure")
 
     told = f" {counted(len(group), 'recompile')}: {last.title}"
@@ -153,7 +158,10 @@ def _of_recompiles(group: Sequence[RecompileRecord], report: Report) -> Problem:
     if each:
         title.append((f", {duration(each * len(group))} so far", "cost"))
     seconds = each * len(group) / max(calls, len(group) + 1)
-    return Problem(_BY_COST if storm else _ONCE, seconds, tuple(title), short_place(last), body)
+    rank = _BY_COST if storm else _ONCE
+    return Problem(
+        rank, seconds, tuple(title), short_place(last), body, tuple(reversed(group)), cost
+    )
 
 
 # -- Plain frames and fallbacks ----------------------------------------------------------------------
@@ -171,4 +179,5 @@ def _of_note(note: NoteRecord) -> Problem:
     within = f" in {note.frame}" if note.frame else ""
     title = ((note.code, "code"), (f" {kind}: {note.title}", "head"), (f"{within}{times}", ""))
     rank = _GRAVE_FIRST if note.plain or note.code in _GRAVE else _SLIGHT
-    return Problem(rank, 0.0, title, short_place(note), body)
+    cost = codes.family(note.code).cost
+    return Problem(rank, 0.0, title, short_place(note), body, (note,), cost)

@@ -2,6 +2,8 @@
 // Texts are always set as text; no markup is ever made of data.
 
 const R = JSON.parse(document.getElementById('data').textContent);
+R.guards = R.guards.rows.map(([kind, text, path, at, frame, entry, source]) => (
+  { kind, text, path, at, entry, frame: R.guards.frames[frame], source: source || path.join('') }));
 const byId = (id) => document.getElementById(id);
 
 function fill(node, attributes, children) {
@@ -24,12 +26,12 @@ const svg = (tag, attributes, ...children) =>
 
 // Three figures and the unit that fits, as the text report writes them.
 function scaled(value, units) {
-  const [factor, unit] = units.find(([f]) => value >= f) || units[units.length - 1];
-  const v = value / factor;
-  return `${v >= 100 ? v.toFixed(0) : v >= 10 ? v.toFixed(1) : v.toFixed(2)} ${unit}`;
+  const [from, unit, factor] = units.find(([least]) => value >= least) || units[units.length - 1];
+  const v = value / (factor || from);
+  return `${v >= 99.95 || unit === 'ns' ? v.toFixed(0) : v >= 9.995 ? v.toFixed(1) : v.toFixed(2)} ${unit}`;
 }
 const NONE = '–';
-const seconds = (v) => (v > 0 ? scaled(v, [[1, 's'], [1e-3, 'ms'], [1e-6, 'us']]) : NONE);
+const seconds = (v) => (v > 0 ? scaled(v, [[.9995, 's', 1], [.9995e-3, 'ms', 1e-3], [.9995e-6, 'us', 1e-6], [0, 'ns', 1e-9]]) : NONE);
 const bytes = (v) => (v > 0 ? scaled(v, [[1e9, 'GB'], [1e6, 'MB'], [1e3, 'kB'], [1, 'B']]) : NONE);
 const rate = (v, unit) => (v > 0 ? scaled(v, [[1e12, `T${unit}`], [1e9, `G${unit}`], [1e6, `M${unit}`], [1, unit]]) : NONE);
 const percent = (v) => (v >= 0 ? `${v * 100 >= 10 || v === 0 ? (v * 100).toFixed(0) : (v * 100).toFixed(1)} %` : NONE);
