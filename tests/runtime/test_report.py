@@ -242,3 +242,25 @@ def test_json_is_read_back(full):
 def test_what_is_no_report_is_refused(text):
     with pytest.raises(OptionError):
         Report.from_json(text)
+
+
+def test_what_torch_s_own_layers_compute_is_told_under_the_line_that_calls_them():
+    import torch
+
+    import graftjit
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU())
+
+        def forward(self, x):
+            return self.up(x) + 1  # the line
+
+    net = graftjit.compile(Net())
+    net(torch.ones(2, 4))
+    report = net.report()
+    files = {place.file for kernel in report.kernels for place in kernel.lines}
+    assert files == {__file__}
+    (line,) = {place.line for kernel in report.kernels for place in kernel.lines}
+    assert "# the line" in Path(__file__).read_text().splitlines()[line - 1]
