@@ -29,9 +29,11 @@ class Cell(torch.nn.Module):
         self.training = False
 
     def construct(self, *args: Any, **kwargs: Any) -> Any:
+        """The computation, which a subclass defines. Raises NotImplementedError where it does not."""
         raise NotImplementedError(f"{type(self).__name__} has no construct(self, ...)")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """`construct`; in GRAPH_MODE compiled, unless it is part of what is being compiled already."""
         if not capturing() and current_context().mode == GRAPH_MODE:
             return _compiled(self.construct)(*args, **kwargs)
         return self.construct(*args, **kwargs)
@@ -75,9 +77,11 @@ class Cell(torch.nn.Module):
         return self.named_parameters(prefix=name_prefix, recurse=expand)
 
     def get_parameters(self, expand: bool = True) -> Iterator[torch.nn.Parameter]:
+        """The parameters; `expand=False` leaves out those of inner cells."""
         return self.parameters(recurse=expand)
 
     def parameters_dict(self, recurse: bool = True) -> dict[str, torch.nn.Parameter]:
+        """The parameters by name; `recurse=False` leaves out those of inner cells."""
         return dict(self.named_parameters(recurse=recurse))
 
     def trainable_params(self, recurse: bool = True) -> list[torch.nn.Parameter]:
@@ -85,6 +89,7 @@ class Cell(torch.nn.Module):
         return [p for p in self.parameters(recurse=recurse) if p.requires_grad]
 
     def untrainable_params(self, recurse: bool = True) -> list[torch.nn.Parameter]:
+        """The parameters that require no gradient."""
         return [p for p in self.parameters(recurse=recurse) if not p.requires_grad]
 
 

@@ -256,7 +256,8 @@ def _unit_of(target: Any) -> Any:
 
 
 def report(target: Any = None) -> Report:
-    """The record of what has happened so far to a jitted function or compiled model (None: to everything)."""
+    """The record of what has happened so far to a jitted function or compiled model (None: to everything). Nothing is
+    run for it. Raises UserError (a TypeError) for what graftjit has not compiled."""
     if target is None:
         return report_of("everything", None, everything_counted())
     return _unit_of(target).report()
@@ -269,7 +270,8 @@ def everything_counted() -> list[events.Event]:
 
 
 def reset(target: Any = None) -> None:
-    """Forget compiled code: of one jitted thing, or of all."""
+    """Forget compiled code and events: of one jitted thing, or of all. Kernels stay in the store. Raises UserError (a
+    TypeError) for what graftjit has not compiled."""
     if target is not None:
         _unit_of(target).reset()
         return
@@ -289,8 +291,11 @@ def wait(seconds: float | None = None) -> bool:
 
 
 def explain(target: Any, *args: Any, **kwargs: Any) -> Report:
-    """Run `target(*args, **kwargs)` once in a fresh compilation of its own and report what happened. What the target
-    would build in the background is waited for."""
+    """Run `target(*args, **kwargs)` once, effects included, in a fresh compilation of its own, and report what happened.
+
+    The target is what `jit` takes, jitted or not; its own entries are neither used nor changed. What it would build in
+    the background is waited for. Raises what the call raises, and UserError (a TypeError) for what cannot be called.
+    """
     fresh = fresh_copy(target)
     fresh(*args, **kwargs)
     return _unit_of(fresh).report()

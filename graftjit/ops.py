@@ -85,14 +85,17 @@ amin = reduce_min
 
 
 def softmax(input: Any, axis: int = -1, *, dtype: torch.dtype | None = None) -> Any:
+    """exp(x) / sum(exp(x)) along `axis`, of a floating-point tensor of any shape; in `dtype` where it is given."""
     return torch.softmax(input, axis, dtype=dtype)
 
 
 def log_softmax(logits: Any, axis: int = -1) -> Any:
+    """log(softmax(logits)) along `axis`, of a floating-point tensor of any shape."""
     return torch.log_softmax(logits, axis)
 
 
 def concat(tensors: Any, axis: int = 0) -> Any:
+    """Tensors of one shape but for `axis`, one behind another along it. Raises RuntimeError for other shapes."""
     return torch.cat(tuple(tensors), axis)
 
 
@@ -100,18 +103,24 @@ cat = concat
 
 
 def stack(tensors: Any, axis: int = 0) -> Any:
+    """Tensors of one shape side by side along a new `axis`. Raises RuntimeError for other shapes."""
     return torch.stack(tuple(tensors), axis)
 
 
 def unstack(input_x: Any, axis: int = 0) -> Any:
+    """A tuple of the slices along `axis`, which is gone from them."""
     return torch.unbind(input_x, axis)
 
 
 def split(tensor: Any, split_size_or_sections: Any, axis: int = 0) -> Any:
+    """A tuple of views along `axis`: pieces of a size (the last one may be smaller), or of the sizes in a list. Raises
+    RuntimeError where these do not add up."""
     return torch.split(tensor, split_size_or_sections, axis)
 
 
 def reshape(input: Any, shape: Any) -> Any:
+    """The same elements in `shape`, in which one size may be -1; a view where that can be. Raises RuntimeError for another
+    number of elements."""
     return torch.reshape(input, tuple(shape))
 
 
@@ -121,6 +130,7 @@ def transpose(input: Any, input_perm: Any) -> Any:
 
 
 def swapaxes(input: Any, axis0: int, axis1: int) -> Any:
+    """A view with two axes exchanged."""
     return torch.transpose(input, axis0, axis1)
 
 
@@ -134,22 +144,27 @@ def flatten(input: Any, order: str = "C", *, start_dim: int = 1, end_dim: int = 
 
 
 def expand_dims(input_x: Any, axis: int) -> Any:
+    """A view with a new axis of size 1 before `axis`; negative ones count from the end. Raises IndexError beyond it."""
     return torch.unsqueeze(input_x, axis)
 
 
 def squeeze(input: Any, axis: Any = None) -> Any:
+    """A view without the axes of size 1, or without those named by `axis` (one or several) that have it."""
     return torch.squeeze(input) if axis is None else torch.squeeze(input, axis)
 
 
 def broadcast_to(input: Any, shape: Any) -> Any:
+    """A view repeated to `shape`, in which -1 keeps a size. Raises RuntimeError where that cannot be."""
     return torch.broadcast_to(input, tuple(shape))
 
 
 def tile(input: Any, dims: Any) -> Any:
+    """A copy repeated `dims` times along each axis; missing ones count as 1, in front."""
     return torch.tile(input, tuple(dims))
 
 
 def cast(input: Any, dtype: torch.dtype) -> Any:
+    """The values as `dtype`: a tensor, or a number that becomes one without dimensions."""
     return input.to(dtype) if isinstance(input, torch.Tensor) else torch.tensor(input, dtype=dtype)
 
 
@@ -170,32 +185,40 @@ def one_hot(indices: Any, depth: int, on_value: Any = 1, off_value: Any = 0, axi
 
 
 def cumsum(x: Any, axis: int, dtype: torch.dtype | None = None) -> Any:
+    """Sums up to each element along `axis`, in `dtype` where it is given (int64 for whole numbers)."""
     return torch.cumsum(x, axis, dtype=dtype)
 
 
 def argmax(input: Any, dim: int | None = None, keepdim: bool = False, *, axis: Any = None) -> Any:
+    """Places (int64) of the largest values along `dim` or `axis`; None: in the flattened tensor."""
     return torch.argmax(input, dim if axis is None else axis, keepdim)
 
 
 def argmin(input: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """Places (int64) of the smallest values along `axis`; None: in the flattened tensor."""
     return torch.argmin(input, axis, keepdims)
 
 
 def zeros(size: Any, dtype: torch.dtype | None = None) -> Any:
+    """Zeros of a size or sizes, on the context's device; torch's default dtype if none is given."""
     return torch.zeros(size, dtype=dtype, device=_device())
 
 
 def ones(size: Any, dtype: torch.dtype | None = None) -> Any:
+    """Ones of a size or sizes, on the context's device; torch's default dtype if none is given."""
     return torch.ones(size, dtype=dtype, device=_device())
 
 
 def full(size: Any, fill_value: Any, *, dtype: torch.dtype | None = None) -> Any:
+    """`fill_value` in a size or sizes, on the context's device; its own dtype if none is given."""
     return torch.full(
         (size,) if isinstance(size, int) else size, fill_value, dtype=dtype, device=_device()
     )
 
 
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Any = None) -> Any:
+    """start, start + step, ... before `end`, on the context's device; with one number, from 0 up to it. int64 for whole
+    numbers if no dtype is given."""
     start, end = (0, start) if end is None else (start, end)
     return torch.arange(start, end, step, dtype=dtype, device=_device())
 
@@ -205,14 +228,17 @@ def _device() -> Any:
 
 
 def shape(input_x: Any) -> tuple[int, ...]:
+    """The sizes, as a plain tuple."""
     return tuple(input_x.shape)
 
 
 def rank(input_x: Any) -> int:
+    """The number of dimensions."""
     return input_x.dim()
 
 
 def size(input_x: Any) -> int:
+    """The number of elements."""
     return input_x.numel()
 
 

@@ -213,6 +213,7 @@ class JitConfig(metaclass=_CheckedNames):
 
     @property
     def strict(self) -> bool:
+        """Whether the first graph break raises."""
         return self.jit_syntax_level == "STRICT"
 
     def replace(self, **changes: Any) -> JitConfig:

@@ -124,10 +124,12 @@ class Report:
 
     @property
     def break_count(self) -> int:
+        """Places at which a graph broke, each once."""
         return len(self.breaks)
 
     @property
     def recompile_count(self) -> int:
+        """Entries that were made because none of those that were there answered."""
         return len(self.recompiles)
 
     def text(self, width: int = 100, verbosity: int = 1, colour: bool | None = None) -> str:

@@ -12,6 +12,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -98,6 +99,37 @@ def test_public_names_are_in_the_reference() -> None:
     )
     named = set(re.findall(r"graftjit(?:\.\w+)*\.(\w+)", text))
     assert set(graftjit.__all__) <= named, "name it in docs/reference"
+
+
+def test_what_the_reference_shows_has_a_docstring() -> None:
+    """Methods of cells say in the class what they take and give."""
+    import inspect
+
+    import graftjit
+    from graftjit.runtime import errors, options, records, report
+
+    bare: list[str] = []
+    spaces: list[Any] = [
+        graftjit,
+        graftjit.nn,
+        graftjit.ops,
+        graftjit.context,
+        report.Report,
+        options.JitConfig,
+    ]
+    for space in [*spaces, records, errors, graftjit.nn.Cell, graftjit.ops.GradOperation]:
+        for name, thing in vars(space).items():
+            thing = getattr(thing, "fget", None) or getattr(thing, "__func__", thing)
+            ours = getattr(thing, "__module__", "").startswith("graftjit")
+            if (
+                name.startswith("_")
+                or not ours
+                or not (inspect.isfunction(thing) or inspect.isclass(thing))
+            ):
+                continue
+            if not (thing.__dict__.get("__doc__") if inspect.isclass(thing) else thing.__doc__):
+                bare.append(f"{space.__name__}.{name}")
+    assert not bare
 
 
 def test_environment_variables_are_in_their_page() -> None:
