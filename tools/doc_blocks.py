@@ -42,7 +42,7 @@ NUMBER = r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 MEASURED = (
     (re.compile(rf"{NUMBER} ?(?:ns|us|µs|ms|s|min)(?![\w/])"), "TIME"),
     (re.compile(rf"{NUMBER} ?(?:[KMGT]i?B|[GT]?FLOP|B)/s\b"), "RATE"),
-    (re.compile(rf"{NUMBER} ?%"), "SHARE"),
+    (re.compile(rf"<?{NUMBER} ?%"), "SHARE"),
     (re.compile(r"[█▉▊▋▌▍▎▏▁▂▃▄▅▆▇░▒▓]+"), "BAR"),
     (re.compile(rf"{NUMBER} ?[KMGT]i?B\b"), "SIZE"),
     (re.compile(r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d)?"), "DATE"),
@@ -50,6 +50,20 @@ MEASURED = (
     (re.compile(r"[^\s\"]*site-packages/"), "SITE/"),
     (re.compile(r"[ \t]+"), " "),
 )  # fmt: skip
+
+# Of a report: how long calls take is known where some were sampled, and the order of kernels is that of their times.
+KERNELS = re.compile(r"^(?:slowest )?(kernels)\n(?: .*\n?)*", re.M)
+SAMPLED = tuple(
+    map(
+        re.compile,
+        (
+            r"; a\s+call (?:of \S+ )?takes TIME(?:, SHARE of it in compiled\s+code)?",
+            r",\s+checked in TIME",
+            r",\s+TIME a\s+call\s+\(SHARE(?: compiled)?\)",
+            r"(?<=guards)\s+\(TIME\)",
+        ),
+    )
+)
 
 # Pages whose programs other tests run, and where.
 ELSEWHERE = {"codes.md": "tests/faces/test_code_examples.py"}
@@ -182,13 +196,13 @@ def _console(body: str) -> str:
 
 
 def plain(text: str) -> list[str]:
-    """Lines in which what was measured is a word."""
-    lines = []
-    for line in text.strip("\n").splitlines():
-        for pattern, word in MEASURED:
-            line = pattern.sub(word, line)
-        lines.append(line.strip())
-    return lines
+    """Lines in which what was measured is a word, without what a report has only where calls were sampled."""
+    for pattern, word in MEASURED:
+        text = pattern.sub(word, text)
+    text = KERNELS.sub(r"\1", text)
+    for pattern in SAMPLED:
+        text = pattern.sub("", text)
+    return [line.strip() for line in text.strip("\n").splitlines()]
 
 
 def agrees(said: Sequence[str], found: Sequence[str]) -> bool:
