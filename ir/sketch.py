@@ -48,6 +48,13 @@ class Sketch:
         return made
 
     @property
+    def size(self) -> int:
+        """How many nodes; they are not made for it."""
+        if self._graph is None:
+            return len(self._nodes or ())
+        return len(self._graph.nodes) + len(self._graph.inputs)
+
+    @property
     def nodes(self) -> tuple[SketchNode, ...]:
         """Inputs, what is computed, and one node "output" that all results go to."""
         if self._nodes is None:

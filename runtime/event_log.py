@@ -74,7 +74,7 @@ def _weight(event: Event) -> int:
         return _A_PART * len(event.guards)
     if type(event) is not Compiled:
         return 0
-    nodes = len(event.sketch.nodes) if event.sketch else 0
+    nodes = event.sketch.size if event.sketch else 0
     return len(event.source) + _A_PART * (len(event.steps) + nodes)
 
 

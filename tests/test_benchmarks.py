@@ -35,6 +35,24 @@ def test_launches_need_no_gpu():
     assert done.stdout.count(" ns") == 9
 
 
+def test_what_recording_costs_is_told(tmp_path):
+    words = ["--pairs", "3", "--calls", "20", "--json", str(tmp_path / "told.json")]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.events", *words], cwd=ROOT, capture_output=True, text=True, timeout=120,
+        check=True,
+    )  # fmt: skip
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert 1e-6 < told["call"] < 1e-2 and "% of a call" in done.stdout
+    for name in ("recording", "noise"):
+        assert told[name]["low"] <= told[name]["percent"] <= told[name]["high"]
+
+
+def test_interval_of_a_median(bench):
+    interval = bench("events").interval
+    assert interval([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)
+    assert interval(range(1001)) == (500, 469, 532)
+
+
 QUICK = ("--rounds", "2", "--systems", "eager", "graftjit", "--seed", "3")
 
 

@@ -1,6 +1,11 @@
+#include "cpython.h"
+
 #include "clocks.h"
 
+#include <utility>
+
 constinit thread_local Watches watches{};
+bool sampling = true;
 
 namespace {
 
@@ -50,7 +55,7 @@ float ProgramClock::step(size_t at) const {
 }
 
 void CallSample::enter(CallClock &clock) {
-    if (watches.n >= Watches::MOST) return clock.turn.plan();
+    if (watches.n >= Watches::MOST || !sampling) return clock.turn.plan();
     clock_ = &clock;
     place_ = watches.n++;
     began_ = clock_now();
@@ -113,3 +118,16 @@ void watch_program_ends(uint64_t began, uint64_t now) {
 void watches_spoil() {
     for (int i = 0; i < watches.n; i++) watches.at[i].spoilt = true;
 }
+
+static PyObject *set_sampling(PyObject *, PyObject *on) {
+    int truth = PyObject_IsTrue(on);
+    if (truth < 0) return nullptr;
+    bool before = std::exchange(sampling, truth == 1);
+    return PyBool_FromLong(before);
+}
+
+static PyMethodDef clocks_methods[] = {
+    {"set_sampling", set_sampling, METH_O, "set_sampling(on) -> before: whether calls are timed when their turn comes."},
+    {nullptr, nullptr, 0, nullptr}};
+
+int clocks_init(PyObject *module) { return PyModule_AddFunctions(module, clocks_methods); }

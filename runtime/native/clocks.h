@@ -26,6 +26,9 @@ inline float seconds_between(uint64_t from, uint64_t to) {
     return span > cost ? (float)((double)(span - cost) * 1e-9) : 0.0f;
 }
 
+// Whether what is due is sampled: `benchmarks.events` switches it off, to say what samples cost.
+extern bool sampling;
+
 // Which calls are sampled.
 struct Turn {
     uint64_t calls, next;
@@ -140,3 +143,6 @@ void watch_program_ends(uint64_t began, uint64_t now);
 
 // What is under way compiles: it is no call like others.
 void watches_spoil();
+
+struct _object;  // PyObject
+int clocks_init(_object *module);

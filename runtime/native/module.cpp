@@ -16,7 +16,7 @@ struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, 
 
 using Init = int (*)(PyObject *);
 const Init PARTS[] = {watch_init, reassigned_init, tensor_init, trace_init, ambient_init, cuda_driver_init, program_init,  guards_init, entry_init,
-                      state_init,  callable_init, tail_init,    hook_init};
+                      state_init,  callable_init, tail_init,    hook_init,     clocks_init};
 
 }  // namespace
 

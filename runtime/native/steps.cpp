@@ -455,6 +455,7 @@ static int run_timed(Steps &steps, PyObject *const *inputs, PyObject **outputs, 
 int steps_run(Steps &steps, PyObject *const *inputs, PyObject **outputs, PyObject **owned) {
     steps.runs++;
     bool due = steps.clock.turn.due();
+    if (due && !sampling) steps.clock.turn.plan(), due = false;
     int failed = due || watches.n > 0 ? run_timed(steps, inputs, outputs, owned, due)
                                       : Run(steps, inputs, owned).run(outputs, nullptr);
     if (--steps.runs == 0 && steps.left) delete &steps;

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import graftjit
+from graftjit.runtime import _native
 from graftjit.runtime.session import SESSION
 
 
@@ -150,3 +151,21 @@ def test_a_reset_forgets_what_was_measured() -> None:
     assert state.times()[1] > 0
     f.reset()
     assert state.times()[1:] == (0, 0.0, 0.0, 0, 0.0)
+
+
+def test_sampling_is_switched_off_for_the_benchmark() -> None:
+    run = graftjit.jit(lambda x: x + 1)
+    x = torch.ones(3)
+    run(x)
+    before = _native.set_sampling(False)
+    try:
+        for _ in range(100):
+            run(x)
+        (state,) = _states(run)
+        assert before and state.times()[:2] == (101, 0)
+        assert state.entries[0].target.times()[:2] == (101, 0)
+    finally:
+        assert not _native.set_sampling(before)
+    for _ in range(2000):
+        run(x)
+    assert state.times()[1] > 0 and state.entries[0].target.times()[1] > 0

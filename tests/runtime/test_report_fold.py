@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graftjit.ir.location import Location
+from graftjit.ir.sketch import Sketch, SketchNode
 from graftjit.runtime import codes, events
 from graftjit.runtime.report import Report
 from graftjit.runtime.report_json import LISTS
@@ -54,6 +55,8 @@ def values(name: str, kind: typing.Any) -> st.SearchStrategy:
         return BY_NAME[name]
     if kind in BY_TYPE:
         return BY_TYPE[kind]
+    if kind is Sketch:
+        return st.builds(Sketch, nodes=st.lists(made(SketchNode), max_size=3), text=TEXTS)
     if dataclasses.is_dataclass(kind):
         return made(kind)
     parts = typing.get_args(kind)
