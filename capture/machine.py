@@ -7,6 +7,7 @@ families live in `capture.handlers*`, and what a value can do in `attributes`, `
 
 from __future__ import annotations
 
+import os
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 MAX_INSTRUCTIONS = 400_000
 MAX_DEPTH = 64
+_TORCHS = os.path.dirname(torch.__file__) + os.sep
 
 Handler = Callable[["Machine", "Frame", Instr], None]
 HANDLERS: dict[str, Handler] = {}
@@ -205,13 +207,24 @@ class Machine:
         self.activity = 0
         self.walks_generators = True
 
+    @property
+    def users_line(self) -> Location | None:
+        """The line that asked for what is at hand. What torch's own Python does on the way (`Linear.forward` calls a
+        function) is told under the line that called torch: that is the one a reader may change."""
+        if not self.frames or not self.frames[-1].code.co_filename.startswith(_TORCHS):
+            return self.where
+        for frame in reversed(self.frames):
+            if not frame.code.co_filename.startswith(_TORCHS):
+                return frame.decoded.instrs[frame.pc - 1].where  # its call
+        return self.where
+
     # -- guards ------------------------------------------------------------------------------------------
     def guard(self, kind: str, source: Source | None, expected: Any) -> None:
         """Add a row, once a kind and source (and name, for rows about an absent name)."""
         about = kind.startswith("no_") or kind in ("same", "distinct", "apart")
         key = (kind, source, expected if about else None)
         if key not in self.rows:
-            self.rows[key] = Row(kind, source, expected, self.where)
+            self.rows[key] = Row(kind, source, expected, self.users_line)
 
     def wrap(self, value: Any, source: Source) -> Value:
         """The Value of a real object met at `source`, with the guards that make its use safe."""

@@ -7,7 +7,6 @@ turns a tensor into a Python value, touches autograd, or changes torch's global 
 from __future__ import annotations
 
 import operator
-import os
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -43,7 +42,6 @@ from .values import (
 from .wrapping import CONST_TYPES
 
 if TYPE_CHECKING:
-    from ..ir.location import Location
     from .machine import Machine
 
 # -- which callables -------------------------------------------------------------------------------------
@@ -57,7 +55,6 @@ _TORCH_MODULES = frozenset(
 )  # fmt: skip
 
 # Functions of those modules that must not be run over ghosts, and the break they are.
-_TORCHS = os.path.dirname(torch.__file__) + os.sep
 _STATE = "GB118"
 _AUTOGRAD = "GB114"
 _REFUSED: dict[str, str] = {
@@ -244,15 +241,6 @@ def _is_answer(fn: Any, name: str) -> bool:
     return name in _ANSWERS or module in _PURE_MODULES or module == scripted.MODULE
 
 
-def _users_line(m: Machine) -> Location | None:
-    """The line that asked for it. What torch's own Python does on the way (`Linear.forward` calls a function) is told
-    under the line that called torch: that is the one a reader may change."""
-    for frame in reversed(m.frames):
-        if not frame.code.co_filename.startswith(_TORCHS):
-            return frame.decoded.instrs[frame.pc - 1].where
-    return m.where
-
-
 def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The call over ghosts; what torch warns about each time, it warns about when Python makes the call."""
     from . import devices, quiet
@@ -261,7 +249,7 @@ def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     while True:
         try:
             with quiet.watching("torch"):
-                result = m.tracer.run(fn, args, kwargs, _users_line(m))
+                result = m.tracer.run(fn, args, kwargs, m.users_line)
         except TraceError as error:
             if not isinstance(error.original, Warning):
                 raise

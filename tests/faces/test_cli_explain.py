@@ -60,7 +60,7 @@ def test_limits(script, capsys):
     assert main(["explain", "-q", "--max-breaks", "1", "--max-recompiles", "0", script, "0"]) == 0
     capsys.readouterr()
     assert main(["explain", "-q", "--max-breaks", "0", script, "0"]) == 1
-    assert "1 graph breaks (allowed: 0)" in capsys.readouterr().err
+    assert "1 graph break (allowed: 0)" in capsys.readouterr().err
     assert (
         main(["explain", "-q", "--max-breaks", "0", script, "5"]) == 5
     )  # the script's own failure comes first

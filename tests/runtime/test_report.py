@@ -264,3 +264,9 @@ def test_what_torch_s_own_layers_compute_is_told_under_the_line_that_calls_them(
     assert files == {__file__}
     (line,) = {place.line for kernel in report.kernels for place in kernel.lines}
     assert "# the line" in Path(__file__).read_text().splitlines()[line - 1]
+    torchs = str(Path(torch.__file__).parent)
+    assert not any(guard.file.startswith(torchs) for guard in report.guards)
+    net.up[0].bias = None
+    net(torch.ones(2, 4))
+    (recompile,) = net.report().recompiles
+    assert (recompile.file, recompile.line) == (__file__, line)
