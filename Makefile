@@ -79,7 +79,7 @@ bench: .venv/.dev .venv/.native
 # Warnings are errors. The pages of the reference are made of docstrings: nothing of ours is imported.
 docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet
-	@echo "open site/index.html"
+	@echo "open site/index.html; to search in it: python -m http.server -d site"
 
 notebooks: .venv/.dev .venv/.native
 	.venv/bin/python -P tools/notebooks.py $(NOTEBOOKS)

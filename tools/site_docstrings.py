@@ -44,3 +44,12 @@ class Rows(Extension):
     def on_instance(self, *, obj: Any, **_others: Any) -> None:
         if obj.docstring is not None:
             obj.docstring.value = as_markdown(obj.docstring.value)
+
+    def on_attribute_instance(self, *, attr: Any, **_others: Any) -> None:
+        """The lists of a report are computed when they are asked for: to a reader they are lists."""
+        kind = attr.annotation
+        if str(getattr(kind, "left", "")) == "ClassVar":
+            kind = kind.slice
+        if str(getattr(kind, "left", "")) == "_List":
+            kind.left = "list"
+            attr.annotation, attr.value = kind, None

@@ -55,7 +55,7 @@ def on_files(files: Files, config: Any) -> Files:
         target
         for file in files.documentation_pages()
         for target in _targets(file.content_string, _place(file.src_uri))
-        if not (target.startswith("docs/") or target in PAGES)
+        if _page_of(target).startswith("source/")
     }
     for target in sorted(wanted):
         text = UNSEARCHED + _source_page(ROOT / target, target, wanted)
@@ -82,15 +82,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 def _place(uri: str) -> str:
     """Where the text of a page lies in the repository."""
-    return next(
-        (path for path, page in PAGES.items() if page == uri and path != "README.md"), f"docs/{uri}"
-    )
+    if uri.startswith("notebooks/"):
+        return str(Path(uri).with_suffix(".ipynb"))
+    found = (path for path, page in PAGES.items() if page == uri and path != "README.md")
+    return next(found, f"docs/{uri}")
 
 
 def _page_of(target: str) -> str:
     """The page of a file or a folder of the repository."""
     if target in PAGES:
         return PAGES[target]
+    if target.startswith("notebooks/") and target.endswith(".ipynb"):
+        return str(Path(target).with_suffix(".md"))
     if target.startswith("docs/"):
         return target.removeprefix("docs/")
     return f"source/{target}/index.md" if (ROOT / target).is_dir() else f"source/{target}.md"
