@@ -309,6 +309,19 @@ def _method_of(m: Machine, value: Any, name: str) -> Value:
     return BuiltinMethod(value, name)
 
 
+# What a code object tells of itself: numbers, names and tuples of names, which never change.
+_OF_CODE = frozenset(
+    name for name, raw in vars(types.CodeType).items()
+    if name.startswith("co_") and is_kind(raw, (types.MemberDescriptorType, types.GetSetDescriptorType))
+) - {"co_consts", "co_code", "co_lnotab", "co_linetable", "co_exceptiontable"}  # fmt: skip
+
+
+def _code(m: Machine, value: Obj, name: str) -> Value:
+    if name in _OF_CODE:
+        return containers.from_constant(getattr(value.value, name))
+    raise Break("GB112", f"attribute {name!r} of a code object")
+
+
 def _cell(m: Machine, value: Cell, name: str) -> Value:
     if name == "cell_contents":
         return m.load_cell(value)
@@ -339,6 +352,7 @@ attributes.READERS.update(
 attributes.OBJECT_READERS.update(
     {
         types.ModuleType: _module,
+        types.CodeType: _code,
         type: _class,
         np.ufunc: arrays.ufunc_attr,
     }

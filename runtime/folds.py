@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from ..ir.location import Location
-from . import codes, events
+from . import codes, cures, events
 from .fold_programs import fold_graphs, fold_kernels
 from .records import (
     BreakRecord,
@@ -243,7 +243,7 @@ def fold_breaks(told: Folding) -> list[BreakRecord]:
             reason=e.reason,
             why=row.why,
             cost=e.cost or codes.family(e.code).cost,
-            cure=e.cure or row.cure,
+            cure=e.cure or cures.of_break(e.code, e.reason),
             frame=e.frame,
             count=1 + (found[key].count if key in found else 0),
             inlined=tuple(Place(**at(where)) for where in e.inlined),
@@ -263,7 +263,7 @@ def fold_recompiles(told: Folding) -> list[RecompileRecord]:
             source=e.source,
             now=e.now,
             before=e.before,
-            cure=codes.lookup(e.code).cure,
+            cure=cures.of_recompile(e.code, e.source, e.now, e.before),
             frame=e.frame,
             entries=e.entries,
             limit=e.limit,

@@ -168,7 +168,7 @@ def _item(problem: Problem, target: str) -> ToMend:
     record, kind = problem.records[0], target.partition(":")[0]
     times = len(problem.records)
     if kind == "recompile":
-        reason = ": ".join(change(problem.records[::-1]))
+        reason = change(problem.records[::-1])
     else:
         reason = record.reason or getattr(record, "why", "")
         times = max(times, record.count)

@@ -52,13 +52,15 @@ def render_lines(report: Report, width: int = 100, verbosity: int = 1) -> Iterat
     room = PROBLEM_LINES if verbosity == 1 else EVERYTHING
     found = text_problems.problems(report)
     if found:
-        yield from _part(
-            "what holds it back, most expensive first", text_problems.lines(found, width, room)
-        )
+        title = "what holds it back, most expensive first"
+        if all(problem.expected for problem in found):
+            title = "compiled again, as is to be expected"
+        yield from _part(title, text_problems.lines(found, width, room))
     if verbosity > 1 or text_frames.worth_showing(report):
         yield from _part("frames", text_frames.lines(report, width, verbosity))
-    if report.kernels:
-        title = "slowest kernels" if any(k.seconds for k in report.kernels) else "kernels"
+    timed = any(kernel.seconds for kernel in report.kernels)
+    if report.kernels and (timed or verbosity > 1):
+        title = "slowest kernels" if timed else "kernels"
         yield from _part(title, text_kernels.lines(report, width, verbosity))
     if report.symbolic:
         yield from _part("sizes and numbers that vary", text_changes.symbolic(report, width))

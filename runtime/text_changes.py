@@ -6,20 +6,25 @@ nothing any more, for what varied has become an input of the graph. Read by `tex
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .text_layout import Line, Span, clean, counted, listed, wrap
+from .text_layout import Line, clean, counted, listed, wrap
 
 if TYPE_CHECKING:
     from .records import RecompileRecord, SymbolicRecord
     from .report import Report
 
 VALUES_SHOWN = 8
+VALUES_WIDTH = 180
+"""Columns that values take together, two lines of a screen."""
 
 _SHAPE = re.compile(r"(.*\[)([\d, ]*)(\].*)")
-_UNNAMED = re.compile(r"^\.stack\d+")
+_UNNAMED = re.compile(r"^\.stack\d+(\[\d+\])*")
+_RELATION = re.compile(r"(.+?) =+ (-?\d+)")
+_OF_NUMPY = re.compile(r"np\.\w+\(([^()]*)\)")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?", re.IGNORECASE)
 
 
@@ -55,17 +60,34 @@ def _settled(record: RecompileRecord, symbols: set[tuple[str, str]]) -> bool:
     )
 
 
-def change(group: Sequence[RecompileRecord]) -> tuple[str, str]:
+def change(group: Sequence[RecompileRecord]) -> str:
     """The Source, and what it is now and was before; of many the values in the order in which they came."""
     source = source_of(group[-1])
-    values = list(dict.fromkeys([clean(group[0].before), *(clean(r.now) for r in group)]))
+    values = list(
+        dict.fromkeys(_value(told) for told in [group[0].before, *(r.now for r in group)])
+    )
+    if group[-1].code == "RC405" and all(value.isdecimal() for value in values):
+        source = f"len({source})"
+    lead = "" if source == "relation" else f"{source}: "
     if len(group) == 1:
-        return source, f"now {values[-1]}, before {values[0]}"
+        return f"{lead}now {values[-1]}, before {values[0]}"
     sizes = _differing(*values)
     if len(sizes) == 1:
         values = [_sizes(value)[sizes[0]] for value in values]
-        source = f"{source}.shape[{sizes[0]}]"
-    return source, listed(values, VALUES_SHOWN)
+        lead = f"{source}.shape[{sizes[0]}]: "
+    numbers = [_RELATION.fullmatch(value) for value in values]
+    if len({number and number[1] for number in numbers}) == 1 and numbers[0] is not None:
+        lead, values = f"{numbers[0][1]}: ", [number[2] for number in numbers if number]
+    grows = all(b.startswith(a.removesuffix("]")) for a, b in itertools.pairwise(values))
+    if values[0].startswith("[") and grows:
+        return f"{lead}{values[0]}, and more with each: {values[-1]}"
+    most = max(2, min(VALUES_SHOWN, VALUES_WIDTH // (sum(map(len, values)) // len(values) + 2)))
+    return lead + listed(values, most)
+
+
+def _value(told: str) -> str:
+    """Numbers of numpy's as numbers."""
+    return _OF_NUMPY.sub(r"\1", clean(told))
 
 
 def source_of(record: RecompileRecord | SymbolicRecord) -> str:
@@ -100,10 +122,14 @@ def seconds_an_entry(report: Report, frame: str) -> float:
 
 def symbolic(report: Report, width: int) -> Iterator[Line]:
     """What became an input, and how many recompiles that took; further values compile nothing."""
+    groups: dict[tuple[str, str], list[SymbolicRecord]] = {}
     for symbol in report.symbolic:
-        own = {(symbol.frame, symbol.source)}
+        groups.setdefault((symbol.frame, clean(symbol.why)), []).append(symbol)
+    for (frame, why), symbols in groups.items():
+        own = {(frame, symbol.source) for symbol in symbols}
         met = sum(_settled(record, own) for record in report.recompiles)
         after = f", after {counted(met, 'recompile')}" if met else ""
-        source: Span = (source_of(symbol), "name")
-        told = f" in {symbol.frame}: an input of the graph, {clean(symbol.why)}{after}"
-        yield from wrap([source, told], width, "  ", "    ")
+        names = list(dict.fromkeys(source_of(symbol) for symbol in symbols))
+        inputs = "an input" if len(symbols) == 1 else "inputs"
+        told = f" in {frame}: {inputs} of the graph, {why}{after}"
+        yield from wrap([(listed(names, VALUES_SHOWN), "name"), told], width, "  ", "    ")

@@ -7,9 +7,10 @@ cell of a notebook goes by its number.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..ir.location import Location, shown_file
@@ -24,8 +25,11 @@ _ROOMS = ("capture", "codegen", "graftjit", "ir", "runtime")
 
 
 def short_path(path: str, width: int = 60) -> str:
-    """Relative to the working folder where that is shorter; cut at the front to `width`."""
+    """Relative to the working folder or to where packages lie, if that is shorter; cut at the front to `width`."""
     path = shown_file(path)
+    package = path.replace(os.sep, "/").rpartition("/site-packages/")[2]
+    if len(package) < len(path):
+        return cut(package, width, front=True)
     if os.path.isabs(path):
         try:
             relative = os.path.relpath(path)
@@ -64,26 +68,36 @@ def where(place: Place, width: int, indent: str, lead: str = "") -> Line:
     return line(start, (path, "place"), told)
 
 
-def snippet(place: Place, width: int, indent: str) -> Iterator[Line]:
-    """The place, the user's line and carets."""
+def snippet(place: Place, width: int, indent: str, others: Sequence[Place] = ()) -> Iterator[Line]:
+    """The place, the user's line and carets; `others` are places in the same line, with carets of their own."""
     if place.file == "?":
         return
     yield where(place, width, indent)
-    at = Location(
-        place.file, place.line, place.end_line, place.column, place.end_column, place.function
-    )
-    found = source_snippet(at, max(20, width - len(indent) - 2))
+    found = _read(place, max(20, width - len(indent) - 2))
     if found is not None:
         text, carets = found
         yield line(f"{indent}  ", (text, "user"))
+        for other in others:
+            same = _read(other, max(20, width - len(indent) - 2))
+            if same is not None and same[0] == text:  # else the line was cut elsewhere
+                carets = "".join(
+                    one if one != " " else two
+                    for one, two in itertools.zip_longest(carets, same[1], fillvalue=" ")
+                )
         if carets:
             yield line(f"{indent}  ", (carets, "caret"))
 
 
+def _read(place: Place, width: int | None = None) -> tuple[str, str] | None:
+    at = Location(
+        place.file, place.line, place.end_line, place.column, place.end_column, place.function
+    )
+    return source_snippet(at, width)
+
+
 def source_line(place: Place, width: int) -> str:
     """The user's line without carets, cut at its end."""
-    at = Location(place.file, place.line)
-    found = source_snippet(at) if place.file != "?" else None
+    found = None if place.file == "?" else source_snippet(Location(place.file, place.line))
     return cut(found[0].expandtabs(4), width) if found else ""
 
 

@@ -24,10 +24,10 @@ from .text_layout import (
     percent,
     wrap,
 )
-from .text_places import chain, short_place, snippet
+from .text_places import chain, is_internal, short_place, snippet
 
 if TYPE_CHECKING:
-    from .records import BreakRecord, FrameRecord, NoteRecord, RecompileRecord
+    from .records import BreakRecord, FrameRecord, NoteRecord, Place, RecompileRecord
     from .report import Report
 
 STORM = 3
@@ -37,13 +37,14 @@ STORM = 3
 _HARMLESS = frozenset({"PL204", "PL206", "FB311", "FB307", "FB313", "FB316", "FB335"})
 # Fallbacks with which nothing, or next to nothing, is compiled.
 _GRAVE = frozenset({"FB302", "FB303", "FB306", "FB308", "FB314", "FB318", "FB319"})
+_STYLE = {"what": "", "cost": "cost", "cure": "cure"}
 _GRAVE_FIRST, _BY_COST, _ONCE, _SLIGHT = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """`rank` and `seconds` (a call; 0.0 where unknown) give the order; `title`, `body`: its lines. `records`: what it
-    is about, the one to be told first; `cost`: as measured, or in words."""
+    is about, the one to be told first; `cost`: as measured, or in words; `expected`: there is nothing to mend."""
 
     rank: int
     seconds: float
@@ -52,6 +53,7 @@ class Problem:
     body: Callable[[int, str], Iterator[Line]]
     records: tuple[Any, ...] = ()
     cost: str = ""
+    expected: bool = False
 
 
 def problems(report: Report) -> list[Problem]:
@@ -59,8 +61,8 @@ def problems(report: Report) -> list[Problem]:
     frames = {frame.frame: frame for frame in report.frames}
     notes = [note for note in report.notes if note.code not in _HARMLESS]
     found = [
-        *(_of_note(note) for note in notes),
-        *(_of_breaks(group, frames) for group in grouped_breaks(report.breaks)),
+        *(_of_note(note, frames.get(note.frame)) for note in notes),
+        *(_of_breaks(groups, frames) for groups in _by_line(grouped_breaks(report.breaks))),
         *(_of_recompiles(group, report) for group in waiting(report)),
     ]
     return sorted(found, key=lambda problem: (problem.rank, -problem.seconds))
@@ -104,26 +106,40 @@ def grouped_breaks(breaks: Iterable[BreakRecord]) -> list[list[BreakRecord]]:
     return [sorted(group, key=lambda record: len(record.inlined)) for group in groups.values()]
 
 
-def _of_breaks(group: Sequence[BreakRecord], frames: dict[str, FrameRecord]) -> Problem:
-    first = group[0]
-    seconds = max(record.seconds for record in group)
-    whole = max((f.seconds_a_call for r in group if (f := frames.get(r.frame))), default=0.0)
-    price = _price(seconds, whole)
+def _by_line(groups: Iterable[list[BreakRecord]]) -> list[list[list[BreakRecord]]]:
+    """Breaks of one code in one line are mended together."""
+    lines: dict[Any, list[list[BreakRecord]]] = {}
+    for group in groups:
+        first = group[0]
+        key = (first.code, first.file, first.line) if first.line is not None else id(group)
+        lines.setdefault(key, []).append(group)
+    return list(lines.values())
+
+
+def _of_breaks(groups: Sequence[list[BreakRecord]], frames: dict[str, FrameRecord]) -> Problem:
+    records = [record for group in groups for record in group]
+    first, *others = (group[0] for group in groups)
+    seconds = sum(max(record.seconds for record in group) for group in groups)
+    whole = max((f.seconds_a_call for r in records if (f := frames.get(r.frame))), default=0.0)
 
     def body(width: int, indent: str) -> Iterator[Line]:
-        longest = max(group, key=lambda record: len(record.inlined))
+        longest = max(records, key=lambda record: len(record.inlined))
         yield from chain(longest.inlined, width, indent)
-        yield from snippet(first, width, indent)
-        yield from field("what", first.reason or first.why, width, indent)
-        yield from field("cost", first.cost, width, indent, "cost")
-        yield from field("cure", first.cure, width, indent, "cure")
+        yield from snippet(first, width, indent, others)
+        for title, told in (
+            ("what", [record.reason or record.why for record in (first, *others)]),
+            ("cost", [first.cost]),
+            ("cure", [record.cure for record in (first, *others)]),
+        ):
+            yield from field(title, "; ".join(dict.fromkeys(told)), width, indent, _STYLE[title])
 
-    title: list[Span] = [(first.code, "code"), (f" graph break: {first.title}", "head")]
+    many = "graph break" if not others else counted(len(groups), "graph break")
+    title: list[Span] = [(first.code, "code"), (f" {many}: {first.title}", "head")]
+    price = _price(seconds, whole)
     if price:
         title.append((f", {price}", "cost"))
-    return Problem(
-        _BY_COST, seconds, tuple(title), short_place(first), body, tuple(group), price or first.cost
-    )
+    told = price or first.cost
+    return Problem(_BY_COST, seconds, tuple(title), short_place(first), body, tuple(records), told)
 
 
 def _price(seconds: float, whole: float) -> str:
@@ -138,18 +154,22 @@ def _price(seconds: float, whole: float) -> str:
 
 def _of_recompiles(group: Sequence[RecompileRecord], report: Report) -> Problem:
     last = group[-1]
-    calls = max((f.calls_seen for f in report.frames if f.frame == last.frame), default=0)
+    frame = next((f for f in report.frames if f.frame == last.frame), None)
+    calls = frame.calls_seen if frame is not None else 0
     each = seconds_an_entry(report, last.frame)
-    storm = len(group) >= STORM
-
+    storm, expected = len(group) >= STORM, last.cure.startswith("none")
     cost = f"{duration(each)} each to capture and compile" if each else ""
     cost = cost or codes.family(last.code).cost
     cost += f"; {last.limit} entries are kept at most" if storm and last.limit else ""
 
     def body(width: int, indent: str) -> Iterator[Line]:
-        source, told = change(group)
-        yield from wrap([(source, "name"), f": {told}"], width, indent, indent + "  ")
-        yield from snippet(last, width, indent)
+        yield from wrap([(change(group), "name")], width, indent, indent + "  ")
+        if expected:
+            yield from field("cure", last.cure, width, indent, "cure")
+            return
+        yield from snippet(
+            frame if frame is not None and is_internal(last) else last, width, indent
+        )
         yield from field("cost", cost, width, indent, "cost")
         yield from field("cure", last.cure, width, indent, "cure")
 
@@ -158,18 +178,24 @@ def _of_recompiles(group: Sequence[RecompileRecord], report: Report) -> Problem:
     if each:
         title.append((f", {duration(each * len(group))} so far", "cost"))
     seconds = each * len(group) / max(calls, len(group) + 1)
-    rank = _BY_COST if storm else _ONCE
-    return Problem(
-        rank, seconds, tuple(title), short_place(last), body, tuple(reversed(group)), cost
-    )
+    rank, place = _BY_COST if storm else _ONCE, short_place(_of_user(last, frame))
+    records = tuple(reversed(group))
+    return Problem(rank, seconds, tuple(title), place, body, records, cost, expected)
 
 
 # -- Plain frames and fallbacks ----------------------------------------------------------------------
 
 
-def _of_note(note: NoteRecord) -> Problem:
+def _of_user(place: Place, frame: FrameRecord | None) -> Place:
+    """The beginning of the frame, for a place that is within torch or graftjit."""
+    return frame if frame is not None and is_internal(place) else place
+
+
+def _of_note(note: NoteRecord, frame: FrameRecord | None) -> Problem:
+    place = _of_user(note, frame)
+
     def body(width: int, indent: str) -> Iterator[Line]:
-        yield from snippet(note, width, indent)
+        yield from snippet(place, width, indent)
         yield from field("what", note.reason, width, indent)
         yield from field("cost", codes.family(note.code).cost, width, indent, "cost")
         yield from field("cure", note.cure, width, indent, "cure")
@@ -180,4 +206,4 @@ def _of_note(note: NoteRecord) -> Problem:
     title = ((note.code, "code"), (f" {kind}: {note.title}", "head"), (f"{within}{times}", ""))
     rank = _GRAVE_FIRST if note.plain or note.code in _GRAVE else _SLIGHT
     cost = codes.family(note.code).cost
-    return Problem(rank, 0.0, title, short_place(note), body, (note,), cost)
+    return Problem(rank, 0.0, title, short_place(place), body, (note,), cost)

@@ -100,11 +100,11 @@ def _work_facts(report: Report) -> list[str]:
 
 
 def _call_facts(report: Report) -> list[str]:
-    frames = report.frames
-    hits, misses = sum(frame.hits for frame in frames), sum(frame.misses for frame in frames)
+    called = [frame for frame in report.frames if frame.hits or frame.misses]
     facts = []
-    if hits or misses:
-        facts.append(f"{counted(hits + misses, 'call')} ({counted(hits, 'hit')})")
+    if len(called) == 1:  # the calls of a frame that another one calls are none of the user's
+        calls = counted(called[0].hits + called[0].misses, "call")
+        facts.append(f"{calls} ({counted(called[0].hits, 'hit')})")
     if report.guards:
         seconds = [entry.guard_seconds for entry in report.entries if entry.guard_seconds]
         told = counted(len(report.guards), "guard")

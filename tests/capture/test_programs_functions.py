@@ -586,3 +586,21 @@ def test_breaks_of_a_callee_are_told_to_the_last():
         return z + 1
 
     return f, (t(3),)
+
+
+@agrees(graphs=2, calls=2)
+def test_what_a_code_object_tells():
+    """Its names and counts are constants of the graph, and another code object is seen."""
+
+    def g(x, scale=2, *, shift=1):
+        return x * scale + shift
+
+    def f(x):
+        code = g.__code__
+        at = code.co_varnames.index("scale") if "scale" in code.co_varnames else 7
+        return g(x) * at, code.co_name, code.co_argcount, code.co_flags & 4, code.co_freevars
+
+    def other():
+        g.__code__ = (lambda x, y, *, shift: x - y).__code__
+
+    return f, (t(2),), [other, other]

@@ -105,6 +105,41 @@ def test_recompiles_for_what_is_an_input_now_are_over():
     assert text.count("RC40") == len(other) - 1 and "clean" not in text.replace("not clean", "")
 
 
+def test_what_needs_no_cure_does_not_hold_back():
+    cure = "none, if the first call fills it and it stays so then"
+    recompiles = [
+        RecompileRecord(code="RC405", frame="f", source="state", now="[1]", before="[]", cure=cure)
+    ]
+    report = made.made_up(frames=[FrameRecord(frame="f", graphs=2)], recompiles=recompiles)
+    assert "compiled again, as is to be expected" in report.text()
+    assert "holds it back" not in report.text()
+
+
+def test_breaks_of_one_line_are_mended_together(file):
+    breaks = [
+        BreakRecord(
+            **made.at(file, 10, text),
+            code="GB123",
+            title="numpy",
+            reason=text,
+            cure=f"cure of {text}",
+        )
+        for text in ("self.norm(h)", "名前.softmax(-1)")
+    ]
+    text = made.made_up(frames=[FrameRecord(frame="f", graphs=1)], breaks=breaks).text()
+    assert text.count("GB123") == 1 and "GB123 2 graph breaks: numpy" in text
+    assert "what  self.norm(h); 名前.softmax(-1)" in text
+    carets = next(told for told in text.splitlines() if re.fullmatch(r"[ ^]*\^", told))
+    assert carets.split() == [
+        "^" * len("self.norm(h)"),
+        "^" * text_layout.columns("名前.softmax(-1)"),
+    ]
+    # The same line in two files is not one.
+    breaks.append(BreakRecord(file="other.py", line=10, code="GB123", title="numpy"))
+    text = made.made_up(frames=[FrameRecord(frame="f", graphs=1)], breaks=breaks).text()
+    assert "not clean: 3 graph breaks" in text and text.count("GB123") == 2
+
+
 def test_one_line_in_two_frames_is_one_break(file):
     place = made.at(file, 7, "h.mean().item()")
     inlined = (Place(**made.at(file, 5, "def forward")),)
