@@ -14,6 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from .page_source import Sources, file_data
+from .text_changes import source_of
 
 if TYPE_CHECKING:
     from .records import Place
@@ -66,8 +67,8 @@ def page_data(report: Report) -> dict[str, Any]:
         "frames": [_frame(record, files) for record in report.frames],
         "entries": [row(record, files) for record in report.entries],
         "breaks": [_break(record, files) for record in report.breaks],
-        "recompiles": [row(record, files) for record in report.recompiles],
-        "symbolic": [row(record, files) for record in report.symbolic],
+        "recompiles": [_varying(record, files) for record in report.recompiles],
+        "symbolic": [_varying(record, files) for record in report.symbolic],
         "guards": _guards(report, files),
         "kernels": kernels,
         "graphs": _graphs(report, files),
@@ -101,6 +102,10 @@ def _break(record: Any, files: Files) -> dict[str, Any]:
     return {**row(record, files), "inlined": [files.place(place) for place in record.inlined]}
 
 
+def _varying(record: Any, files: Files) -> dict[str, Any]:
+    return {**row(record, files), "source": source_of(record)}
+
+
 def _guards(report: Report, files: Files) -> dict[str, Any]:
     """Guards as rows, for there are many: [kind, text, path, place, frame by number, entry, source]; the source is ""
     where the path says as much."""
@@ -129,7 +134,10 @@ def _kernels(report: Report, files: Files, sources: Sources) -> list[dict[str, A
     out = []
     for record in report.kernels:
         made = row(record, files)
-        made["lines"] = [place for where in record.lines if (place := files.place(where))]
+        lines = {(where.file, where.line): where for where in reversed(record.lines)}
+        made["lines"] = [
+            place for where in reversed(lines.values()) if (place := files.place(where))
+        ]
         made["unfused"] = [dataclasses.asdict(reason) for reason in record.unfused]
         made["weight"] = record.seconds * max(1, hits.get((record.frame, record.entry), 1))
         out.append(made)

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import linecache
 import os
+import sysconfig
 from collections.abc import Iterable
 from typing import Any
+
+from .records import Place
+from .text_places import is_internal, short_path
 
 WHOLE_FILE = 400  # lines up to which a file is shown whole
 AROUND = 14  # lines shown around one that matters, in longer files
@@ -140,9 +144,14 @@ def _written(path: str) -> float:
 
 
 def is_the_users(path: str) -> bool:
-    """Whether a file is a program of the user's, rather than of an installed package."""
+    """Whether a file is a program of the user's, rather than of an installed package, of Python or of ours."""
     parts = path.replace("\\", "/").split("/")
-    return "site-packages" not in parts and "dist-packages" not in parts and path != "?"
+    return not (
+        {"site-packages", "dist-packages"} & set(parts)
+        or path == "?"
+        or path.startswith(("<frozen", sysconfig.get_path("stdlib") + os.sep))
+        or is_internal(Place(path))
+    )
 
 
 def short_name(path: str) -> str:
@@ -151,8 +160,6 @@ def short_name(path: str) -> str:
         head, found, tail = path.replace("\\", "/").rpartition(f"/{folder}/")
         if found and head:
             return tail
-    from .text_places import short_path
-
     told = short_path(path)
     return os.path.basename(path) or path if os.path.isabs(told) or told.startswith("...") else told
 

@@ -56,7 +56,9 @@ function linkButton(text, kind, id, label) {
     onclick: (event) => { event.stopPropagation(); choose(kind, id, true); },
   }, text);
 }
-const placeLink = (at) => (at ? linkButton(placeText(at), 'line', placeKey(at[0], at[1]), `line ${placeText(at)}`) : '');
+const placeLink = (at, text) => (at ? linkButton(text || placeText(at), 'line', placeKey(at[0], at[1]), `line ${placeText(at)}`) : '');
+// Where there is little room: the name of the file alone.
+const briefPlace = (at) => placeText(at).split('/').pop();
 
 // Highlighted text: runs are lengths with the letter of a class.
 function coloured(target, text, runs) {

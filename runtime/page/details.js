@@ -7,9 +7,17 @@ const BESIDE = new Set(['source', 'graph', 'kernels']);
 
 // Where the room is there, the place of the details is kept, so that nothing moves at the first choice.
 const HINTS = {
-  source: R.files.length && 'Choose a line: its kernels, its nodes in the graph and its guards are listed here.',
-  graph: R.graphs.length && 'Choose a box: its lines, what it reads and its source are shown here.',
+  source: () => R.files.length && [el('p', { class: 'empty' }, 'Choose a line: its kernels, its nodes in the graph and its guards are listed here.'), listed('Most time', hottest())],
+  graph: () => R.graphs.length && [el('p', { class: 'empty' }, 'Choose a box: its lines, what it reads and its source are shown here.')],
 };
+
+function hottest() {
+  const lines = [...lineSeconds].filter(([, time]) => time > 0).sort((a, b) => b[1] - a[1]).slice(0, 10);
+  return lines.map(([key, time]) => {
+    const at = key.split(':').map(Number);
+    return el('li', null, placeLink(at, briefPlace(at)), el('span', { class: 'num' }, percent(time / totalSeconds)));
+  });
+}
 
 const facts = (pairs) => el('dl', { class: 'facts' }, pairs.filter(([, value]) => value && value !== NONE).map(([name, value]) => [el('dt', null, name), el('dd', null, value)]));
 
@@ -27,7 +35,7 @@ function nodeItem(id) {
   const node = nodeOf(id);
   return el('li', null, linkButton(cut(shortOp(node[1]), 34), 'node', id, `node ${node[0]}, ${node[1]}`), el('span', { class: 'num' }, cut(node[2], 24)));
 }
-const lineItem = (at) => el('li', null, placeLink(at), el('span', { class: 'num' }, at[5]));
+const lineItem = (at) => el('li', null, placeLink(at, briefPlace(at)), el('span', { class: 'num' }, at[5]));
 
 function lineDetails(key) {
   const [file, line] = key.split(':').map(Number);
@@ -100,12 +108,12 @@ function goes(views) {
 function drawDetails() {
   const aside = byId('details');
   const make = DETAILS[chosen.kind];
-  const hint = !make && HINTS[shownTab()];
+  const hint = !make && HINTS[shownTab()]?.();
   aside.hidden = !hint && (!make || !BESIDE.has(shownTab()));
   aside.classList.toggle('is-hint', Boolean(hint));
   aside.parentElement.classList.toggle('has-details', !aside.hidden);
   if (aside.hidden) return;
-  if (hint) { aside.replaceChildren(el('p', { class: 'empty' }, hint)); return; }
+  if (hint) { aside.replaceChildren(...hint.flat(Infinity).filter(Boolean)); return; }
   aside.replaceChildren(...[el('button', { type: 'button', class: 'icon close', 'aria-label': 'Close the details', onclick: () => choose('', '') }, '×'), make(chosen.id)].flat(Infinity).filter(Boolean));
   aside.scrollTop = 0;
 }

@@ -1,7 +1,7 @@
 // The graph, drawn: one box a kernel or library call, opened to its operators, or one box an operator. Only what is in
 // sight is drawn, so that graphs of thousands of nodes can be walked through.
 
-const graph = { number: 0, grouped: true, open: new Set(), boxes: [], made: null, drawn: new Map(), edges: new Map(), focus: 0 };
+const graph = { number: 0, zoom: 1, grouped: true, open: new Set(), boxes: [], made: null, drawn: new Map(), edges: new Map(), focus: 0 };
 const ROW = 19;
 const HEAD = 46;
 
@@ -56,6 +56,12 @@ function titleOf(box, nodes) {
   return [names.join(', '), [counted(operators.length, 'operator'), kernel.shape, time].filter(Boolean).join(' · ')];
 }
 
+// The graph in whose kernels most time is spent is shown first.
+function heaviest() {
+  const weight = R.graphs.map((one) => [...new Set(one.nodes.map((node) => node[4]))].reduce((sum, k) => sum + (k >= 0 ? R.kernels[k].weight : 0), 0) + one.nodes.length * 1e-12);
+  return weight.indexOf(Math.max(...weight));
+}
+
 function graphPanel(panel) {
   if (!R.graphs.length) return panel.append(el('p', { class: 'empty' }, 'No graph was captured, or the report was made without their drawings.'));
   const pick = el('select', { 'aria-label': 'Graph', onchange: (event) => openGraph(Number(event.target.value)) },
@@ -66,11 +72,13 @@ function graphPanel(panel) {
     onclick: () => { graph.grouped = !graph.grouped; grouped.setAttribute('aria-pressed', String(graph.grouped)); openGraph(graph.number); },
   }, 'One box a kernel');
   panel.append(
-    el('div', { class: 'tools' }, pick, grouped),
+    el('div', { class: 'tools' }, pick, grouped, el('span', { class: 'zoom', role: 'group', 'aria-label': 'Size of the drawing' },
+      el('button', { type: 'button', class: 'plain-button', 'aria-label': 'Smaller', onclick: () => zoom(1 / 1.25) }, '−'),
+      el('button', { type: 'button', class: 'plain-button', 'aria-label': 'Larger', onclick: () => zoom(1.25) }, '+'))),
     el('div', { class: 'canvas', id: 'canvas', role: 'group', 'aria-label': 'Drawing of the graph; arrows move between boxes', tabindex: '0', onscroll: () => requestAnimationFrame(drawGraph), onkeydown: graphKeys }),
     el('p', { class: 'hint' }, 'A double click or Enter opens a box to its operators. Dashed boxes are calls of libraries.'),
     el('div', { id: 'printed' }));
-  openGraph(0);
+  openGraph(heaviest());
   addEventListener('resize', () => requestAnimationFrame(drawGraph));
 }
 
@@ -85,24 +93,40 @@ function openGraph(number) {
   document.querySelector('#panel-graph select').value = String(number);
   byId('printed').replaceChildren(text
     ? el('details', { class: 'printed' }, el('summary', null, 'The graph as text'), el('pre', { tabindex: '0' }, text)) : '');
-  arrangeGraph();
+  arrangeGraph(true);
   byId('canvas').scrollTop = 0;
 }
 
-function arrangeGraph() {
+// Keeps the middle of what is in sight where it is.
+function zoom(by) {
+  const canvas = byId('canvas');
+  const middle = (canvas.scrollTop + canvas.clientHeight / 2) / graph.zoom;
+  const across = (canvas.scrollLeft + canvas.clientWidth / 2) / graph.zoom;
+  graph.zoom = Math.min(1.6, Math.max(.3, graph.zoom * by));
+  arrangeGraph();
+  canvas.scrollTop = middle * graph.zoom - canvas.clientHeight / 2;
+  canvas.scrollLeft = across * graph.zoom - canvas.clientWidth / 2;
+  drawGraph();
+}
+
+function arrangeGraph(fresh) {
   graph.boxes.forEach((box, at) => { box.height = HEAD + (graph.open.has(at) ? box.nodes.length * ROW + 8 : 0); });
   graph.made = layout(graph.boxes);
   const canvas = byId('canvas');
-  const scale = canvas.clientWidth && graph.made.width < canvas.clientWidth ? (canvas.clientWidth - graph.made.width) / 2 : 0;
+  if (fresh) graph.zoom = Math.max(.62, Math.min(1, (canvas.clientWidth - 2) / graph.made.width || 1));
+  const room = canvas.clientWidth / graph.zoom;
+  const shift = room > graph.made.width ? (room - graph.made.width) / 2 : 0;
+  const [width, height] = [Math.max(graph.made.width, room - 2), graph.made.height + 10];
   graph.edges.clear();
   graph.drawn.clear();
   graph.layers = [svg('g'), svg('g')];
-  graph.root = svg('svg', { width: Math.max(graph.made.width, canvas.clientWidth - 2), height: graph.made.height + 10 },
-    svg('g', { transform: `translate(${scale} 0)` }, graph.layers));
+  graph.root = svg('svg', { width: width * graph.zoom, height: height * graph.zoom, viewBox: `0 0 ${width} ${height}` },
+    svg('g', { transform: `translate(${shift} 0)` }, graph.layers));
+  graph.shift = shift;
   canvas.replaceChildren(graph.root);
   if (!graph.boxes.length) canvas.replaceChildren(el('p', { class: 'empty' }, 'This graph computes nothing.'));
   drawGraph();
-  if (!scale) canvas.scrollLeft = Math.max(0, (graph.made.width - canvas.clientWidth) / 2);
+  if (fresh && graph.boxes.length) canvas.scrollLeft = Math.max(0, (graph.made.boxes[0].x + BOX.width / 2) * graph.zoom - canvas.clientWidth / 2);
 }
 
 function curve({ x1, y1, x2, y2 }) {
@@ -113,7 +137,7 @@ function curve({ x1, y1, x2, y2 }) {
 function drawGraph() {
   const canvas = byId('canvas');
   if (!graph.made || !canvas.clientHeight) return;
-  const [top, bottom] = [canvas.scrollTop - 400, canvas.scrollTop + canvas.clientHeight + 400];
+  const [top, bottom] = [canvas.scrollTop / graph.zoom - 400, (canvas.scrollTop + canvas.clientHeight) / graph.zoom + 400];
   keep(graph.drawn, graph.made.boxes, (b) => b.y < bottom && b.y + b.height > top, (b, at) => boxShape(b, at), graph.layers[1]);
   keep(graph.edges, graph.made.parts, (p) => p.y1 < bottom && p.y2 > top, (p) => svg('path', { class: 'edge', d: curve(p) }), graph.layers[0]);
   lightGraph();
@@ -169,10 +193,10 @@ function unfold(at) {
   if (!graph.grouped || graph.boxes[at].nodes.length < 2) return;
   if (!graph.open.delete(at)) graph.open.add(at);
   const canvas = byId('canvas');
-  const before = graph.made.boxes[at].y - canvas.scrollTop;
+  const before = graph.made.boxes[at].y * graph.zoom - canvas.scrollTop;
   const left = canvas.scrollLeft;
   arrangeGraph();
-  canvas.scrollTop = graph.made.boxes[at].y - before;
+  canvas.scrollTop = graph.made.boxes[at].y * graph.zoom - before;
   canvas.scrollLeft = left;
   drawGraph();
   graph.drawn.get(at)?.focus();
@@ -210,8 +234,8 @@ function revealBox() {
 function sight(at) {
   const canvas = byId('canvas');
   const b = graph.made.boxes[at];
-  canvas.scrollTop = b.y - (canvas.clientHeight - b.height) / 2;
-  canvas.scrollLeft = b.x - (canvas.clientWidth - b.width) / 2;
+  canvas.scrollTop = (b.y + b.height / 2) * graph.zoom - canvas.clientHeight / 2;
+  canvas.scrollLeft = (b.x + graph.shift + b.width / 2) * graph.zoom - canvas.clientWidth / 2;
   drawGraph();
 }
 

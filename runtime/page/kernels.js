@@ -18,17 +18,17 @@ function unfusedText(kernel) {
 }
 
 const KERNEL_COLUMNS = [
-  { title: 'Kernel', mono: true, text: (k) => `${k.name} ${k.operators.join(' ')} ${k.kind}`, key: (k) => k.name, cell: (k) => k.name },
-  { title: 'Operators', mono: true, wide: true, text: (k) => k.operators.join(' '), key: (k) => k.operators.length, cell: (k) => cut(k.operators.map(shortOp).join(', '), 90) },
-  { title: 'Shape', mono: true, text: (k) => k.shape, key: (k) => k.shape },
+  { title: 'Kernel', mono: true, text: (k) => `${k.name} ${k.operators.join(' ')} ${k.kind}`, key: (k) => k.name, cell: (k) => cut(k.name, 34) },
   { title: 'Time', num: true, text: () => '', key: (k) => k.seconds, cell: (k) => seconds(k.seconds) },
   { title: 'Share', num: true, text: () => '', key: (k) => k.weight, cell: (k) => (totalSeconds > 0 ? shareBar(k.weight / totalSeconds) : NONE) },
-  { title: 'Rate', num: true, text: () => '', key: gigabytes, cell: (k) => rate(gigabytes(k), 'B/s') },
   { title: 'Of roofline', num: true, text: () => '', key: (k) => k.share, cell: (k) => shareBar(k.share) },
   { title: 'Bound by', text: (k) => k.bound, key: (k) => k.bound, cell: (k) => k.bound || NONE },
+  { title: 'Rate', num: true, text: () => '', key: gigabytes, cell: (k) => rate(gigabytes(k), 'B/s') },
+  { title: 'Shape', mono: true, text: (k) => k.shape, key: (k) => k.shape },
+  { title: 'Operators', mono: true, wide: true, text: (k) => k.operators.join(' '), key: (k) => k.operators.length, cell: (k) => cut(k.operators.map(shortOp).join(', '), 90) },
   {
     title: 'Lines', mono: true, text: (k) => kernelLinesText(k).join(' '), key: (k) => kernelLinesText(k)[0] || '',
-    cell: (k) => { const places = k.lines.length ? k.lines : k.at ? [k.at] : []; return [placeLink(places[0]), places.length > 1 ? ` +${places.length - 1}` : '']; },
+    cell: (k) => { const places = k.lines.length ? k.lines : k.at ? [k.at] : []; return [places.length ? placeLink(places[0], briefPlace(places[0])) : '', places.length > 1 ? ` +${places.length - 1}` : '']; },
   },
   { title: 'Not fused because', wide: true, text: unfusedText, key: unfusedText, cell: (k) => cut(unfusedText(k), 110) },
 ];

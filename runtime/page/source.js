@@ -13,17 +13,21 @@ function fileSeconds(file) {
 // The user's own files first, then by the time of their kernels.
 const fileOrder = R.files.map((_file, number) => number)
   .filter((number) => R.files[number].segments.length || [...lineState.keys(), ...lineNotes.keys()].some((key) => key.startsWith(`${number}:`)))
-  .map((number) => ({ number, time: fileSeconds(number), broken: R.breaks.some((b) => b.at && b.at[0] === number) }))
-  .sort((a, b) => Number(R.files[b.number].mine) - Number(R.files[a.number].mine) || Number(b.broken) - Number(a.broken) || b.time - a.time);
+  .map((number) => ({ number, mine: R.files[number].mine, time: fileSeconds(number), broken: R.breaks.some((b) => b.at && b.at[0] === number) }))
+  .sort((a, b) => Number(b.mine) - Number(a.mine) || b.time - a.time || Number(b.broken) - Number(a.broken));
 
 function sourcePanel(panel) {
   if (!fileOrder.length) return panel.append(el('p', { class: 'empty' }, 'No line of a file was met yet.'));
-  const buttons = fileOrder.map(({ number, time }) => el('button', {
+  const button = ({ number, time }) => el('button', {
     type: 'button', 'aria-pressed': 'false', data: { file: number }, title: R.files[number].path,
     class: R.files[number].mine ? null : 'foreign', onclick: () => openFile(number),
-  }, R.files[number].short, time > 0 && totalSeconds > 0 ? el('span', { class: 'share' }, percent(time / totalSeconds)) : null));
+  }, R.files[number].short, time > 0 && totalSeconds > 0 ? el('span', { class: 'share' }, percent(time / totalSeconds)) : null);
+  const first = fileOrder.filter((one, at) => at === 0 || one.mine || one.time > 0 || one.broken);
+  const rest = fileOrder.filter((one) => !first.includes(one));
   panel.append(
-    el('div', { class: 'files', role: 'group', 'aria-label': 'Files' }, buttons),
+    el('div', { class: 'files', role: 'group', 'aria-label': 'Files' }, first.map(button)),
+    rest.length ? el('details', { class: 'more-files' }, el('summary', null, `${counted(rest.length, 'file')} more, of guards and calls`),
+      el('div', { class: 'files', role: 'group', 'aria-label': 'More files' }, rest.map(button))) : '',
     el('p', { class: 'legend' }, STATES.map(([state, text]) => el('span', null, el('i', { class: state }), text)),
       mostSeconds > 0 && el('span', null, el('i', { class: 'heat-key' }), 'time of its kernels')),
     el('div', { id: 'code' }));
@@ -101,23 +105,35 @@ function codeLine(inside, file, number, text, runs) {
   coloured(el('span', { class: 'text', css: warmth(key) }), text, runs));
   source.rows.set(key, row);
   inside.append(row);
-  for (const id of has(lineBreaks, key)) breakStory(inside, text, R.breaks[id], id);
+  for (const ids of alikeBreaks([...has(lineBreaks, key)])) breakStory(inside, text, ids);
   for (const group of alike(lineNotes.get(key) || [])) noteStory(inside, group);
 }
 
 // Under a break: carets under what ended the graph, then the reason and the cure, to be opened.
-function breakStory(inside, text, record, id) {
+function alikeBreaks(ids) {
+  const groups = new Map();
+  for (const id of ids) {
+    const { code, at } = R.breaks[id];
+    const key = `${code} ${at[3]} ${at[4]}`;
+    groups.set(key, [...(groups.get(key) || []), id]);
+  }
+  return [...groups.values()].map((group) => group.sort((a, b) => R.breaks[b].seconds - R.breaks[a].seconds));
+}
+
+function breakStory(inside, text, ids) {
+  const record = R.breaks[ids[0]];
+  const times = Math.max(ids.length, record.count);
   const [, line, end, column, endColumn] = record.at;
   if (column !== null && column !== undefined && text) {
     const last = end === line && endColumn ? endColumn : text.length;
     inside.append(el('div', { class: 'marks', 'aria-hidden': 'true' },
       el('span', { class: 'carets' }, ' '.repeat(columnOf(text, column)) + '^'.repeat(Math.max(1, columnOf(text, last) - columnOf(text, column))))));
   }
-  inside.append(story('break', id, record, [
+  inside.append(story('break', ids.join(' '), record, [
     ['why', record.reason || record.why],
     ['cost', record.seconds > 0 ? `${seconds(record.seconds)} a call, measured over ${counted(record.samples, 'sample')}` : record.cost],
     ['cure', record.cure],
-  ], record.seconds > 0 ? `${seconds(record.seconds)} a call` : record.count > 1 ? `met ${record.count} times` : ''));
+  ], [record.seconds > 0 && `${seconds(record.seconds)} a call`, times > 1 && `met ${times} times`].filter(Boolean).join(', ')));
 }
 
 // Columns are told in bytes of UTF-8, as Python's compiler counts them.

@@ -58,7 +58,7 @@ function table({ label, columns, rows, kind, sort, descending, empty }) {
     const part = order_.slice(0, state.limit);
     body.replaceChildren(...part.map((item) => { const tr = line(item); shown.set(item.number, tr); return tr; }));
     more.hidden = order_.length <= state.limit;
-    count.textContent = order_.length === rows.length ? `${rows.length} rows` : `${order_.length} of ${rows.length} rows`;
+    count.textContent = order_.length === rows.length ? rows.length > 6 ? `${rows.length} rows` : '' : `${order_.length} of ${rows.length} rows`;
     light();
   }
   function light() {
@@ -84,7 +84,7 @@ function table({ label, columns, rows, kind, sort, descending, empty }) {
   arrange();
   if (!rows.length) return el('p', { class: 'empty' }, empty || 'None.');
   return el('div', { class: 'table' },
-    el('div', { class: 'table-tools' }, rows.length > 6 ? filter : null, count),
+    el('div', { class: 'table-tools', hidden: rows.length <= 6 }, filter, count),
     el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label },
       el('table', null, el('caption', { class: 'unseen' }, label), el('thead', null, el('tr', null, heads)), body)),
     more);

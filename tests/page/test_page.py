@@ -107,6 +107,18 @@ def test_a_box_opens_to_its_operators(opened, report):
     assert page.locator("#details h2").inner_text() == "mul_0"
 
 
+def test_the_drawing_gets_larger_and_smaller(opened, report):
+    page = opened(report)
+    tab(page, "graph")
+    box = page.locator(".box").first
+    before = box.bounding_box()["width"]
+    page.click("[aria-label='Larger']")
+    assert page.locator(".box").first.bounding_box()["width"] > before
+    page.click("[aria-label='Smaller']")
+    page.click("[aria-label='Smaller']")
+    assert page.locator(".box").first.bounding_box()["width"] < before
+
+
 def test_what_to_do_leads_to_the_break(opened, report):
     page = opened(report)
     assert "93" in page.locator("h1").inner_text()
