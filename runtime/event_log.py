@@ -129,11 +129,13 @@ class EventLog:
         finally:
             self._kept = before
 
-    def of(self, keys: Iterable[Any] | None = None) -> tuple[Event, ...]:
-        """The events of these keys in the order in which they happened; None: of all keys."""
+    def of(self, keys: Iterable[Any] | None = None, since: int = -1) -> tuple[Event, ...]:
+        """The events of these keys in the order in which they happened; None: of all keys. `since`: those after this
+        `serial`."""
         with self._lock:
             found = [pair for shelf in self._shelves_of(keys) for pair in shelf.pairs]
-        return tuple(event for _serial, event in sorted(found, key=lambda pair: pair[0]))
+        found.sort(key=lambda pair: pair[0])
+        return tuple(event for serial, event in found if serial > since)
 
     def serial(self) -> int:
         """A number between those of the events so far and of those to come."""
