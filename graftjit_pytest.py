@@ -39,10 +39,13 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
     from graftjit.watching import limits_of, watching
 
+    wrong = ""
     try:
         limits = limits_of(*marker.args, **marker.kwargs)
     except (TypeError, ValueError) as error:
-        pytest.fail(f"graft_clean: {error}", pytrace=False)
+        wrong = f"graft_clean: {error}".replace("limits_of() ", "")
+    if wrong:
+        pytest.fail(wrong, pytrace=False)
     with watching() as watch:
         result = yield
         found = watch.unclean(item.name, limits)

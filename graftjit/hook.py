@@ -95,6 +95,11 @@ def counted(codes: list[types.CodeType]) -> list[tuple[Any, events.Counted]]:
     ]
 
 
+def units() -> list[Unit]:
+    """Those of the frames met below callables, one a configuration."""
+    return list(_UNITS.values())
+
+
 def reset() -> None:
     """Forget what was compiled for frames met by the hook."""
     for unit in list(_UNITS.values()):

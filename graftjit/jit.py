@@ -264,8 +264,8 @@ def report(target: Any = None) -> Report:
 
 
 def everything_counted() -> list[events.Event]:
-    """The totals of all that is alive, and what was measured of it."""
-    rows = [pair for unit in list(UNITS) for pair in unit.counted()]
+    """The totals of all that is alive, frames met below jitted ones included, and what was measured of it."""
+    rows = [pair for unit in (*UNITS, *hook.units()) for pair in unit.counted()]
     return [row for _, row in rows] + [note for state, _ in rows for note in measured(state)]
 
 

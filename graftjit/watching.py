@@ -1,7 +1,8 @@
 """What graftjit does from one moment on, as a report: for a test, or any other part of a run.
 
 In: a block. Out: a report of the events in it, whatever function they belong to, and whether they stay within limits.
-What was compiled before the block is no part of it; a recompile of that within the block is. Used by the plugin for
+What was compiled before the block is part of it as far as calls in the block have used it: a graph break is one for
+each test that meets it, in whatever order tests run. Recompiles are those of the block. Used by the plugin for
 pytest (graftjit_pytest.py).
 """
 
@@ -9,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 from .ir.dataclass import dataclass
 from .jit import everything_counted
+from .runtime import events
 from .runtime.codes import CODES
 from .runtime.errors import NotClean, OptionError, did_you_mean
 from .runtime.report import Report
@@ -52,14 +53,19 @@ class Watch:
 
     def __init__(self) -> None:
         self._serial = SESSION.log.serial()
+        self._answered = _answered()
 
     def report(self, name: str = "this test", allow: tuple[str, ...] = ()) -> Report:
-        """What has happened since, but for events of the codes in `allow`."""
-        found = SESSION.log.of(since=self._serial)
+        """What has happened since, and what holds of the entries that have answered calls since, whenever they were
+        made; but for events of the codes in `allow`."""
+        log, before = SESSION.log, self._answered
+        used = {entry for entry, hits in _answered().items() if hits > before.get(entry, 0)}
+        fresh = log.of(since=self._serial)
+        older = (e for e in log.of()[: -len(fresh) or None] if e.entry in used)
+        found = [*(e for e in older if type(e) not in _ONCE), *fresh]
         frames = {event.frame for event in found}
-        counted = [event for event in everything_counted() if event.frame in frames]
-        told = (e for e in (*found, *counted) if not _allowed(getattr(e, "code", ""), allow))
-        return Report(name, tuple(told))
+        found += [event for event in everything_counted() if event.frame in frames]
+        return Report(name, tuple(e for e in found if not _allowed(getattr(e, "code", ""), allow)))
 
     def unclean(self, name: str, limits: Limits) -> str:
         """Why that is not within the limits, with the report; "" if it is."""
@@ -68,6 +74,14 @@ class Watch:
         except NotClean as error:
             return str(error)
         return ""
+
+
+_ONCE = (events.Recompile, events.GuardFailed)  # they happened when the entry was made, not now
+
+
+def _answered() -> dict[int, int]:
+    """How many calls each entry has answered so far."""
+    return dict(pair for event in everything_counted() for pair in event.entry_hits)
 
 
 def _allowed(code: str, allow: tuple[str, ...]) -> bool:
