@@ -81,7 +81,8 @@ _ONCE = (events.Recompile, events.GuardFailed)  # they happened when the entry w
 
 def _answered() -> dict[int, int]:
     """How many calls each entry has answered so far."""
-    return dict(pair for event in everything_counted() for pair in event.entry_hits)
+    found = (event for event in everything_counted() if isinstance(event, events.Counted))
+    return dict(pair for event in found for pair in event.entry_hits)
 
 
 def _allowed(code: str, allow: tuple[str, ...]) -> bool:
