@@ -22,7 +22,7 @@ ROOMS = {
     "graftjit": "graftjit",
     **{f"graftjit/{r}": r for r in ("capture", "codegen", "ir", "runtime")},
 }
-TOP = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md",
+TOP = ("pyproject.toml", "setup.py", "graftjit_pytest.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md",
        "CONTRIBUTING.md", "Makefile")  # fmt: skip
 
 
@@ -60,7 +60,9 @@ def test_the_wheel_holds_every_room_and_the_extension(archives: tuple[Path, Path
             assert f"{package}/{path.name}" in names
     for path in (ROOT / "runtime" / "page").iterdir():
         assert f"graftjit/runtime/page/{path.name}" in names
-    assert "graftjit/py.typed" in names
+    assert {"graftjit/py.typed", "graftjit_pytest.py", "graftjit/code_examples/GB101.py"} <= names
+    (entries,) = [name for name in names if name.endswith("dist-info/entry_points.txt")]
+    assert b"[pytest11]" in zipfile.ZipFile(archives[1]).read(entries)
     assert [n for n in names if n.startswith("graftjit/runtime/_native") and n.endswith(".so")]
     if flags.ready_here():
         assert [n for n in names if n.startswith("graftjit/codegen/_ready") and n.endswith(".so")]

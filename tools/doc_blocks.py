@@ -133,6 +133,10 @@ def run_page(path: Path, seconds: float = 120) -> list[tuple[Block, str]]:
     environment = {
         name: os.environ[name] for name in os.environ if name != "GRAFTJIT_CHECK"
     } | settings
+    # The plugin for pytest as an installation has it, also where this checkout was installed before it had one.
+    environment["PYTEST_PLUGINS"] = "graftjit_pytest"
+    root = str(Path(__file__).resolve().parents[1])
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (environment.get("PYTHONPATH"), root)))
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', '')}"
     with tempfile.TemporaryDirectory(prefix="graftjit-page-") as folder:
         done = subprocess.run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -92,8 +93,10 @@ def test_fixture(graft_report):
 """
 
 
-def test_marker_and_fixture(pytester: pytest.Pytester) -> None:
+def test_marker_and_fixture(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     pytester.makepyfile(TESTS)
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT))))
+    monkeypatch.setenv("PYTHONPATH", path)
     done = pytester.runpytest_subprocess(
         "-p", "graftjit_pytest", "-p", "no:cacheprovider", "-rA", "--strict-markers", "--tb=short"
     )
@@ -132,4 +135,6 @@ def test_loaded_by_its_name_it_imports_nothing() -> None:
     )
     assert done.stdout == "[]\n"
     text = (ROOT / "pyproject.toml").read_text()
-    assert 'graftjit = "graftjit_pytest"' in text and 'py-modules = ["graftjit_pytest"]' in text
+    assert (
+        'graftjit_pytest = "graftjit_pytest"' in text and 'py-modules = ["graftjit_pytest"]' in text
+    )
