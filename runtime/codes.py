@@ -63,7 +63,8 @@ _TABLE: tuple[Code, ...] = (
          "keep the value a tensor (0-dim tensors work in arithmetic), or take it after the compiled part"),
     Code("GB105", "branch on tensor data",
          "which way to go is known only when the graph up to here has run",
-         "use torch.where(condition, a, b), or choose outside between two compiled functions"),
+         "torch.where(condition, a, b) in place of the if; or compute the condition outside and choose between two compiled"
+         " functions"),
     Code("GB106", "shape depends on tensor data",
          "nonzero, masked selection, unique and the like give sizes that only the data decides",
          "use a form of fixed size (torch.where with three arguments, a mask), or do it outside"),
@@ -266,11 +267,12 @@ _TABLE: tuple[Code, ...] = (
          "pad to one size, and keep dtype, layout and requires_grad the same; a size that keeps changing is compiled once more,"
          " for all sizes (dynamic=True does so at once)"),
     Code("RC403", "Python value changed", "a number, string or flag that was baked in has another value",
-         "pass a number that varies as a tensor; by a flag or a string choose outside"),
+         "pass a number that varies as a tensor (torch.tensor(n)); one function a flag or string, chosen outside"),
     Code("RC404", "object replaced", "another function, class, module or object is at a guarded place",
          "jit each of the functions or models on its own, and choose outside between them"),
     Code("RC405", "container changed", "length, keys or elements of a container differ",
-         "a tensor in place of a list that grows; nothing, where it happens once, as at an optimizer's first step"),
+         "use a tensor in place of a list that grows, and keys that stay; nothing, where it happens once (an optimizer makes its"
+         " state at the first step)"),
     Code("RC406", "attribute appeared", "a name that was absent is there now (on the object, a class or in the"
          " globals)", "set it before the first call"),
     Code("RC407", "interpreter state changed", "grad mode, autocast, default dtype, hooks or modes differ",
