@@ -122,7 +122,7 @@ def test_marker_and_fixture(pytester: pytest.Pytester, monkeypatch: pytest.Monke
             done.stdout.fnmatch_lines([f"{words} *::test_{name}" + " - *" * (words == "FAILED")])
     done.assert_outcomes(passed=len(passed), failed=len(failed))
     out = done.stdout.str()
-    assert "the report of test_broken is not clean: 1 graph breaks (allowed: 0)" in out
+    assert "the report of test_broken is not clean: 1 graph break (allowed: 0)" in out
     assert 'graft_break("here")' in out and "GB140" in out  # the report itself
     assert "did you mean 'GB1" in out and "max_brakes" in out
     assert "watching.py" not in out and "graftjit_pytest.py" not in out  # no frames of ours
