@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from .ir.dataclass import dataclass, field
 from .keeping import keeps_program_alive
 from .runtime import _native, events
+from .runtime.clocks import Followed
 from .runtime.held import module_of
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
@@ -45,7 +46,7 @@ _OF_THE_STATE = ("PL207", "PL212", "PL213", "RC410")  # codes of what happened w
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Recipe:
     """What an entry is made of. `resumes`: the way to each resume function that the code calls; `told`: the events
-    that say what was captured."""
+    that say what was captured; `programs`: those of what was compiled, and `followed` the programs themselves, weakly."""
 
     kind: str
     rows: tuple[Row, ...]
@@ -58,6 +59,8 @@ class Recipe:
     held: tuple[Weak, ...]  # what it was made for: it holds no longer when one of these is gone
     resumes: Resumes
     told: list[events.Event] = field(default_factory=list)
+    programs: list[events.Compiled] = field(default_factory=list)
+    followed: list[Followed] = field(default_factory=list)
 
     def entry(
         self, code: types.CodeType, lost: Callable[[Any], Any] | None = None, target: Any = None
@@ -228,9 +231,17 @@ def tell(recipe: Recipe) -> None:
         told = {name: getattr(event, name) for name in names}
         if type(event) is events.Captured:
             told.pop("seconds")
-            SESSION.emit(events.Adopted(**told))
+            SESSION.emit(events.Adopted(**told, programs=tuple(recipe.programs)))
         else:
             SESSION.emit(type(event)(**told))
+
+
+def keep_told(recipe: Recipe, found: Iterable[events.Event], state: Any) -> None:
+    """What is told when the recipe is taken over, of the events of the capture that made it."""
+    found = list(found)
+    recipe.told.extend(worth_telling(found))
+    recipe.programs.extend(event for event in found if type(event) is events.Compiled)
+    recipe.followed.extend(one for one in state.followed if one.entry == SESSION.owner[2])
 
 
 def worth_telling(found: Iterable[events.Event]) -> tuple[events.Event, ...]:

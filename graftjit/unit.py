@@ -21,9 +21,9 @@ import torch
 from torch.utils._device import DeviceContext
 
 from . import telling
-from .kin import KIN, Kin, Made, Recipe, retargeted, tell, worth_telling
+from .kin import KIN, Kin, Made, Recipe, keep_told, retargeted, tell
 from .room import Change, Room, change_of
-from .runtime import _native, events, watching
+from .runtime import _native, clocks, events, watching
 from .runtime.errors import REPORT_IT, BreakError, CheckError, GraftError, InternalError
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
@@ -282,7 +282,7 @@ class Unit:
             made.plain is not None and made.plain.code == "GB132"
         )  # at any values: this one alone
         if self.kin is not None and not looks:
-            recipe.told.extend(worth_telling(SESSION.log.since(resumes.serial, state)))
+            keep_told(recipe, SESSION.log.since(resumes.serial, state), state)
             self.kin.place(_at(state)).add(recipe, (code, self.kin.owner()))
         return entry
 
@@ -300,6 +300,7 @@ class Unit:
         entry = recipe.entry(code, lost, target)
         self._make_room(state, None)
         tell(recipe)
+        clocks.follow_too(state, recipe.followed)
         state.add(entry)
         return entry
 

@@ -7,7 +7,9 @@ Called by `codegen.compiled` and by `graftjit.unit`.
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 from ..ir.dataclass import dataclass
@@ -35,6 +37,14 @@ def follow(program: Any, graph: str, part: str) -> None:
     if known is not None and isinstance(program, _native.Program):
         alive = [one for one in known if one.program() is not None]
         key.followed = [*alive, Followed(weakref.ref(program), graph, part, frame, entry)]
+
+
+def follow_too(state: Any, programs: Iterable[Followed]) -> None:
+    """The state runs these programs as well, by the entry that this thread makes."""
+    _key, frame, entry = SESSION.owner
+    alive = [one for one in state.followed if one.program() is not None]
+    also = [dataclasses.replace(one, frame=frame, entry=entry) for one in programs]
+    state.followed = [*alive, *also]
 
 
 def timed(state: Any) -> list[Timed]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..ir.dataclass import dataclass, field
-from .events import Compiled, Entered, Event
+from .events import Adopted, Compiled, Entered, Event
 
 MAX_EVENTS_A_KEY = 1024
 _FIRST = 256  # of these, events that stay for good: what was met first explains the rest
@@ -81,7 +81,10 @@ def _weight(event: Event) -> int:
 def _slim(event: Event) -> Event:
     """The event without them."""
     if isinstance(event, Entered):
-        return dataclasses.replace(event, guards=(), let_go=event.let_go + len(event.guards))
+        programs: Any = {"programs": ()} if type(event) is Adopted else {}
+        return dataclasses.replace(
+            event, **programs, guards=(), let_go=event.let_go + len(event.guards)
+        )
     assert isinstance(event, Compiled)
     return dataclasses.replace(event, steps=(), sketch=None, source="")
 

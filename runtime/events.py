@@ -73,12 +73,6 @@ class Captured(Entered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted(Entered):
-    """An entry over what had been compiled for another callable of the kind: another model of the class, another
-    function of the same code. Nothing was captured or compiled for it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UnfusedFacts:
     """Why a step is not one with `neighbour`, which reads what it makes."""
 
@@ -131,6 +125,15 @@ class Compiled(Event):
     steps: tuple[StepFacts, ...] = ()
     sketch: Sketch | None = None
     source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted(Entered):
+    """An entry over what had been compiled for another callable of the kind: another model of the class, another
+    function of the same code. Nothing was captured or compiled for it: `programs` are what its maker was
+    told."""
+
+    programs: tuple[Compiled, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ def fold_kernels(told: Folding) -> list[KernelRecord]:
     times = _times(told)
     return [
         _kernel(told, e, step, times)
-        for e in told.of(events.Compiled)
+        for e in told.programs
         for step in e.steps
     ]  # fmt: skip
 
@@ -124,7 +124,7 @@ def fold_graphs(told: Folding) -> list[GraphRecord]:
             nodes=tuple(_node(node) for node in e.sketch.nodes) if e.sketch else (),
             text=_text(e.sketch) if e.sketch else "",
         )
-        for e in told.of(events.Compiled)
+        for e in told.programs
     ]
 
 

@@ -85,6 +85,20 @@ class Folding:
                 found[event.frame, event.entry] = number
         return found
 
+    @cached_property
+    def programs(self) -> list[events.Compiled]:
+        """What was compiled, or taken over with an entry, in order."""
+        found = []
+        for event in self.events:
+            if type(event) is events.Compiled:
+                found.append(event)
+            elif type(event) is events.Adopted:
+                found += [
+                    dataclasses.replace(program, frame=event.frame, entry=event.entry)
+                    for program in event.programs
+                ]
+        return found
+
     def number(self, event: events.Event, frame: str = "") -> int:
         """The number of the entry that an event belongs to; 0: of none. `frame`: of the event that it is part of."""
         return self.numbers.get((event.frame or frame, event.entry), 0)
@@ -94,8 +108,11 @@ class Folding:
 def fold_frames(told: Folding) -> list[FrameRecord]:
     """One record a frame, in the order in which they were first met."""
     breaks, guards = _count(fold_breaks(told)), _count(fold_guards(told))
+    programs: dict[str, list[events.Compiled]] = {}
+    for program in told.programs:
+        programs.setdefault(program.frame, []).append(program)
     return [
-        _frame(name, mine, breaks.get(name, 0), guards.get(name, 0))
+        _frame(name, mine, programs.get(name, []), breaks.get(name, 0), guards.get(name, 0))
         for name, mine in told.by_frame.items()
     ]
 
@@ -107,9 +124,10 @@ def _count(records: Iterable[Any]) -> dict[str, int]:
     return found
 
 
-def _frame(name: str, mine: list[Any], breaks: int, guards: int) -> FrameRecord:
+def _frame(
+    name: str, mine: list[Any], compiled: list[events.Compiled], breaks: int, guards: int
+) -> FrameRecord:
     captured: list[Any] = [e for e in mine if type(e) in ENTERED]
-    compiled = [e for e in mine if type(e) is events.Compiled]
     counted = [e for e in mine if type(e) is events.Counted]
     plain = [e for e in mine if type(e) is events.RanPlain]
     first = next((e.where for e in mine if type(e) is events.FrameSeen), None)
@@ -184,7 +202,7 @@ def fold_entries(told: Folding) -> list[EntryRecord]:
     checks = {(e.frame, entry): s for e in told.of(events.Counted) for entry, s in e.guards}
     counted = {e.frame for e in told.of(events.Counted) if e.entry_hits}
     programs: dict[tuple[str, int], list[events.Compiled]] = {}
-    for e in told.of(events.Compiled):
+    for e in told.programs:
         programs.setdefault((e.frame, e.entry), []).append(e)
     counts: dict[str, int] = {}
     begun = {e.frame: e.where for e in reversed(told.of(events.FrameSeen))}

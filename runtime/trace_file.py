@@ -39,7 +39,7 @@ class TraceFile:
         self._line(_header())
 
     def write(self, event: events.Event) -> None:
-        self._line({"event": type(event).__name__, **dataclasses.asdict(event)})
+        self._line(events.as_json(event))
 
     def close(self) -> None:
         self._stream.close()

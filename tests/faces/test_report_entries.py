@@ -7,6 +7,7 @@ import torch
 import graftjit
 from graftjit import JitConfig, jit
 from graftjit.runtime.events import Counted
+from graftjit.runtime.session import SESSION
 
 HERE = __file__
 
@@ -124,3 +125,20 @@ def test_guards_have_their_way_to_the_value():
     assert scale[-2:] == (".scale", "['by']")
     for source, path in paths.items():
         assert "".join(path) == source or source.startswith(("type(", "list("))
+
+
+def test_what_was_taken_over_has_its_kernels_graphs_and_times():
+    nets = [graftjit.compile(Net()) for _ in range(2)]
+    with SESSION.override(check=False), torch.no_grad():
+        for net in nets:
+            for _ in range(20):
+                net(torch.ones(2, 3))
+    first, second = (graftjit.report(net) for net in nets)
+    assert [e.adopted for e in second.entries] == [True] * len(first.entries)
+    assert [k.name for k in second.kernels] == [k.name for k in first.kernels] != []
+    assert [g.text for g in second.graphs] == [g.text for g in first.graphs] != []
+    assert all(kernel.samples and kernel.entry == 1 for kernel in second.kernels)
+    mine, other = second.entries[0], first.entries[0]
+    assert (mine.kernels, mine.library, mine.graph) == (other.kernels, other.library, other.graph)
+    assert second.frames[0].lines == first.frames[0].lines != ()
+    assert not second.libraries  # nothing was built for it
