@@ -78,13 +78,17 @@ class ReportDiff:
         return {"name": self.name, "records": [dataclasses.asdict(r) for r in self.records]}
 
 
+_SLOWER = {"more": "slower", "less": "faster"}
+
+
 def _lines(record: DiffRecord, width: int) -> Iterator[str]:
     sign = {True: "!", False: " "}[record.worse]
-    first = f"{sign} {record.change:<4} {record.kind}: "
+    change = _SLOWER[record.change] if record.unit == "seconds" else record.change
+    first = f"{sign} {change:<6} {record.kind}: "
     told = f"{record.title}{_amounts(record)}"
     if record.line is not None:
         told += f" ({os.path.basename(record.file)}:{record.line})"
-    yield from textwrap.wrap(told, width, initial_indent=first, subsequent_indent=" " * 7)
+    yield from textwrap.wrap(told, width, initial_indent=first, subsequent_indent=" " * 9)
 
 
 def _amounts(record: DiffRecord) -> str:

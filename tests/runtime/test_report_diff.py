@@ -90,7 +90,8 @@ def test_times_that_differ_by_a_quarter_and_a_microsecond():
         pytest.approx(2e-4),
         "seconds",
     )
-    assert "200.0 us a call, before 100.0" in diff.text()
+    assert "! slower frame: f, 200.0 us a call, before 100.0" in diff.text()
+    assert "  faster break: GB103" in diff.text()
     unmeasured = timed(0.0, 0.0, 0.0)
     assert not before.diff(unmeasured) and not unmeasured.diff(before)
 
@@ -126,7 +127,7 @@ def test_kernels_calls_frames_and_notes():
         ]
     )
     text = new.diff(old).text(60)
-    assert max(map(len, text.splitlines())) <= 60 and "! new  recompile: RC402" in text
+    assert max(map(len, text.splitlines())) <= 60 and "! new    recompile: RC402" in text
     json.dumps(new.diff(old).as_dict())
 
 
