@@ -126,7 +126,7 @@ def _places(nodes: Sequence[Node], places: Mapping[str, int]) -> list[int]:
 
 
 def _is_view(node: Node) -> bool:
-    return cost.traffic(node) == (0, 0) and node.alias is not None and not cost.flops(node)
+    return node.alias is not None and cost.traffic(node) == (0, 0)
 
 
 # --- a call of ATen, or of a kernel in its place ------------------------------------------------------------------

@@ -102,7 +102,25 @@ class Sketch:
 
 
 def bare(graph: Graph) -> Graph:
-    """The graph's ATen level without its tensors: a constant's target is None there."""
+    """The graph's ATen level without its tensors: a constant's target is None there. Where there is none, the nodes are
+    those of the graph, which nobody changes."""
+    held = any(node.op == "constant" for node in graph.nodes)
+    inputs, nodes, outputs = _without(graph) if held else (graph.inputs, graph.nodes, graph.outputs)
+    return Graph(
+        graph.name,
+        inputs=list(inputs),
+        nodes=list(nodes),
+        outputs=list(outputs),
+        sources=[None if source is None else str(source) for source in graph.sources],
+        needs_grad=graph.needs_grad,
+        mutates=graph.mutates,
+        random=graph.random,
+        written=list(graph.written),
+    )
+
+
+def _without(graph: Graph) -> tuple[list[Node], list[Node], list[Node]]:
+    """Copies of inputs, nodes and outputs."""
     now: dict[Node, Node] = {}
 
     def plain(value: Any) -> Any:
@@ -120,13 +138,7 @@ def bare(graph: Graph) -> Graph:
         now[node] = Node(
             node.op, target, plain(node.args), kwargs, node.meta, node.name, node.where, alias
         )
-    return Graph(
-        graph.name,
-        inputs=[now[node] for node in graph.inputs],
-        nodes=[now[node] for node in graph.nodes],
-        outputs=[now[node] for node in graph.outputs],
-        needs_grad=graph.needs_grad,
-        mutates=graph.mutates,
-        random=graph.random,
-        written=list(graph.written),
+    inputs, nodes, outputs = (
+        [now[one] for one in some] for some in (graph.inputs, graph.nodes, graph.outputs)
     )
+    return inputs, nodes, outputs
