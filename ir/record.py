@@ -10,6 +10,7 @@ node is never used: readers keep naming the tensor, and read after the write bec
 from __future__ import annotations
 
 import weakref
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .trace import Tracer
 
 aten = torch.ops.aten
+_nodes_of_autograd = torch._C._autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
 def meta_args(value: Any) -> Any:
@@ -80,6 +82,9 @@ class Recorder:
         self._plans: dict[int, Plan] = {}
         self._count = 0
         self._log: list[tuple[Ghost, Node, Store]] = []
+        # Calls that autograd knows of: its count of nodes after each, and the line.
+        self._ends: list[int] = []
+        self._lines: list[Location | None] = []
 
     # -- state
 
@@ -181,18 +186,33 @@ class Recorder:
         assert tracer is not None
         return tracer.constant(tensor)._node
 
+    def done(self, where: Location | None) -> None:
+        """The call at this line is over."""
+        count = _nodes_of_autograd()
+        if where is not None and (not self._ends or self._ends[-1] < count):
+            self._ends.append(count)
+            self._lines.append(where)
+
+    def _place(self) -> Location | None:
+        """The line at hand; of what autograd computes on its way back, that of the call whose gradient it is."""
+        if self.where is not None or not self._ends:
+            return self.where
+        node = torch._C._current_autograd_node()
+        at = len(self._ends) if node is None else bisect_right(self._ends, node._sequence_nr())
+        return self._lines[at] if at < len(self._lines) else None
+
     def node(
         self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], meta: Any, alias: Any = None
     ) -> Node:
         """Append a call."""
         self._count += 1
-        node = Node("call", op, args, kwargs, meta, f"t{self._count}", self.where, alias)
+        node = Node("call", op, args, kwargs, meta, f"t{self._count}", self._place(), alias)
         self.nodes.append(node)
         return node
 
     def _get(self, node: Node, index: int, meta: Meta, alias: Node | None) -> Node:
         self._count += 1
-        item = Node("get", index, (node,), {}, meta, f"t{self._count}", self.where, alias)
+        item = Node("get", index, (node,), {}, meta, f"t{self._count}", node.where, alias)
         self.nodes.append(item)
         return item
 

@@ -259,6 +259,7 @@ class Tracer:
             result = self._over_ghosts(fn, args, kwargs)
             results = self._numbered(result)
             self._check_views(mark[0][3][1])
+            recorder.done(where)
         except CannotTrace:
             self._undo(mark)
             raise

@@ -158,3 +158,40 @@ def test_run_times_are_sampled_under_check_as_well() -> None:
             for _ in range(20):
                 f(x)
     assert any(kernel.seconds > 0 for kernel in graftjit.report(f).kernels)
+
+
+class _Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(16, 16)
+        self.rest = torch.nn.Sequential(torch.nn.LayerNorm(16), _Own())
+
+    def forward(self, x: Any) -> Any:
+        y = self.first(x)
+        return self.rest(y)
+
+
+class _Own(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.sin() * 2
+
+
+def test_lines_are_of_the_program_and_not_of_the_modules_of_torch_that_it_calls() -> None:
+    net = _Net()
+    net_lines, own_lines = (one.forward.__code__.co_firstlineno for one in (_Net, _Own))
+    fast = graftjit.compile(net)
+    fast(torch.randn(4, 16)).sum().backward()
+    told = graftjit.report(fast)
+    ops = {
+        (node.op, graph.part): node.line
+        for graph in told.graphs
+        for node in graph.nodes
+        if node.op.startswith("aten.")
+    }
+    assert {record.file for kernel in told.kernels for record in kernel.lines} == {__file__}
+    assert ops["aten.addmm.default", "forward"] == net_lines + 1
+    assert ops["aten.native_layer_norm.default", "forward"] == net_lines + 2
+    assert ops["aten.sin.default", "forward"] == own_lines + 1
+    # What autograd computes is told at the line whose gradient it is.
+    assert ops["aten.native_layer_norm_backward.default", "backward"] == net_lines + 2
+    assert ops["aten.mm.default", "backward"] == net_lines + 1
