@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..ir.dataclass import dataclass
-from . import _native
+from . import _native, roofline
 from .events import Timed
 from .program import COMPUTES
 from .session import SESSION
@@ -69,5 +69,6 @@ def _timed(one: Followed, program: Any) -> Timed:
         calls=calls,
         samples=samples,
         seconds=seconds,
+        roofs=roofline.roofs() if any(spent.values()) else (),
         steps=tuple([(name, spent[name], samples if spent[name] else 0) for name in spent]),
     )

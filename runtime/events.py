@@ -261,7 +261,7 @@ class Timed(Event):
     graph, part   as in `Compiled`, whose steps these are; calls: runs of the program
     samples       runs that were timed; seconds: the median of them
     steps         (name, median seconds, samples) a step
-    roofs         (device, bytes a second, floating-point operations a second) that the machine can do
+    roofs         what the machine can do, as `runtime.roofline` has it; empty: not measured
     """
 
     graph: str = ""

@@ -10,16 +10,15 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..ir.location import Location
-from . import events
+from . import events, roofline
 from .records import GraphRecord, KernelRecord, NodeRecord, Place, UnfusedRecord
 
 if TYPE_CHECKING:
     from .folds import Folding
 
-# A step that the machine could do in less than this is not limited by the machine: calling it takes as long.
-_CALL = 1e-6
-
-_Times = dict[tuple[str, int, str, str], tuple[dict[str, tuple[float, int]], dict[str, Any]]]
+_Times = dict[
+    tuple[str, int, str, str], tuple[dict[str, tuple[float, int]], tuple[roofline.Row, ...]]
+]
 
 
 def _at(where: Location | None) -> dict[str, Any]:
@@ -43,17 +42,19 @@ def _times(told: Folding) -> _Times:
     found: _Times = {}
     for e in told.of(events.Timed):
         steps = {name: (seconds, samples) for name, seconds, samples in e.steps}
-        roofs = {device: (moved, flops) for device, moved, flops in e.roofs}
-        found[e.frame, e.entry, e.graph, e.part] = steps, roofs
+        found[e.frame, e.entry, e.graph, e.part] = steps, e.roofs
     return found
 
 
 def _kernel(
     told: Folding, e: events.Compiled, step: events.StepFacts, times: _Times
 ) -> KernelRecord:
-    steps, roofs = times.get((e.frame, e.entry, e.graph, e.part), ({}, {}))
+    steps, roofs = times.get((e.frame, e.entry, e.graph, e.part), ({}, ()))
     seconds, samples = steps.get(step.name, (0.0, 0))
-    share, bound = _judged(step, seconds, roofs.get(step.device))
+    moved = step.reads + step.writes
+    share, bound = roofline.judged(roofs, seconds, moved, step.flops, step.dtype)
+    if step.device != "cpu":
+        share, bound = 0.0, ""
     places = tuple(Place(**_at(line)) for line in step.lines)
     return KernelRecord(
         **_at(step.lines[0] if step.lines else None),
@@ -77,19 +78,6 @@ def _kernel(
         source=_source(e, step) if step.kind == "kernel" else "",
         unfused=tuple(UnfusedRecord(u.neighbour, u.why, u.code) for u in step.unfused),
     )
-
-
-def _judged(
-    step: events.StepFacts, seconds: float, roof: tuple[float, float] | None
-) -> tuple[float, str]:
-    """(share of the roofline, what limits the step): see Williams, Waterman and Patterson, 2009."""
-    if seconds <= 0 or roof is None or min(roof) <= 0:
-        return 0.0, ""
-    moving, computing = (step.reads + step.writes) / roof[0], step.flops / roof[1]
-    least = max(moving, computing)
-    if least < _CALL:
-        return min(1.0, least / seconds), "overhead"
-    return min(1.0, least / seconds), "memory" if moving >= computing else "compute"
 
 
 def _source(e: events.Compiled, step: events.StepFacts) -> str:

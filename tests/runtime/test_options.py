@@ -36,6 +36,7 @@ def test_nothing_set_gives_the_defaults():
         ("GRAFTJIT_CACHE_DIR", "/tmp/some where", "cache_dir", Path("/tmp/some where")),
         ("GRAFTJIT_TRACE", "traces", "trace", Path("traces").absolute()),
         ("GRAFTJIT_TUNE", "0", "tune", False),
+        ("GRAFTJIT_ROOFLINE", "0", "roofline", False),
         ("GRAFTJIT_WITHOUT", "wrap, keys", "without", frozenset(("wrap", "keys"))),
         ("CXX", " ccache g++ ", "cxx", "ccache g++"),
     ],

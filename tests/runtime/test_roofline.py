@@ -1,0 +1,68 @@
+"""What the machine can do, measured once and kept; and how near steps come to it."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import graftjit
+from graftjit.runtime import roofline
+from graftjit.runtime.roofline import judged
+from graftjit.runtime.session import SESSION
+
+ROWS = (
+    ("memory", 1e6, 100e9), ("memory", 1e8, 10e9), ("f32", 0.0, 50e9), ("f64", 0.0, 25e9),
+)  # fmt: skip
+
+
+def test_it_is_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roofline, "_known", {})
+    with SESSION.override(cache_dir=tmp_path):
+        began = time.perf_counter()
+        first = roofline.roofs()
+        assert time.perf_counter() - began < 5  # a fifth of a second where nothing else runs
+        assert all(rate > 1e6 for _, _, rate in first)
+        assert [what for what, _, _ in first] == ["memory"] * 3 + ["f32", "f64", "bf16"]
+        monkeypatch.setattr(roofline, "_known", {})
+        monkeypatch.setattr(roofline, "_measured", lambda: pytest.fail("measured again"))
+        assert roofline.roofs() == first
+        with SESSION.override(roofline=False):
+            assert roofline.roofs() == ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "moved", "flops", "dtype", "expected"),
+    [
+        (2e-3, 10**7, 0, "f32", (0.5, "memory")),  # 1 ms from memory
+        (1e-4, 10**6, 0, "f32", (0.1, "memory")),  # 10 us from the cache
+        (4e-3, 10**6, 10**8, "f32", (0.5, "compute")),
+        (4e-3, 10**6, 10**8, "f64", (1.0, "compute")),
+        (4e-3, 10**6, 10**8, "i32", (0.5, "compute")),  # as float32
+        (1e-5, 10**4, 10**3, "f32", (0.01, "overhead")),
+        (1e-9, 10**9, 0, "f32", (1.0, "memory")),  # never more than all of it
+        (0.0, 10**9, 0, "f32", (0.0, "")),
+    ],
+)
+def test_the_roofline(seconds: float, moved: int, flops: int, dtype: str, expected: Any) -> None:
+    share, bound = judged(ROWS, seconds, moved, flops, dtype)
+    assert (pytest.approx(share, rel=1e-6), bound) == expected
+    assert judged((), seconds, moved, flops, dtype) == (0.0, "")
+
+
+def test_reports_judge_what_they_have_timed() -> None:
+    @graftjit.jit
+    def f(x: Any, w: Any) -> Any:
+        return torch.softmax(x @ w, -1).exp().sum(0)
+
+    x, w = torch.randn(256, 256), torch.randn(256, 512)
+    with SESSION.override(check=False), torch.no_grad():
+        for _ in range(20):
+            f(x, w)
+        told = graftjit.report(f)
+        with SESSION.override(roofline=False):
+            untold = graftjit.report(f)
+    heavy = max(told.kernels, key=lambda kernel: kernel.flops)
+    assert 0 < heavy.share <= 1 and heavy.bound in ("memory", "compute")
+    assert all(kernel.share == 0 and not kernel.bound for kernel in untold.kernels)
