@@ -11,11 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from . import cli_bench, cli_cache, cli_codes, cli_demo, cli_doctor, cli_explain
+from . import cli_bench, cli_cache, cli_codes, cli_demo, cli_doctor, cli_explain, cli_trace
 from .cli_words import Parser
 from .runtime.errors import GraftError, OptionError, UserError
 
-_COMMANDS = (cli_demo, cli_explain, cli_bench, cli_doctor, cli_cache, cli_codes)
+_COMMANDS = (cli_demo, cli_explain, cli_bench, cli_trace, cli_doctor, cli_cache, cli_codes)
 
 _EXAMPLES = """\
 examples:

@@ -61,14 +61,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     out = parser.add_argument_group("where the report goes")
     out.add_argument(
-        "-v", "--verbosity", type=_count, default=1, metavar="N",
+        "-v", "--verbosity", type=whole_number, default=1, metavar="N",
         help="0: is it clean; 1: one screen (the default); 2: everything, guards too; 3: graphs and kernels too",
     )  # fmt: skip
     out.add_argument("--html", metavar="FILE", help="also as one HTML page")
     out.add_argument("--json", metavar="FILE", help="also as JSON")
     out.add_argument(
         "--save", metavar="FILE", action="append", default=[],
-        help="also to FILE, by its suffix: .txt, .html or .json; may be given several times",
+        help="also to FILE, by its suffix: .txt, .html, .json, .trace.json; may be given several times",
     )  # fmt: skip
     out.add_argument(
         "--stderr", action="store_true", help="on stderr: stdout is the script's alone"
@@ -80,11 +80,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     for name in ("breaks", "recompiles"):
         limits.add_argument(
-            f"--max-{name}", type=_count, metavar="N", help=f"status 1 if there are more {name}"
+            f"--max-{name}",
+            type=whole_number,
+            metavar="N",
+            help=f"status 1 if there are more {name}",
         )
 
 
-def _count(text: str) -> int:
+def whole_number(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"a whole number is expected, not {text!r}")
     return int(text)
@@ -104,17 +107,16 @@ def program_of(parsed: argparse.Namespace) -> scripts.Program:
 def run(parsed: argparse.Namespace) -> int:
     program = program_of(parsed)
     files = [name for name in (parsed.html, parsed.json, *parsed.save) if name is not None]
-    _check_files(parsed, files)  # before the script runs, which may take long
+    _check_files(parsed)  # before the script runs, which may take long
     old = None if parsed.diff is None else _old_report(parsed.diff)
-    status, found, about = _watched(parsed, program)
-    report: Any = found
+    status, report, about = _watched(parsed, program)
     out = sys.stderr if parsed.stderr else sys.stdout
     if not parsed.quiet:
         for line in about:
             print(line, file=out)
         report.show(out, parsed.verbosity)
         if old is not None:
-            print(f"\nsince {parsed.diff}:\n{report.diff(old)}", file=out)
+            print(f"\nsince {parsed.diff}:\n{report.diff(old).text()}", file=out)
     for name in files:
         path = report.save(name)
         if not parsed.quiet:
@@ -131,7 +133,7 @@ def _watched(parsed: argparse.Namespace, program: scripts.Program) -> tuple[int,
 
     if parsed.graph_mode:
         set_context(mode=GRAPH_MODE)
-    with SESSION.log.keeping(), _all(parsed.all) as modules:
+    with SESSION.log.keeping(), all_modules(parsed.all) as modules:
         status, alive = scripts.run(program)
         report = report_of(program.name, None, everything_counted())
         del alive
@@ -139,7 +141,8 @@ def _watched(parsed: argparse.Namespace, program: scripts.Program) -> tuple[int,
 
 
 @contextlib.contextmanager
-def _all(wanted: bool) -> Iterator[Any]:
+def all_modules(wanted: bool) -> Iterator[Any]:
+    """Every outermost module is compiled in the block, if that is wanted."""
     if not wanted:
         yield None
         return
@@ -156,12 +159,17 @@ def _about(modules: Any) -> list[str]:
     return [f"modules called from outside of another one: {told}"]
 
 
-def _check_files(parsed: argparse.Namespace, files: list[str]) -> None:
+def _check_files(parsed: argparse.Namespace) -> None:
     """Each can be written as far as can be known, and has a suffix that says how."""
-    wanted = ((parsed.html, _SUFFIXES[1:3]), (parsed.json, _SUFFIXES[3:]))
-    rows = [(name, allowed) for name, allowed in wanted if name is not None]
-    for name, allowed in [*rows, *((name, _SUFFIXES) for name in parsed.save)]:
-        if Path(name).suffix.lower() not in allowed:
+    for name, allowed in ((parsed.html, (".html", ".htm")), (parsed.json, (".json",))):
+        check_saves([] if name is None else [name], allowed)
+    check_saves(parsed.save)
+
+
+def check_saves(names: list[str], allowed: tuple[str, ...] = _SUFFIXES) -> None:
+    """Raise OptionError for a file that a report cannot be saved to."""
+    for name in names:
+        if not name.lower().endswith(allowed):
             raise OptionError(
                 "a report is saved by the suffix of its file name", expected=" or ".join(allowed),
                 found=repr(name),

@@ -74,7 +74,9 @@ def test_help_has_examples(capsys):
     assert max(map(len, out.splitlines())) <= 110
 
 
-@pytest.mark.parametrize("command", ["demo", "explain", "bench", "doctor", "cache", "codes"])
+@pytest.mark.parametrize(
+    "command", ["demo", "explain", "bench", "trace", "doctor", "cache", "codes"]
+)
 def test_each_command_has_help_with_examples_and_status(command, capsys):
     assert status_of([command, "--help"]) == 0
     out = capsys.readouterr().out
