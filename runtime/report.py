@@ -61,7 +61,7 @@ class _List(Generic[_Record]):
         return made
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # what is read from JSON has no events to compare
 class Report:
     """What has happened to `name`. All lists are computed from `events`, which never change. `dropped`: how many
     older events are lost, for the log is bounded."""
@@ -221,7 +221,8 @@ class Report:
                 expected=", ".join(renderings),
                 found=repr(target.name),
             )
-        target.write_text(render() + "\n", encoding="utf-8")
+        # Names of files may have bytes that are no text.
+        target.write_text(render() + "\n", encoding="utf-8", errors="backslashreplace")
         return target
 
     def assert_clean(

@@ -270,3 +270,17 @@ def test_what_torch_s_own_layers_compute_is_told_under_the_line_that_calls_them(
     net(torch.ones(2, 4))
     (recompile,) = net.report().recompiles
     assert (recompile.file, recompile.line) == (__file__, line)
+
+
+def test_names_that_are_no_text_are_saved(tmp_path):
+    where = Location("/odd/\udcff.py", 3, 3, 0, 1, "f")
+    report = Report("f", (GraphBreak(frame="f", where=where, code="GB103", reason="\udc80"),))
+    for suffix in (".txt", ".html", ".json", ".trace.json"):
+        text = report.save(tmp_path / f"r{suffix}").read_text(encoding="utf-8")
+        assert text and ("udcff" in text or suffix not in (".txt", ".json"))
+    assert Report.from_json(report.json()).breaks == report.breaks
+
+
+def test_reports_that_were_read_are_not_one_another(full):
+    one, other = (Report.from_json(r.json()) for r in (full, Report("forward")))
+    assert one != other and one == one and len({one, other}) == 2
