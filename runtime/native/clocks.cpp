@@ -94,6 +94,8 @@ void ResumeSample::leave() {
         uint64_t gap = watch.open ? began_ - watch.broke : watch.gap;
         clock_->gap.add((float)((double)gap * 1e-9));
     }
+    // No program ran here: the break after this one, which a loop resumes when this is left, begins no earlier than this.
+    if (watch.open) watch.last = std::max(watch.last, began_);
     // What was open around this is closed by the program that closed this.
     if (before_.open && !watch.open) before_.gap = watch.broke + watch.gap - before_.broke;
     watch.open = before_.open && watch.open;

@@ -74,6 +74,25 @@ def test_the_cost_of_a_break_is_measured() -> None:
     assert any(samples >= 4 and 0.002 < gap < 0.1 for *_, samples, gap in gaps)
 
 
+def test_breaks_in_a_row_share_no_time() -> None:
+    """Between them nothing of the graph runs: what each costs ends where the next one begins."""
+
+    @graftjit.jit
+    def f(x: Any) -> Any:
+        y = x.exp() + 1
+        time.sleep(0.004)
+        time.sleep(0.004)
+        time.sleep(0.004)
+        return (y * 2).sum()
+
+    x = torch.ones(8)
+    for _ in range(16):
+        f(x)
+    costs = [record.seconds for record in f.report().breaks]
+    assert len(costs) == 3 and min(costs) > 0.004
+    assert sum(costs) <= _states(f)[0].times()[2] * 1.05
+
+
 def test_a_call_that_raises_is_not_a_sample() -> None:
     @graftjit.jit
     def f(x: Any, at: Any) -> Any:
