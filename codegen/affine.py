@@ -263,3 +263,32 @@ FLAT = _RESHAPES | {
     aten.alias.default, aten.detach.default, aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim,
     aten.squeeze.dims,
 }  # fmt: skip
+
+
+def joined(where: Map, shape: tuple[Any, ...], goal: tuple[Any, ...]) -> list[Map]:
+    """The map for a shape in which neighbouring dimensions are one: each has a form for them together."""
+    if len(goal) >= len(shape):
+        return []
+    found: list[Any] = []
+    left = list(zip(where, shape, strict=True))
+    for size in goal:
+        form, reached = left.pop(0) if left else (None, None)
+        while form is not None and reached != size and left:
+            more, length = left.pop(0)
+            form = added([scaled(form, length), more], len(form.strides))
+            reached = reached * length
+        if form is None or reached != size:
+            return []
+        found.append(form)
+    return [] if left else [tuple(found)]
+
+
+def reshaped(where: Map, shape: tuple[Any, ...], goal: tuple[Any, ...]) -> list[Map]:
+    """The map for a shape that differs in dimensions of size 1 at most."""
+    if shape == goal:
+        return [where]
+    forms = [form for form, size in zip(where, shape, strict=True) if size != 1]
+    if not forms or [size for size in shape if size != 1] != [size for size in goal if size != 1]:
+        return []
+    nothing = zero(len(forms[0].strides))
+    return [tuple(nothing if size == 1 else forms.pop(0) for size in goal)]

@@ -102,6 +102,9 @@ class Fusion:
         self.absorbed: dict[
             Unit, tuple[Unit, ...]
         ] = {}  # what never runs -> the kernels that compute it (`absorb`)
+        self.apart: dict[
+            Node, list[tuple[Unit, str]]
+        ] = {}  # kernels that did not take it in, and why
         self.position = {node: index for index, node in enumerate(flow.nodes)}
 
     def run(self) -> None:
@@ -188,11 +191,18 @@ class Fusion:
         joined: Unit | None = None
         for unit in self._candidates(node, rule):
             if joined is None:
-                if self._can_join(node, rule, unit, before):
+                why = self._against(node, rule, unit, before)
+                if not why:
                     self._join(node, rule, unit, before)
                     joined = unit
-            elif unit is not joined and self._can_merge(joined, unit):
-                self._merge(joined, unit)
+            elif unit is not joined:
+                why = self._against_merging(joined, unit)
+                if not why:
+                    self._merge(joined, unit)
+            else:
+                continue
+            if why:
+                self.apart.setdefault(node, []).append((unit, why))
         if joined is None:
             unit = self._new(node, before)
             unit.rows = rowwise.begins(node)
@@ -300,15 +310,23 @@ class Fusion:
                 shared = sum(n for base, n in unit.reads.items() if base in bases)
                 if shared and shared >= size_in_bytes_of(shape, 1):
                     saved[unit] = saved.get(unit, 0) + shared
-        open_ones = [
-            unit for unit in saved if unit.number >= self.first_open and unit.device == device
-        ]
+        open_ones = []
+        for unit in saved:
+            if unit.number < self.first_open:
+                self.apart.setdefault(node, []).append((unit, "NF705"))
+            elif unit.device == device:
+                open_ones.append(unit)
         return sorted(open_ones, key=lambda unit: (-saved[unit], -unit.number))
 
-    def _can_join(self, node: Node, rule: Rule, unit: Unit, before: list[Unit]) -> bool:
-        if self._full(unit, node) or unit.leads_to(before) or not self._quiet([node], unit):
-            return False
-        return self._place_in(node, rule, unit) is not None
+    def _against(self, node: Node, rule: Rule, unit: Unit, before: list[Unit]) -> str:
+        """Why a node cannot join a kernel, as a code; empty if it can."""
+        if self._full(unit, node):
+            return "NF702"
+        if unit.leads_to(before):
+            return "NF704"
+        if not self._quiet([node], unit):
+            return "NF706"
+        return "NF703" if self._place_in(node, rule, unit) is None else ""
 
     def _quiet(self, nodes: list[Node], unit: Unit) -> bool:
         """Would no kernel of both write into an input and tell of trouble? What is written before and after is seen."""
@@ -454,22 +472,24 @@ class Fusion:
 
     # --- merging ---
 
-    def _can_merge(self, unit: Unit, other: Unit) -> bool:
+    def _against_merging(self, unit: Unit, other: Unit) -> str:
+        """Why two kernels cannot be one, as a code; empty if they can."""
         if (unit.shape, unit.rows, unit.device) != (other.shape, other.rows, other.device):
-            return False
+            return "NF703"
         if self._full(unit, *other.nodes) or len(unit.nodes) + len(other.nodes) > MAX_NODES:
-            return False
+            return "NF702"
         if None not in (unit.folded, other.folded) and unit.folded != other.folded:
-            return False
+            return "NF703"
         if other.leads_to(unit.before) or unit.leads_to(other.before):
-            return False
+            return "NF704"
         if not self._quiet(other.nodes, unit):
-            return False
+            return "NF706"
         both = {**unit.where, **other.where}
         folded = unit.folded or other.folded
         trial = Unit(-1, shape=unit.shape, folded=folded, where=both, rows=unit.rows)
         trial.nodes = [*unit.nodes, *other.nodes]
-        return all(self._still_fits(node, trial) for node in (*unit.nodes, *other.nodes))
+        fits = all(self._still_fits(node, trial) for node in (*unit.nodes, *other.nodes))
+        return "" if fits else "NF703"
 
     def _still_fits(self, node: Node, trial: Unit) -> bool:
         """Are the node's operands at their places when both groups are one?"""
@@ -561,39 +581,10 @@ def _places(unit: Unit, shape: tuple[int, ...]) -> list[Map]:
         found += [where for sizes, where in _row_places(unit) if sizes == shape]
     for node, where in unit.where.items():
         if isinstance(node.meta, Meta) and not scatters(node):
-            found += _reshaped(where, node.meta.shape, shape) or _joined(
+            found += affine.reshaped(where, node.meta.shape, shape) or affine.joined(
                 where, node.meta.shape, shape
             )
     return list(dict.fromkeys(found))
-
-
-def _joined(where: Map, shape: tuple[Any, ...], goal: tuple[Any, ...]) -> list[Map]:
-    """The map for a shape in which neighbouring dimensions are one: each has a form for them together."""
-    if len(goal) >= len(shape):
-        return []
-    found: list[Any] = []
-    left = list(zip(where, shape, strict=True))
-    for size in goal:
-        form, reached = left.pop(0) if left else (None, None)
-        while form is not None and reached != size and left:
-            more, length = left.pop(0)
-            form = affine.added([affine.scaled(form, length), more], len(form.strides))
-            reached = reached * length
-        if form is None or reached != size:
-            return []
-        found.append(form)
-    return [] if left else [tuple(found)]
-
-
-def _reshaped(where: Map, shape: tuple[Any, ...], goal: tuple[Any, ...]) -> list[Map]:
-    """The map for a shape that differs in dimensions of size 1 at most."""
-    if shape == goal:
-        return [where]
-    forms = [form for form, size in zip(where, shape, strict=True) if size != 1]
-    if not forms or [size for size in shape if size != 1] != [size for size in goal if size != 1]:
-        return []
-    zero = affine.zero(len(forms[0].strides))
-    return [tuple(zero if size == 1 else forms.pop(0) for size in goal)]
 
 
 def _cheap_beside(node: Node, unit: Unit) -> bool:

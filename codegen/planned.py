@@ -21,6 +21,7 @@ from ..runtime.events import Fallback
 from ..runtime.kernel_store import Library
 from ..runtime.session import SESSION
 from . import (
+    apart,
     build,
     cpp,
     facts,
@@ -155,7 +156,7 @@ class _Planned:
         symbols: dict[str, tuple[str, ...]] = {name: (of,) for name, of in self.symbols.items()}
         for name, one in () if self.gpu is None else self.gpu.launches.items():
             symbols[name] = tuple([part.text.name for part in one.parts])
-        return facts.rows(self.graph, self.made.steps, symbols, {})
+        return facts.rows(self.graph, self.made.steps, symbols, apart.reasons(self.made))
 
     def sources(self) -> str:
         """The text of all kernels."""

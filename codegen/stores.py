@@ -25,6 +25,7 @@ from .lowering import rule_for
 
 aten = torch.ops.aten
 COPIES = frozenset({aten.copy_.default, put_back})
+STORED = "_stored"  # behind the name of a write: what stands for it
 Moves = Mapping[Node, int]  # a write -> by how much eager moves the input's version for it
 
 
@@ -59,7 +60,7 @@ def _copy_of(write: Node) -> Node | None:
     meta = Meta(
         into.meta.shape, into.meta.stride, into.meta.dtype, into.meta.device, into.meta.offset
     )
-    copy = Node("call", target, (value,), kwargs, meta, f"{write.name}_stored", write.where)
+    copy = Node("call", target, (value,), kwargs, meta, f"{write.name}{STORED}", write.where)
     return None if rule_for(copy) is None else copy
 
 

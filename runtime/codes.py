@@ -41,6 +41,11 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "RC", "Recompiles: a guard failed, another entry was made", "one more capture and compile"
     ),
+    Family(
+        "NF",
+        "Not fused: a step is not one with the step that reads what it makes",
+        "what they hand each other passes through memory",
+    ),
     Family("ER", "Errors that graftjit raises", "-"),
     Family("WN", "Warnings", "-"),
 )
@@ -285,6 +290,28 @@ _TABLE: tuple[Code, ...] = (
          "pass what varies as a tensor, or raise JitConfig(recompile_limit=...)"),
     Code("RC411", "a relation of numbers changed", "sizes or numbers that vary from call to call went the other way"
          " in a comparison, or are no longer equal", "nothing, where both ways occur: each is compiled once; else pad to sizes of one side"),
+    # Not fused
+    Code("NF701", "one of the two is a call of a library",
+         "a matrix product, a convolution, attention, a random operator or an operator without a rule of ours is computed by"
+         " a library, which takes nothing in",
+         "jit_level='O2' computes what follows large products in their tiles; elsewhere nothing"),
+    Code("NF702", "the kernel would be too large",
+         "a kernel has at most 96 operators and 32 operands, so that it compiles quickly and fits the registers",
+         "nothing: so large a kernel gains little by being larger"),
+    Code("NF703", "they go over other places",
+         "they iterate over other shapes, fold other dimensions, or one reads another element of the other than the one at"
+         " hand",
+         "reduce along the same dimensions, the last ones where that is possible"),
+    Code("NF704", "other work lies between",
+         "what lies between them reads the one and is read by the other, and is in no kernel with them",
+         "see what lies between: mostly a call of a library"),
+    Code("NF705", "memory would be needed longer",
+         "to compute both at once something large would have to be kept longer, and the program would need more memory than"
+         " eager does",
+         "nothing; where memory suffices, smaller batches fuse further"),
+    Code("NF706", "one writes to an input, the other may raise",
+         "an exception has to show what was written before it and nothing else, so no kernel does both",
+         "return the new value in place of writing it, or compute the index apart"),
     # Errors
     Code("ER500", "error", "its text says what was expected and what was found", "what its text says"),
     Code("ER501", "not something to compile", "jit takes callables, compile takes modules",
@@ -330,6 +357,10 @@ CODES: dict[str, Code] = {row.id: row for row in _TABLE}
 def lookup(code: str) -> Code:
     """The row of a code; an unknown one gets a row that says so (reports never fail on it)."""
     return CODES.get(code) or Code(code, "unknown code", "not in the table", "please report it")
+
+
+# Why a step is not one with a neighbour, as reports say it.
+NOT_FUSED = {code.id: f"{code.title}: {code.why}" for code in _TABLE if code.id.startswith("NF")}
 
 
 def family(code: str) -> Family:
