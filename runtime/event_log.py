@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 from ..ir.dataclass import dataclass, field
@@ -26,29 +27,40 @@ MAX_TEXT_A_KEY = 8 << 20  # bytes, about, of guards, programs' texts and graphs
 _A_PART = 400  # bytes of a guard, node or step in an event, about
 
 
+class _Box:
+    """An event in its place; slimmed where it stands."""
+
+    __slots__ = ("event", "serial")
+
+    def __init__(self, serial: int, event: Event) -> None:
+        self.serial, self.event = serial, event
+
+
 @dataclass(slots=True)
 class _Shelf:
-    """The events of one key. `dropped` counts what the bounds pushed out; `weight`: bytes of texts and graphs."""
+    """The events of one key. `dropped` counts what the bounds pushed out; `weight`: bytes of texts and graphs, about.
+
+    No lock is taken: a finalizer may run, and emit, at any place, while another thread waits for what its owner holds.
+    Each step is one operation of a list or deque; threads that meet here put a few events more among the first."""
 
     owner: Any  # a weak reference, kept for its callback; None for events of the whole process
-    first: list[tuple[int, Event]] = field(default_factory=list)
-    latest: deque[tuple[int, Event]] = field(default_factory=deque)
+    first: list[_Box] = field(default_factory=list)
+    latest: deque[_Box] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS_A_KEY - _FIRST))
     dropped: int = 0
     weight: int = 0
 
     @property
-    def pairs(self) -> tuple[tuple[int, Event], ...]:
-        """(serial, event), in order."""
-        return (*self.first, *self.latest)
+    def boxes(self) -> list[_Box]:
+        """All, in order. (A copy of a deque is made at once; a walk over it is not.)"""
+        return [*self.first, *self.latest.copy()]
 
     def append(self, serial: int, event: Event) -> None:
         if len(self.first) < _FIRST:
-            self.first.append((serial, event))
+            self.first.append(_Box(serial, event))
         else:
-            if len(self.latest) >= MAX_EVENTS_A_KEY - _FIRST:
-                self.weight -= _weight(self.latest.popleft()[1])
+            if len(self.latest) == self.latest.maxlen:
                 self.dropped += 1
-            self.latest.append((serial, event))
+            self.latest.append(_Box(serial, event))
         added = _weight(event)
         if added:
             self.weight += added
@@ -57,15 +69,17 @@ class _Shelf:
 
     def _slim(self, newest: int) -> None:
         """The oldest events lose what takes the memory."""
-        for shelf in (self.first, self.latest):
-            for at in range(len(shelf)):
-                serial, event = shelf[at]
-                if serial == newest or self.weight <= MAX_TEXT_A_KEY:
-                    return
-                if _weight(event):
-                    self.weight -= _weight(event)
-                    self.dropped += 1
-                    shelf[at] = serial, _slim(event)
+        boxes = self.boxes
+        weight = sum(_weight(box.event) for box in boxes)
+        for box in boxes:
+            if weight <= MAX_TEXT_A_KEY or box.serial == newest:
+                break
+            of_this = _weight(box.event)
+            if of_this:
+                box.event = _slim(box.event)
+                weight -= of_this
+                self.dropped += 1
+        self.weight = weight
 
 
 def _weight(event: Event) -> int:
@@ -106,8 +120,7 @@ class EventLog:
     def append(self, event: Event, key: Any = None) -> None:
         """Add an event under a key (anything that can be referred to weakly); None: the process as a whole."""
         shelf = self._shelves.get(0 if key is None else id(key)) or self._new_shelf(key)
-        with self._lock:
-            shelf.append(next(self._serial), event)
+        shelf.append(next(self._serial), event)
 
     def _new_shelf(self, key: Any) -> _Shelf:
         name = id(key)
@@ -135,10 +148,9 @@ class EventLog:
     def of(self, keys: Iterable[Any] | None = None, since: int = -1) -> tuple[Event, ...]:
         """The events of these keys in the order in which they happened; None: of all keys. `since`: those after this
         `serial`."""
-        with self._lock:
-            found = [pair for shelf in self._shelves_of(keys) for pair in shelf.pairs]
-        found.sort(key=lambda pair: pair[0])
-        return tuple(event for serial, event in found if serial > since)
+        found = [box for shelf in self._shelves_of(keys) for box in shelf.boxes]
+        found.sort(key=attrgetter("serial"))
+        return tuple(box.event for box in found if box.serial > since)
 
     def serial(self) -> int:
         """A number between those of the events so far and of those to come."""
@@ -147,9 +159,8 @@ class EventLog:
     def since(self, serial: int, key: Any) -> list[Event]:
         """The events of a key from there on."""
         shelf = self._shelves.get(id(key))
-        with self._lock:
-            pairs = () if shelf is None else shelf.pairs
-        return [event for number, event in pairs if number > serial]
+        boxes = [] if shelf is None else shelf.boxes
+        return [box.event for box in boxes if box.serial > serial]
 
     def dropped(self, keys: Iterable[Any] | None = None) -> int:
         """How many events of these keys are lost to the bound."""

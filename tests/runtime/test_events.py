@@ -16,7 +16,7 @@ import torch
 
 import graftjit
 from graftjit.ir.location import Location
-from graftjit.runtime import events
+from graftjit.runtime import event_log, events
 from graftjit.runtime.errors import OptionError
 from graftjit.runtime.event_log import MAX_EVENTS_A_KEY, MAX_TEXT_A_KEY, EventLog
 from graftjit.runtime.events import Compiled, FrameSeen, GraphBreak, Recompile
@@ -282,3 +282,30 @@ def test_options_are_read_at_first_use(monkeypatch):
     with session.override(check=True):
         assert session.options.check is True
     assert session.options.check is False
+
+
+def test_a_finalizer_that_waits_for_another_thread_stops_no_log(monkeypatch):
+    """Who emits may be interrupted by a finalizer that wants what a thread holds that emits, too."""
+    log, key = EventLog(), code_of()
+    theirs, taken, begun = threading.Lock(), threading.Event(), threading.Event()
+    got = []
+
+    def weighed(event):  # stands for a finalizer in the middle of `append`
+        if event.frame == "first":
+            begun.set()
+            got.append(theirs.acquire(timeout=20))
+        return 0
+
+    def other():
+        with theirs:
+            taken.set()
+            begun.wait(20)
+            log.append(FrameSeen(frame="other"), key)
+
+    monkeypatch.setattr(event_log, "_weight", weighed)
+    thread = threading.Thread(target=other)
+    thread.start()
+    taken.wait(20)
+    log.append(FrameSeen(frame="first"), key)
+    thread.join()
+    assert got == [True] and len(log.of([key])) == 2
