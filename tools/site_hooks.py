@@ -25,6 +25,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parent.parent
 # Files of the repository that are pages of the site: path in the repository -> page.
 PAGES = {
+    "examples/README.md": "examples.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "README.md": "index.md",
@@ -57,6 +58,7 @@ def on_files(files: Files, config: Any) -> Files:
         for target in _targets(file.content_string, _place(file.src_uri))
         if _page_of(target).startswith("source/")
     }
+    wanted |= {inner for target in wanted for inner in _few(target)}
     for target in sorted(wanted):
         text = UNSEARCHED + _source_page(ROOT / target, target, wanted)
         files.append(File.generated(config, _page_of(target), content=text))
@@ -110,6 +112,14 @@ def _targets(text: str, place: str) -> Iterator[str]:
         target = _in_repository(found[2], place)
         if target is not None:
             yield target
+
+
+def _few(target: str) -> list[str]:
+    """The files of a folder that has few of them: each gets a page."""
+    if not (ROOT / target).is_dir():
+        return []
+    inner = [path for path in sorted((ROOT / target).iterdir()) if path.suffix in LANGUAGES]
+    return [f"{target}/{path.name}" for path in inner] if len(inner) <= 12 else []
 
 
 def _source_page(path: Path, target: str, wanted: Iterable[str]) -> str:
