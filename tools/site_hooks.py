@@ -32,6 +32,7 @@ PAGES = {
 }
 LANGUAGES = {".py": "python", ".cpp": "cpp", ".h": "cpp", ".yml": "yaml", ".toml": "toml"}
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?(\))")
+LATER = re.compile(r"\[([^\]]*)\]\(([^)\s]+\.ipynb)\)")
 UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 
 
@@ -71,6 +72,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     if uri.startswith("source/"):
         return markdown
     place = _place(uri)
+
+    # A notebook may tell of one that is still to come.
+    markdown = LATER.sub(lambda f: f[0] if _in_repository(f[2], place) else f[1], markdown)
 
     def link(found: re.Match) -> str:
         target = _in_repository(found[2], place)
