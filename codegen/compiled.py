@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ from ..ir.symbols import hint_of
 from ..runtime import clocks
 from ..runtime.events import Compiled as CompiledEvent
 from ..runtime.events import StepFacts
+from ..runtime.logs import ROOMS
 from ..runtime.program import ProgramSpec
-from ..runtime.session import LOGGER, SESSION
+from ..runtime.session import SESSION
 from .replay import compile_replay
 from .shadow import shadowed
 
@@ -132,4 +134,7 @@ def watched(graph: Graph, program: Program, kernels: Sequence[str] = ()) -> Prog
 
 def show() -> Callable[[str], None] | None:
     """Where the passes' graphs are printed, if they are."""
-    return LOGGER.debug if SESSION.options.debug >= 4 else None
+    debug, logger = SESSION.options.debug, ROOMS["ir"]
+    return (
+        logger.debug if (debug >= 4 or not debug) and logger.isEnabledFor(logging.DEBUG) else None
+    )

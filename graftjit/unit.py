@@ -23,7 +23,7 @@ from torch.utils._device import DeviceContext
 from . import telling
 from .kin import KIN, Kin, Made, Recipe, keep_told, retargeted, tell
 from .room import Change, Room, change_of
-from .runtime import _native, clocks, events, watching
+from .runtime import _native, clocks, events, progress, watching
 from .runtime.errors import REPORT_IT, BreakError, CheckError, GraftError, InternalError
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
@@ -213,7 +213,8 @@ class Unit:
         frame = FrameInput(code, values, view.globals, view.closure, varied)
         started, self._compiling = time.perf_counter(), 0.0
         resumes = _Resumes(self._resumer(state, view.globals), SESSION.log.serial())
-        made = capture(frame, self._backend, resumes, _native.call_in_extent, self._strict)
+        with progress.told(f"compiling {self.name}"):
+            made = capture(frame, self._backend, resumes, _native.call_in_extent, self._strict)
         spent = time.perf_counter() - started
         stages = {"capture": spent - self._compiling, "compile": self._compiling}
         self._check_own_frame(made, view)
@@ -311,6 +312,7 @@ class Unit:
 
         started = time.perf_counter()
         try:
+            progress.detail(f"kernels for {len(graph.nodes)} operators")
             with torch._C.DisableTorchFunction():  # a default device is for the program's tensors
                 return compile_graph(graph, self.config).program
         finally:

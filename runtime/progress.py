@@ -13,9 +13,25 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
+from ..ir.dataclass import dataclass
+
 AFTER = 1.0  # seconds
 STEP = 0.5
 _ERASE = "\r\033[K"
+
+
+@dataclass(slots=True)
+class _Line:
+    """What is being done, and, where it is known, which part of it."""
+
+    title: str
+    detail: str = ""
+
+    def text(self, seconds: float) -> str:
+        return f"graftjit: {self.title}{self.detail and ': '}{self.detail} ({seconds:.0f} s)"
+
+
+_LINES: list[_Line] = []  # of the blocks under way; the innermost is shown
 
 
 @contextlib.contextmanager
@@ -25,24 +41,34 @@ def told(title: str) -> Iterator[None]:
     if stream is None or not stream.isatty():
         yield
         return
-    done = threading.Event()
+    done, line = threading.Event(), _Line(title)
     teller = threading.Thread(
-        target=_tell, args=(stream, title, done), name="graftjit: progress", daemon=True
+        target=_tell, args=(stream, line, done), name="graftjit: progress", daemon=True
     )
+    _LINES.append(line)
     teller.start()
     try:
         yield
     finally:
         done.set()
         teller.join()
+        _LINES.remove(line)
 
 
-def _tell(stream: TextIO, title: str, done: threading.Event) -> None:
+def detail(text: str) -> None:
+    """Which part of what is told of is being done now."""
+    if _LINES:
+        _LINES[-1].detail = text
+
+
+def _tell(stream: TextIO, line: _Line, done: threading.Event) -> None:
     start = time.monotonic()
     shown = False
     while not done.wait(STEP if shown else AFTER):
+        if _LINES[-1:] != [line]:  # another one is within this one, and is shown
+            continue
         shown = True
-        stream.write(f"{_ERASE}graftjit: {title} ({time.monotonic() - start:.0f} s)")
+        stream.write(_ERASE + line.text(time.monotonic() - start))
         stream.flush()
     if shown:
         stream.write(_ERASE)

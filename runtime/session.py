@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import dataclasses
 import itertools
-import logging
 import os
 import threading
 import time
@@ -20,28 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from . import events
 from .event_log import EventLog
+from .logs import LOGGER, log, to_stderr
 from .options import Options, read_environment
 
 if TYPE_CHECKING:
     from .kernel_store import KernelStore
     from .trace_file import TraceFile
-
-LOGGER = logging.getLogger("graftjit")
-
-# GRAFTJIT_DEBUG from which an event is logged.
-_LEVELS: dict[type[events.Event], int] = {
-    events.GraphBreak: 1,
-    events.Recompile: 1,
-    events.RanPlain: 1,
-    events.Warned: 1,
-    events.Captured: 2,
-    events.Adopted: 2,
-    events.FrameSeen: 2,
-    events.Fallback: 2,
-    events.Compiled: 3,
-    events.KernelBuilt: 3,
-    events.Tuned: 3,
-}
 
 
 class Session:
@@ -78,7 +61,7 @@ class Session:
         if options is None:
             options = self._options = read_environment()
             if options.debug:
-                _log_to_stderr(options.debug)
+                to_stderr(options.debug)
         return options
 
     @property
@@ -134,8 +117,7 @@ class Session:
             event = dataclasses.replace(event, **known)
         self.log.append(event, key)
         options = self.options
-        if options.debug and options.debug >= _LEVELS.get(type(event), 5):
-            LOGGER.info("%s", _one_line(event))
+        log(event, options.debug)
         if options.trace is not None:
             self._write_trace(event)
 
@@ -178,26 +160,6 @@ class Session:
             if self._trace is not None:
                 self._trace.close()
             self._trace, self._trace_failed = None, False
-
-
-def _one_line(event: events.Event) -> str:
-    skipped = {"at", "frame", "where", "guards", "detail"}
-    pairs = (
-        (field.name, getattr(event, field.name))
-        for field in dataclasses.fields(event)
-        if field.name not in skipped
-    )
-    told = " ".join(f"{name}={value!r}" for name, value in pairs if value not in ("", (), 0, None))
-    place = "" if event.where is None else f" at {event.where.shown}:{event.where.line}"
-    return f"{type(event).__name__} {event.frame}{place} {told}"
-
-
-def _log_to_stderr(debug: int) -> None:
-    LOGGER.setLevel(logging.INFO if debug < 4 else logging.DEBUG)
-    if not LOGGER.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("graftjit: %(message)s"))
-        LOGGER.addHandler(handler)
 
 
 SESSION = Session()

@@ -273,6 +273,21 @@ def test_debug_logs_by_level(session, caplog):
     assert "GB103" in record.getMessage() and "f.py:3" in record.getMessage()
 
 
+def test_loggers_of_rooms_say_what_is_logged_without_debug(session, caplog):
+    where = Location("f.py", 3)
+    breaks = GraphBreak(code="GB103", reason="print", where=where)
+    with session.override(debug=0):
+        session.emit(breaks)
+        assert not caplog.records  # silent
+        with caplog.at_level(logging.INFO, "graftjit.capture"):
+            session.emit(breaks)
+            session.emit(FrameSeen(frame="quiet at INFO"))
+        with caplog.at_level(logging.DEBUG, "graftjit"):
+            session.emit(FrameSeen(frame="f"))
+    told = [(r.name, r.levelname) for r in caplog.records]
+    assert told == [("graftjit.capture", "INFO"), ("graftjit.capture", "DEBUG")]
+
+
 def test_options_are_read_at_first_use(monkeypatch):
     session = Session()
     monkeypatch.setenv("GRAFTJIT_CHECK", "0")
