@@ -34,7 +34,7 @@ const NONE = '–';
 const seconds = (v) => (v > 0 ? scaled(v, [[.9995, 's', 1], [.9995e-3, 'ms', 1e-3], [.9995e-6, 'us', 1e-6], [0, 'ns', 1e-9]]) : NONE);
 const bytes = (v) => (v > 0 ? scaled(v, [[1e9, 'GB'], [1e6, 'MB'], [1e3, 'kB'], [1, 'B']]) : NONE);
 const rate = (v, unit) => (v > 0 ? scaled(v, [[1e12, `T${unit}`], [1e9, `G${unit}`], [1e6, `M${unit}`], [1, unit]]) : NONE);
-const percent = (v) => (v >= 0 ? `${v * 100 >= 10 || v === 0 ? (v * 100).toFixed(0) : (v * 100).toFixed(1)} %` : NONE);
+const percent = (v) => (v > 0 && v < .001 ? '<0.1 %' : v >= 0 ? `${v * 100 >= 10 || v === 0 ? (v * 100).toFixed(0) : (v * 100).toFixed(1)} %` : NONE);
 const counted = (n, word) => `${n} ${word}${n === 1 ? '' : word.slice(-1) === 's' ? 'es' : 's'}`;
 // aten.add.Tensor is told as add; the whole name is in the details.
 const shortOp = (name) => name.replace(/^(aten|graftjit|prims|prim|torch)[.:]+/, '').replace(/(.)\.[A-Za-z0-9_]+$/, '$1');

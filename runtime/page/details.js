@@ -45,7 +45,7 @@ function lineDetails(key) {
   return [
     el('h2', null, `${R.files[file].short}:${line}`),
     facts([['runs', state && state[1]], ['time', time && totalSeconds ? `${percent(time / totalSeconds)} of the kernels' time` : '']]),
-    [...chosen.breaks].map((id) => facts([['break', `${R.breaks[id].code} ${R.breaks[id].title}`], ['cure', R.breaks[id].cure]])),
+    alikeBreaks([...chosen.breaks]).map(([id]) => facts([['break', `${R.breaks[id].code} ${R.breaks[id].title}`], ['cure', R.breaks[id].cure]])),
     listed('Kernels', kernels.map(kernelItem)), listed('Nodes', [...chosen.nodes].map(nodeItem)),
     listed('Guards', R.guards.map((guard, id) => [guard, id]).filter(([guard]) => guard.at && placeKey(guard.at[0], guard.at[1]) === key).map(([guard, id]) => el('li', null, linkButton(cut(guard.text, 60), 'guard', id, `guard ${guard.text}`))), 6),
   ];

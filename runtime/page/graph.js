@@ -52,8 +52,8 @@ function titleOf(box, nodes) {
   const time = kernel.seconds > 0 ? seconds(kernel.seconds) : '';
   const operators = kernel.operators.length ? kernel.operators : box.nodes.map((n) => nodes[n][1]);
   const names = [...new Set(operators.map(shortOp))];
-  if (kernel.kind === 'call') return [names[0] || kernel.name, ['library', kernel.shape, time].filter(Boolean).join(' · ')];
-  return [names.join(', '), [counted(operators.length, 'operator'), kernel.shape, time].filter(Boolean).join(' · ')];
+  if (kernel.kind === 'call') return [names[0] || kernel.name, [time, kernel.shape, 'library'].filter(Boolean).join(' · ')];
+  return [names.join(', '), [time, kernel.shape, counted(operators.length, 'operator')].filter(Boolean).join(' · ')];
 }
 
 // The graph in whose kernels most time is spent is shown first.

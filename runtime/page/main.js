@@ -23,11 +23,11 @@ function show(key, focus) {
     if (on && focus) tab.focus();
     if (on) tab.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   }
+  drawDetails(); // they take room from what is drawn now
   if (!built.has(key)) { built.add(key); PANELS[key](byId(`panel-${key}`)); }
   if (before !== key) {
     scrollTo({ top: 0 });
     if (key === 'graph') { if (graph.made) drawGraph(); if (chosen.nodes.size) revealBox(); }
-    drawDetails();
     remember();
   }
 }

@@ -408,6 +408,43 @@ def _long(folder: Path) -> str:
     return str(path)
 
 
+def test_a_small_llama_is_small_and_opens_at_once(opened, bench):
+    import torch
+
+    import graftjit
+
+    model = graftjit.compile(bench("models.llama").Llama().eval())
+    with torch.no_grad():
+        for _ in range(40):
+            model(torch.randint(0, 2000, (2, 64)))
+    text = model.report().html()
+    assert len(text.encode()) < 3_000_000
+    took = []
+    for _ in range(3):
+        page = opened(text)
+        took.append(
+            page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
+        )
+    assert min(took) < 2000, took
+    tab(page, "source")
+    heat = page.locator(".row.compiled .heat i")
+    assert (
+        heat.count() >= 4
+    )  # kernels of the model's own lines, which is the file that is shown first
+    assert (
+        page.locator(".files button[aria-pressed=true]")
+        .inner_text()
+        .startswith("benchmarks/models/llama.py")
+    )
+    heat.first.locator("xpath=../..").locator(".number").click()
+    page.locator("#details [data-go^='kernel ']").first.click()
+    assert page.locator("#panel-kernels").is_visible()
+    tab(page, "graph")
+    assert page.locator(".box.is-chosen").count() == 1
+    tab(page, "guards")
+    assert page.locator(".tree summary").count() > 3
+
+
 def test_a_huge_report_opens(opened, tmp_path):
     page = opened(huge(_long(tmp_path)))
     assert page.evaluate("performance.getEntriesByType('navigation')[0].domInteractive") < 6000
