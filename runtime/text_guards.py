@@ -39,7 +39,8 @@ def _tree(guards: Sequence[GuardRecord]) -> _Branch:
         at = root
         for step in guard.path or (guard.source,):
             at = at.branches.setdefault(step, _Branch(step))
-        text = clean(guard.text)
+        # "self.weight: cpu f32[4]" stands at the place of self.weight.
+        text = clean(guard.text.removeprefix(f"{guard.source}: ") if guard.path else guard.text)
         if text not in at.conditions:
             at.conditions.append(text)
     return root
@@ -50,7 +51,10 @@ def _lines(branch: _Branch, width: int, indent: str) -> Iterator[Line]:
     while len(branch.branches) == 1 and not branch.conditions:
         (branch,) = branch.branches.values()
         name += branch.name
-    if len(branch.conditions) == 1:
+    if not name:  # about no one value
+        for condition in branch.conditions:
+            yield from wrap([condition], width, indent, indent + "  ")
+    elif len(branch.conditions) == 1:
         yield from wrap(
             [(name, "name"), f": {branch.conditions[0]}"], width, indent, indent + "    "
         )

@@ -194,14 +194,18 @@ def test_a_guard_tree_joins_what_does_not_fork():
         GuardRecord(frame="f", source="".join(path), path=path, text=f"condition {n}")
         for n, path in enumerate(paths)
     ]
+    guards.append(GuardRecord(frame="f", source="y", path=("y",), text="y: cpu f32[4]"))
+    guards.append(GuardRecord(frame="f", text="interpreter state is unchanged"))
     report = made.made_up(frames=[FrameRecord(frame="f", graphs=1)], guards=guards)
     tree = report.text(verbosity=2).partition("\nguards\n")[2]
     assert tree.splitlines() == [
-        "  f: 3 guards",
+        "  f: 5 guards",
         "    self.layers[0]",
         "      .weight: condition 0",
         "      .bias: condition 1",
         "    x: condition 2",
+        "    y: cpu f32[4]",
+        "    interpreter state is unchanged",
     ]
 
 
