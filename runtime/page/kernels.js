@@ -30,7 +30,7 @@ const KERNEL_COLUMNS = [
     title: 'Lines', mono: true, text: (k) => kernelLinesText(k).join(' '), key: (k) => kernelLinesText(k)[0] || '',
     cell: (k) => { const places = k.lines.length ? k.lines : k.at ? [k.at] : []; return [places.length ? placeLink(places[0], briefPlace(places[0])) : '', places.length > 1 ? ` +${places.length - 1}` : '']; },
   },
-  { title: 'Not fused because', wide: true, text: unfusedText, key: unfusedText, cell: (k) => cut(unfusedText(k), 110) },
+  { title: 'Not fused because', text: unfusedText, key: unfusedText, cell: (k) => el('span', { class: 'one-line', title: unfusedText(k) }, cut(unfusedText(k), 64)) },
 ];
 
 // Columns of which nothing is known are left out.
