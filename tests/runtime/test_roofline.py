@@ -1,6 +1,5 @@
 """What the machine can do, measured once and kept; and how near steps come to it."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,7 @@ ROWS = (
 def test_it_is_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roofline, "_known", {})
     with SESSION.override(cache_dir=tmp_path):
-        began = time.perf_counter()
         first = roofline.roofs()
-        assert time.perf_counter() - began < 5  # a fifth of a second where nothing else runs
         assert all(rate > 1e6 for _, _, rate in first)
         assert [what for what, _, _ in first] == ["memory"] * 3 + ["f32", "f64", "bf16"]
         monkeypatch.setattr(roofline, "_known", {})
