@@ -24,8 +24,9 @@ NAME = "bench"
 HELP = "run a script, then time the calls of its jitted functions beside plain Python"
 NEEDS_ALL = True
 EXAMPLES = """\
-What stands after SCRIPT (or after -m MODULE) is the script's own. Each call is made in turns: plain, jitted,
-and with --peer by torch.compile; told are medians. Where results require gradients the forward is timed alone.
+What stands after SCRIPT (or after -m MODULE) is the script's own. Each call is made in turns: plain,
+jitted, and with --peer by torch.compile; told are medians. Where results need gradients the forward
+is timed alone.
 
 examples:
   python -m graftjit bench train.py --epochs 1
