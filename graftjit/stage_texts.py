@@ -13,6 +13,7 @@ from .codegen import loops
 from .codegen.compiled import Seen
 from .ir.dataclass import dataclass, field
 from .ir.graph import Node
+from .ir.location import shown_text
 from .ir.printing import COLUMN, dtype_name, place_text, type_text
 from .ir.symbols import hint_of
 from .runtime.guards import Row
@@ -31,17 +32,19 @@ from .runtime.program import (
 )
 from .runtime.sources import Source
 
+_NO_KERNEL = "# no kernel: all operators are calls of the library"
+
 
 def nests_text(seen: Seen) -> str:
     """Each loop nest: its axes, values and stores."""
     found = [loops.text(kernel.nest) for kernel in seen.plan.kernels]
-    return "\n\n".join(found) or "# no kernel: all operators are calls of the library"
+    return shown_text("\n\n".join(found)) or _NO_KERNEL
 
 
 def sources_text(seen: Seen) -> str:
     """Each kernel's own text."""
     found = [text.rstrip() for text in seen.texts.values()]
-    return "\n\n".join(found) or "# no kernel: all operators are calls of the library"
+    return shown_text("\n\n".join(found)) or _NO_KERNEL
 
 
 # -- the program -------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ People read `shown`, which names a notebook's cell as the notebook does.
 from __future__ import annotations
 
 import linecache
+import os
+import re
 import sys
 
 from .dataclass import dataclass
@@ -45,6 +47,17 @@ def shown_file(path: str) -> str:
     if path in linecache.cache:
         linecache.cache[name] = linecache.cache[path]
     return name
+
+
+def shown_text(text: str) -> str:
+    """A kernel's text for people. Comments in it name the program's files, and it is stored under what it says: so the cells
+    of a notebook have their made-up names there, and their numbers here."""
+    if "IPython" not in sys.modules:
+        return text
+    cells = {os.path.basename(path): path for path in [*linecache.cache] if "ipykernel_" in path}
+    return re.sub(
+        r"\b\d+\.py(?=:\d)", lambda found: shown_file(cells.get(found[0], found[0])), text
+    )
 
 
 def _shell() -> object:

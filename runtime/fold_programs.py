@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..ir.location import Location
+from ..ir.location import Location, shown_text
 from . import events, roofline
 from .records import GraphRecord, KernelRecord, NodeRecord, Place, UnfusedRecord
 
@@ -75,7 +75,7 @@ def _kernel(
         share=share,
         bound=bound,
         cached=step.cached,
-        source=_source(e, step) if step.kind == "kernel" else "",
+        source=shown_text(_source(e, step)) if step.kind == "kernel" else "",
         unfused=tuple(UnfusedRecord(u.neighbour, u.why, u.code) for u in step.unfused),
     )
 

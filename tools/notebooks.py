@@ -1,8 +1,8 @@
 """Executes the notebooks and stores their outputs: `python tools/notebooks.py [NAME...]` (`make notebooks`).
 
 In: notebooks/*.ipynb, all or those whose names begin with NAME. Out: the same files with fresh outputs and nothing that
-changes by itself: cells are numbered, times of day and versions of editors are gone. GRAFTJIT_NOTEBOOKS=full, which
-this sets, asks the notebooks for their longer measurements; the tests execute the short ones (tests/test_notebooks.py).
+changes by itself: cells are numbered, times of day and versions of editors are gone. The tests execute them, too, with
+GRAFTJIT_NOTEBOOKS=quick, which asks the notebooks for shorter measurements (tests/test_notebooks.py).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main(names: list[str]) -> int:
     for path in chosen:
         start = time.perf_counter()
         with tempfile.TemporaryDirectory() as store:  # first calls are what they are for a reader
-            notebook = execute(path, GRAFTJIT_NOTEBOOKS="full", GRAFTJIT_CACHE_DIR=store)
+            notebook = execute(path, GRAFTJIT_NOTEBOOKS="", GRAFTJIT_CACHE_DIR=store)
         path.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
         size = path.stat().st_size / 1024
         print(f"{path.name}: {time.perf_counter() - start:.0f} s, {size:.0f} KB")
