@@ -8,6 +8,7 @@ families live in `capture.handlers*`, and what a value can do in `attributes`, `
 from __future__ import annotations
 
 import os
+import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
 
 MAX_INSTRUCTIONS = 400_000
 MAX_DEPTH = 64
-_TORCHS = os.path.dirname(torch.__file__) + os.sep
+_FACE = os.path.dirname(str(sys.modules[__name__.partition(".")[0]].__file__))
+# Files of torch, and of ours, that compute for the program: layers and functions.
+_LIBRARY = (
+    os.path.dirname(torch.__file__) + os.sep,
+    *(os.path.join(_FACE, name) for name in ("cell.py", "layers.py", "nn.py", "ops.py")),
+)
 
 Handler = Callable[["Machine", "Frame", Instr], None]
 HANDLERS: dict[str, Handler] = {}
@@ -209,12 +215,12 @@ class Machine:
 
     @property
     def users_line(self) -> Location | None:
-        """The line that asked for what is at hand. What torch's own Python does on the way (`Linear.forward` calls a
-        function) is told under the line that called torch: that is the one a reader may change."""
-        if not self.frames or not self.frames[-1].code.co_filename.startswith(_TORCHS):
+        """The line that asked for what is at hand. What torch's own Python, or a layer of ours, does on the way
+        (`Linear.forward` calls a function) is told under the line that called it: that is the one a reader may change."""
+        if not self.frames or not self.frames[-1].code.co_filename.startswith(_LIBRARY):
             return self.where
         for frame in reversed(self.frames):
-            if not frame.code.co_filename.startswith(_TORCHS):
+            if not frame.code.co_filename.startswith(_LIBRARY):
                 return frame.decoded.instrs[frame.pc - 1].where  # its call
         return self.where
 

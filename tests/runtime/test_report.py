@@ -244,15 +244,18 @@ def test_what_is_no_report_is_refused(text):
         Report.from_json(text)
 
 
-def test_what_torch_s_own_layers_compute_is_told_under_the_line_that_calls_them():
+@pytest.mark.parametrize("ours", [False, True])
+def test_what_layers_compute_is_told_under_the_line_that_calls_them(ours):
     import torch
 
     import graftjit
 
+    linear = graftjit.nn.Dense if ours else torch.nn.Linear
+
     class Net(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.up = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU())
+            self.up = torch.nn.Sequential(linear(4, 8), torch.nn.GELU())
 
         def forward(self, x):
             return self.up(x) + 1  # the line
