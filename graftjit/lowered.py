@@ -178,6 +178,12 @@ class Lowered:
             return str(self[stage].text())
         return "\n\n".join(f"=== {part.name}\n{part.text(stage)}" for part in parts)
 
+    def cost(self) -> Any:
+        """Operations and bytes of the programs, by kernel, library call and line, as a `graftjit.costs.Cost`."""
+        from .costs import cost_of
+
+        return cost_of(part.made for part in self.parts if part.made)
+
     def run(self) -> Lowered:
         """The same with what comes after breaks: the call is run once, with its effects, in a compilation of its own.
         Frames that a break calls and that were compiled before are not shown; `graftjit.reset()` forgets them."""

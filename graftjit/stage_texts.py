@@ -33,6 +33,7 @@ from .runtime.program import (
 from .runtime.sources import Source
 
 _NO_KERNEL = "# no kernel: all operators are calls of the library"
+FIRST_ADDRESS = 1 << 40  # no size or stride is as large
 
 
 def nests_text(seen: Seen) -> str:
@@ -65,7 +66,9 @@ class _Program:
         self.names = {at: node.name for at, node in enumerate(inputs)}
         self.kernels = {kernel.nest.name: kernel for kernel in seen.plan.kernels}
         self.calls = iter(step for step in seen.plan.steps if isinstance(step, Node))
-        self.types: dict[int, str] = {}
+        self.epilogues = iter(
+            kernel.nest.name for kernel in seen.plan.kernels if kernel.host is not None
+        )
 
     def name(self, slot: int) -> str:
         return self.names.get(slot, f"s{slot}")
@@ -99,7 +102,7 @@ class _Program:
         reads = len(step.slots) if kernel is None else len(kernel.reads)
         given = [self.name(slot) for slot in step.slots]
         arguments = given[:reads] + [f"out={name}" for name in given[reads:]]
-        arguments += [str(number) for number in step.numbers]
+        arguments += [self.number(number) for number in step.numbers]
         code = f"{step.kernel}({', '.join(arguments)})"
         note = (
             f"kernel: {_covers(kernel.nodes)}"
@@ -107,6 +110,12 @@ class _Program:
             else "kernel of ours, ready-made"
         )
         return code, note
+
+    def number(self, number: Any) -> str:
+        """A number that a kernel takes; for the address of an epilogue the name of that."""
+        if type(number) is int and number >= FIRST_ADDRESS:
+            return next((name for name in self.epilogues), "epilogue")
+        return str(number)
 
     def otherwise(self, step: Otherwise) -> tuple[str, str]:
         given = ", ".join(map(self.name, step.slots))

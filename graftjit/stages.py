@@ -6,7 +6,6 @@ the table `STAGES` that it has. Texts are made when they are asked for.
 
 from __future__ import annotations
 
-import linecache
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,11 +13,11 @@ from typing import Any
 from .codegen.compiled import Compiled, Divided, Seen
 from .ir.dataclass import dataclass
 from .ir.graph import Graph
-from .ir.location import Location
 from .ir.printing import calls_text, graph_text, place_text
 from .lowered import Part, Stage
 from .runtime.report import Report
 from .runtime.watching import Published
+from .stage_code import code_text, line_of
 from .stage_texts import guards_text, nests_text, program_text, sources_text
 
 
@@ -40,14 +39,15 @@ class Made:
     def kernels(self) -> list[Any]:
         return [kernel for one in self.seen for kernel in one.plan.kernels]
 
+    def half_of(self, one: Seen) -> str:
+        """Which of two halves a program is; empty where there is one program."""
+        if self.divided is None:
+            return ""
+        return "forward" if one is self.seen[0] else "backward"
+
     def lap(self, *names: str) -> float:
         """Seconds of these steps of code generation, of all programs."""
         return sum(one.compiled.timings.get(name, 0.0) for one in self.seen for name in names)
-
-
-def line_of(where: Location) -> str:
-    """The program's own text of a line, without what is around it."""
-    return "" if where.line is None else linecache.getline(where.file, where.line).strip()
 
 
 # -- a stage each ------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def _passes(made: Made) -> Stage | None:
     runs: list[tuple[str, Graph, Any]] = []
     if made.divided is not None:
         runs.append(("", made.divided.whole, made.divided.passes))
-    runs += [(_half(made, one), one.graph, one.passes) for one in made.seen]
+    runs += [(made.half_of(one), one.graph, one.passes) for one in made.seen]
     steps = tuple(step for run in runs for step in _steps(*run))
     if not any(passes for _, _, passes in runs):
         return None
@@ -189,6 +189,15 @@ def _replayed(made: Made) -> str:
     return calls_text(made.graph, line_of)
 
 
+def _bytecode(made: Made) -> Stage | None:
+    entry = made.entry
+    if entry.made.kind == "plain":
+        return None
+    functions = 1 + len(dict.fromkeys(way for way, _ in entry.resumes))
+    title = "what runs in the frame's place, decompiled"
+    return Stage("bytecode", title, _count(functions, "function"), 0.0, lambda: code_text(entry))
+
+
 def _guards(made: Made) -> Stage | None:
     rows = made.entry.made.rows
     if not rows:
@@ -209,20 +218,14 @@ STAGES: tuple[Callable[[Made], Stage | None], ...] = (
     _nests,
     _kernels,
     _program,
+    _bytecode,
     _guards,
 )
 """The stages in order. Each is made of what is known of a part; None where the part has no such stage."""
 
 
-def _half(made: Made, one: Seen) -> str:
-    """Which of two halves a program is; empty where there is one program."""
-    if made.divided is None:
-        return ""
-    return "forward" if one is made.seen[0] else "backward"
-
-
 def _halves_text(made: Made, text: Callable[[Seen], str]) -> str:
-    texts = [(_half(made, one), text(one)) for one in made.seen]
+    texts = [(made.half_of(one), text(one)) for one in made.seen]
     return "\n\n".join(f"# {half}\n{found}" if half else found for half, found in texts)
 
 

@@ -10,6 +10,7 @@ compared bit by bit.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import math
@@ -104,6 +105,11 @@ def play(world: Callable[[], tuple], level: str | None, calls: int, backward: bo
         held.append(result)
         described.append(Describer().describe((outcome, text, held)))
     return described, None if level is None else run.report()
+
+
+def reads_as_python(text: str) -> None:
+    ast.parse(text)
+    assert "unknown instruction" not in text and "in place of" not in text, text
 
 
 def _call(run: Any, fn: Any, args: tuple, backward: bool) -> tuple[Outcome, str, Any]:

@@ -29,7 +29,7 @@ def breaking(x: torch.Tensor) -> torch.Tensor:
 
 
 X, W = torch.full((8, 96), 0.5), torch.full((96, 64), 0.25)
-ORDER = ["captured", "aten", "passes", "nests", "kernels", "program", "guards"]
+ORDER = ["captured", "aten", "passes", "nests", "kernels", "program", "bytecode", "guards"]
 
 
 def names(lowered: Lowered) -> list[str]:
@@ -215,3 +215,28 @@ def test_it_shows_itself_in_a_notebook() -> None:
     page = lowered._repr_html_()
     assert page.count("<details>") == len(names(lowered)) and "&lt;" not in lowered["aten"].name
     assert lowered["aten"]._repr_html_().startswith("<details open>")
+
+
+def test_costs_are_sums_over_kernels_calls_and_lines() -> None:
+    lowered = graftjit.lower(program, X, W)
+    cost = lowered.cost()
+    assert cost.flops == sum(row.flops for row in cost.steps) >= 2 * 8 * 96 * 64
+    assert cost.flops == sum(row.flops for row in cost.lines)
+    assert cost.moved == cost.reads + cost.writes >= 4 * (8 * 96 + 96 * 64 + 8 * 64)
+    assert cost.peak > 0 and cost.intensity == cost.flops / cost.moved
+    assert "test_lower.py:" in str(cost) and "FLOP a byte" in str(cost)
+    assert all(row.name in str(cost) for row in cost.steps)
+
+
+def test_the_costs_of_training_are_of_both_halves() -> None:
+    net = torch.nn.Linear(64, 32)
+    cost = graftjit.lower(net, torch.full((16, 64), 0.5)).cost()
+    parts = {row.part for row in cost.steps}
+    assert parts == {"forward", "backward"}
+    product = 2 * 16 * 64 * 32
+    assert cost.flops >= 2 * product  # the product, and the gradient of the weight
+
+
+def test_what_has_no_program_costs_nothing() -> None:
+    cost = graftjit.lower(lambda n: n + 1, 1).cost()
+    assert cost.flops == cost.moved == cost.peak == 0
