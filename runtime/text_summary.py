@@ -99,6 +99,15 @@ def _work_facts(report: Report) -> list[str]:
     return facts
 
 
+def _guard_seconds(report: Report) -> float:
+    """What a hit pays for its guards, on the mean over hits: an entry that is hardly ever met was hardly measured."""
+    timed = [(entry.hits, entry.guard_seconds) for entry in report.entries if entry.guard_seconds]
+    hits = sum(count for count, _ in timed)
+    if not hits:
+        return min((seconds for _, seconds in timed), default=0.0)
+    return sum(count * seconds for count, seconds in timed) / hits
+
+
 def _call_facts(report: Report) -> list[str]:
     called = [frame for frame in report.frames if frame.hits or frame.misses]
     facts = []
@@ -106,9 +115,9 @@ def _call_facts(report: Report) -> list[str]:
         calls = counted(called[0].hits + called[0].misses, "call")
         facts.append(f"{calls} ({counted(called[0].hits, 'hit')})")
     if report.guards:
-        seconds = [entry.guard_seconds for entry in report.entries if entry.guard_seconds]
+        seconds = _guard_seconds(report)
         told = counted(len(report.guards), "guard")
-        facts.append(f"{told}, checked in {duration(max(seconds))}" if seconds else told)
+        facts.append(f"{told}, checked in {duration(seconds)}" if seconds else told)
     if report.dropped:
         facts.append(f"{counted(report.dropped, 'older event')} dropped")
     return facts
