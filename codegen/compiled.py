@@ -13,7 +13,7 @@ from ..ir.symbols import hint_of
 from ..runtime import clocks
 from ..runtime.events import Compiled as CompiledEvent
 from ..runtime.events import StepFacts
-from ..runtime.logs import ROOMS
+from ..runtime.logs import ROOMS, asked
 from ..runtime.program import ProgramSpec
 from ..runtime.session import SESSION
 from .replay import compile_replay
@@ -135,6 +135,4 @@ def watched(graph: Graph, program: Program, kernels: Sequence[str] = ()) -> Prog
 def show() -> Callable[[str], None] | None:
     """Where the passes' graphs are printed, if they are."""
     debug, logger = SESSION.options.debug, ROOMS["ir"]
-    return (
-        logger.debug if (debug >= 4 or not debug) and logger.isEnabledFor(logging.DEBUG) else None
-    )
+    return logger.debug if (debug >= 4 or not debug) and asked(logger, logging.DEBUG) else None

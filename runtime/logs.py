@@ -40,8 +40,16 @@ def log(event: events.Event, debug: int) -> None:
     room, rung = _LADDER.get(type(event), ("runtime", 5))
     severity = logging.INFO if rung == 1 else logging.DEBUG
     logger = ROOMS[room]
-    if (debug >= rung or not debug) and logger.isEnabledFor(severity):
+    if (debug >= rung or not debug) and asked(logger, severity):
         logger.log(severity, "%s", one_line(event))
+
+
+def asked(logger: logging.Logger, severity: int) -> bool:
+    """Whether the logger's levels let this through: as `isEnabledFor`, which would keep its answer in a table that a
+    program can see."""
+    if logger.disabled or logger.manager.disable >= severity:
+        return False
+    return severity >= logger.getEffectiveLevel()
 
 
 def one_line(event: events.Event) -> str:
