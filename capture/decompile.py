@@ -67,7 +67,7 @@ def decompile(
 def listed(code: types.CodeType, name: str) -> Decompiled:
     """The instructions, as comments."""
     lines = [f"    # {str(instr).strip()}" for instr in decode(code).instrs]
-    text = "\n".join([f"def {_identifier(name)}(*_):", *lines, "    ..."])
+    text = "\n".join([f"def {identifier(name)}(*_):", *lines, "    ..."])
     return Decompiled(text, {}, ("instructions as they are",))
 
 
@@ -120,7 +120,7 @@ class _Writer:
 
     # -- text
     def text(self, name: str) -> str:
-        found = [f"def {_identifier(name)}({', '.join(self.parameters())}):"]
+        found = [f"def {identifier(name)}({', '.join(self.parameters())}):"]
         begins: dict[int, list[int]] = {}
         for at in self.labels:
             if at in self.done:
@@ -572,7 +572,8 @@ ENDS: dict[str, Callable[[Walk, Instr], None]] = {
 }
 
 
-def _identifier(name: str) -> str:
+def identifier(name: str) -> str:
+    """The name, or one like it that can be written: of a lambda `_lambda_`."""
     bare = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
     return bare if bare.isidentifier() else f"_{bare}"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from .capture import rebuild
 from .capture.bytecodes import argument_names, decode
-from .capture.decompile import decompile
+from .capture.decompile import decompile, identifier
 from .capture.resume import resume_code
 from .ir.graph import Graph
 from .ir.location import Location
@@ -141,7 +141,7 @@ def _direct_text(entry: Published) -> str:
     arguments = ", ".join(name.lstrip(".") for name in argument_names(entry.code))
     lines = [
         f"# in place of {_begin(entry.code)}: done by the native callable, without a frame",
-        f"def {entry.code.co_name}({arguments}):",
+        f"def {identifier(entry.code.co_name)}({arguments}):",
     ]
     outputs = 0 if made.graph is None else len(made.graph.outputs)
     if made.graph is not None:

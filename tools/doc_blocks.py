@@ -49,6 +49,7 @@ MEASURED = (
     (re.compile(r"\b[0-9a-f]{16,}\b"), "DIGEST"),
     (re.compile(r"[^\s\"]*site-packages/"), "SITE/"),
     (re.compile(r"[ \t]+"), " "),
+    (re.compile(r"(?m)^( [a-z]+) \d+\.\d(?= \d+ [a-z]+)"), r"\1 MS"),  # a stage's row (`lowered.Part`)
 )  # fmt: skip
 
 # Of a report: how long calls take is known where some were sampled, and the order of kernels is that of their times.

@@ -278,6 +278,9 @@ def test_a_frame_that_is_one_graph_shows_what_the_native_callable_does() -> None
     text = graftjit.lower(f, torch.ones(4))["bytecode"].text()
     ast.parse(text)
     assert "(out0,) = graph(x)" in text and "return {'a': out0, 'b': [x, 1]}" in text
+    text = graftjit.lower(lambda x: x.sin(), torch.ones(4))["bytecode"].text()
+    ast.parse(text)
+    assert "def _lambda_(x):" in text
 
 
 def test_made_up_names_stand_for_objects() -> None:
