@@ -122,6 +122,12 @@ def _tail(graph: Graph) -> Callable[..., Any] | None:
 def _plan(graph: Graph, halves: Halves) -> Plan:
     joint = graph.joint
     dirty = {at: node.target for at, node in enumerate(joint.pieces) if node.op == "input"}
+    pieces = {node: at for at, node in enumerate(joint.pieces)}
+    inner = {
+        at: pieces.get(node)
+        for at in joint.inner
+        if (node := joint.given[at]) in pieces or node.op not in ("input", "constant")
+    }
     return Plan(
         name=graph.name,
         node=joint.name,
@@ -141,6 +147,8 @@ def _plan(graph: Graph, halves: Halves) -> Plan:
         random=generators.drawn_from(graph),
         written=tuple(graph.written),
         before=wanted_before(graph),
+        inner=tuple(sorted({piece for piece in inner.values() if piece is not None})),
+        inner_views=tuple(at for at, piece in inner.items() if piece is None),
     )
 
 

@@ -39,6 +39,7 @@ class Joint:
     parameters  the inputs that are parameters, by position
     name        what autograd calls the operator that gives the first of the results
     kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself saves
+    inner       the outputs that other pieces depend on, by position
     """
 
     nodes: tuple[Node, ...]
@@ -53,6 +54,7 @@ class Joint:
     parameters: tuple[int, ...]
     name: str
     kept: frozenset[Node]
+    inner: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     return Joint(
         tuple(nodes), roots.pieces, roots.found, roots.views, roots.given, results, tuple(tangents),
         wanted, found, parameters, name, frozenset(kept),
+        _inner(outputs, ghosts),
     )  # fmt: skip
 
 
@@ -113,6 +116,27 @@ def _why_not(tracer: Tracer, results: Sequence[int], wanted: Sequence[int]) -> s
     if results and not wanted:  # a leaf of the program's own making
         return "nothing that comes in requires a gradient"
     return ""
+
+
+def _inner(outputs: Sequence[Ghost], pieces: Sequence[Any]) -> tuple[int, ...]:
+    """The outputs that the history of one of these pieces passes through."""
+    if len(outputs) < 2:
+        return ()
+    ends = {
+        (ghost.grad_fn, ghost.output_nr): at  # type: ignore[attr-defined]
+        for at, ghost in enumerate(outputs)
+        if ghost.requires_grad and ghost.grad_fn is not None
+    }
+    passed: set[Any] = set()
+    seen: set[Any] = {ghost.grad_fn for ghost in pieces}
+    pending = list(seen)
+    while pending:
+        edges = pending.pop().next_functions
+        passed.update(edges)
+        fresh = {before for before, _ in edges if before is not None} - seen
+        seen |= fresh
+        pending += fresh
+    return tuple(at for end, at in ends.items() if end in passed)
 
 
 def leaves_of(outputs: Sequence[torch.Tensor], until: Sequence[torch.Tensor] = ()) -> list[Any]:

@@ -9,7 +9,8 @@ is itself to be differentiated the torch-level calls are run again (`replay`) un
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
@@ -17,7 +18,7 @@ from torch.autograd import forward_ad
 from torch.autograd.function import BackwardCFunction
 
 from ..ir.dataclass import dataclass
-from . import generators
+from . import generators, inner_results
 from .errors import GraftError
 
 Tensors = tuple[torch.Tensor, ...]
@@ -48,6 +49,7 @@ class Plan:
     numbers     where the numbers that the backward program takes come from, as in `Graph.symbols`
     random      the devices whose random generators the graph draws from
     written     inputs that it writes; `before`: those whose value from before that has a part in the results
+    inner       pieces given as they are that other results depend on; `inner_views`: results that are views, of which that is true
     """
 
     name: str
@@ -68,6 +70,8 @@ class Plan:
     random: tuple[torch.device, ...]
     written: tuple[int, ...]
     before: tuple[int, ...]
+    inner: tuple[int, ...] = ()
+    inner_views: tuple[int, ...] = ()
 
     def pieces_of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         """The pieces with a gradient, where the calls have run under autograd."""
@@ -110,6 +114,35 @@ class GraftBackward(BackwardCFunction):
             return found
         return self.joint.backwards(self, gradients)
 
+    def watch(self, pieces: Sequence[Any], gradients: Sequence[Any]) -> None:
+        """`pieces` with a gradient stand for those of the call, where the calls run again under autograd."""
+
+
+class InnerBackward(GraftBackward):
+    """The node of a part of whose results one depends on another: see `runtime.inner_results`."""
+
+    seen: Sequence[Any]
+    views: Sequence[Any] = ()
+    hooks: Mapping[int, inner_results.Hooks] = MappingProxyType({})  # of results, by piece
+
+    def _register_hook_dict(self, tensor: Any) -> None:
+        if tensor.output_nr in self.joint.plan.inner:
+            inner_results.register(self, tensor, super()._register_hook_dict)
+        else:
+            super()._register_hook_dict(tensor)
+
+    def apply(self, *gradients: Any) -> Any:
+        if not inner_results.is_watched(self) or torch.is_grad_enabled():
+            return super().apply(*gradients)
+        with torch.enable_grad():
+            found = self.joint.again(self, gradients, False, inner_results.WHY)
+        self.maybe_clear_saved_tensors()
+        return found
+
+    def watch(self, pieces: Sequence[Any], gradients: Sequence[Any]) -> None:
+        stand_ins = dict(zip(self.joint.plan.results, pieces, strict=True))
+        inner_results.hang(self, stand_ins, gradients)
+
 
 def _is_ordinary(gradient: Any) -> bool:
     """Whether a program can take a gradient: none that a batch wraps, no sparse one, none of a class with a dispatch of its own."""
@@ -130,7 +163,8 @@ def _all_ordinary(gradients: Sequence[Any]) -> bool:
 
 def _node_of(joint: JointProgram, name: str) -> Any:
     """`torch.autograd.Function.apply` in C++ for one program, whose nodes are of a class of that name."""
-    back = type(name, (GraftBackward,), {"joint": joint})
+    base = InnerBackward if joint._watchable else GraftBackward
+    back = type(name, (base,), {"joint": joint})
     made = type("Graft", (torch.autograd.Function,), {"forward": staticmethod(joint.forwards)})
     made._backward_cls = back  # type: ignore[attr-defined]  # the metaclass has made another
     return torch._C._FunctionBase.__dict__["apply"].__get__(None, made)
@@ -167,6 +201,7 @@ class JointProgram:
         self._constants = [tensor for kind, tensor in plan.saved if kind == "constant"]
         self._kept = _chosen(self._places())
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
+        self._watchable = bool(plan.inner or plan.inner_views)
         self._node = _node_of(self, plan.node) if plan.results else None
 
     def _places(self) -> list[int]:
@@ -196,7 +231,11 @@ class JointProgram:
             with torch.no_grad():
                 pieces = self._forward(*inputs)
         n = self.plan.n_tensors
-        return self._tail(*inputs[:n], *pieces, *inputs[n:])
+        given = self._tail(*inputs[:n], *pieces, *inputs[n:])
+        if self.plan.inner_views:
+            node = pieces[self.plan.results[0]].grad_fn
+            node.views = inner_results.refs(given, self.plan.inner_views)
+        return given
 
     # -- forward
 
@@ -219,6 +258,8 @@ class JointProgram:
             held,
         )
         pieces = made[: plan.n_pieces]
+        if self._watchable:
+            node.seen = inner_results.refs(pieces, plan.inner)
         if self._plain:
             node.non_differentiable = tuple([pieces[at] for at in self._plain])
         return pieces
@@ -282,6 +323,7 @@ class JointProgram:
         plan = self.plan
         points, inputs = self._inputs_again(node)
         pieces = plan.pieces_of(self._replayed(node, inputs), inputs)
+        node.watch(pieces, gradients)
         pairs = [
             (piece, gradients[at])
             for piece, at in zip(pieces, plan.results, strict=True)

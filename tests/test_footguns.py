@@ -1,0 +1,44 @@
+"""Each known divergence from eager, written down as a test that says what happens instead. The aim is an empty file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import graftjit
+from graftjit.runtime.errors import GraftError
+
+
+def with_sum(x: torch.Tensor) -> Any:
+    y = torch.sin(x)
+    return y, (y * 2).sum()
+
+
+def view_with_sum(x: torch.Tensor) -> Any:
+    y = torch.sin(x).view(-1)
+    return y, (y * 2).sum()
+
+
+def ones() -> torch.Tensor:
+    return torch.ones(3, requires_grad=True)
+
+
+def test_a_gradient_by_one_result_of_a_part_of_another_one() -> None:
+    """One part has one node, so that no path leads from one of its results to another. Eager gives 2, and 3."""
+    y, loss = graftjit.jit(with_sum)(ones())
+    with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
+        torch.autograd.grad(loss, y, retain_graph=True)
+    (found,) = torch.autograd.grad(loss + y.sum(), y)
+    assert found.tolist() == [1, 1, 1]  # silent: what flows within the part is not in it
+
+
+@pytest.mark.parametrize("how", ["hook", "retain_grad"])
+def test_watching_a_result_that_is_a_view_raises_where_another_result_depends_on_it(
+    how: str,
+) -> None:
+    y, loss = graftjit.jit(view_with_sum)(ones())
+    _ = y.retain_grad() if how == "retain_grad" else y.register_hook(lambda g: g * 2)
+    with pytest.raises(GraftError, match="is a view, another result depends on it"):
+        loss.backward()
