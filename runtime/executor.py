@@ -23,6 +23,7 @@ from . import _native, device_steps, operators
 from .grad_mode import keeping, saves
 from .numbers import NotNative, Registers, values_of
 from .program import (
+    COMPUTES,
     Alloc,
     Aten,
     DeviceLaunch,
@@ -153,15 +154,22 @@ class _Lowering:
 
 def lower(spec: ProgramSpec) -> tuple[Any, ...]:
     """What `_native.Program` reads: (inputs, number inputs, slots, arena, register of its size or -1, steps, outputs,
-    constants, numbers)."""
+    constants, numbers, labels)."""
     to = _Lowering(plain_views(spec), Registers(spec.symbols))
     steps = tuple(_LOWER[type(step)](step, to) for step in spec.steps)
     symbolic = is_symbolic(spec.arena)
     arena, register = (0, to.numbers.of(spec.arena)) if symbolic else (spec.arena, -1)
     return (
         spec.n_inputs, spec.n_numbers, spec.n_slots, arena, register, steps, spec.outputs,
-        dict(spec.constants), to.numbers.lowered(),
+        dict(spec.constants), to.numbers.lowered(), labels(spec),
     )  # fmt: skip
+
+
+def labels(spec: ProgramSpec) -> tuple[str | None, ...]:
+    """What ranges of `torch.profiler` are called: the program's, then each step's, None for what computes nothing."""
+    names = iter(spec.names)
+    each = [next(names, "") or None if type(step) in COMPUTES else None for step in spec.steps]
+    return (f"graftjit: {spec.name}", *each)
 
 
 def plain_views(spec: ProgramSpec) -> set[int]:

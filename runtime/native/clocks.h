@@ -76,7 +76,7 @@ struct Watch {
     uint64_t broke;
     int depth;        // programs that run inside of one another
     bool open;        // since `broke` no program has begun
-    bool spoilt;      // it compiled something
+    bool spoilt;      // it compiled something, or was profiled
 };
 
 struct Watches {
@@ -141,7 +141,7 @@ class ResumeSample {
 void watch_program_begins(uint64_t now);
 void watch_program_ends(uint64_t began, uint64_t now);
 
-// What is under way compiles: it is no call like others.
+// What is under way compiles, or is profiled: it is no call like others.
 void watches_spoil();
 
 struct _object;  // PyObject

@@ -5,6 +5,7 @@
 
 #include "ambient.h"
 #include "cast_cache.h"
+#include "ranges.h"
 #include "workspace.h"
 
 namespace {
@@ -32,10 +33,11 @@ class Run {
     }
 
     // `marks`: where to write when each step began, and when the last was over; null: nobody wants to know.
-    int run(PyObject **outputs, uint64_t *marks) {
+    // `ranges`: a profiler wants to know.
+    int run(PyObject **outputs, uint64_t *marks, bool ranges = false) {
         if (!steps_.numbers.empty() && fill_numbers() != 0) return -1;
         start();
-        int failed = marks == nullptr ? run_steps() : run_steps(marks);
+        int failed = ranges ? run_in_ranges() : marks == nullptr ? run_steps() : run_steps(marks);
         hold_gil();
         if (warnings_.leave() != 0) failed = -1;
         if (!failed) failed = collect(outputs);
@@ -73,6 +75,14 @@ class Run {
         for (const Step &step : steps_.steps) {
             if (int failed = run_step(step); failed != 0) return failed;
             *++marks = clock_now();
+        }
+        return 0;
+    }
+
+    int run_in_ranges() {
+        for (const Step &step : steps_.steps) {
+            Range range(step.label);
+            if (int failed = run_step(step); failed != 0) return failed;
         }
         return 0;
     }
@@ -452,12 +462,21 @@ static int run_timed(Steps &steps, PyObject *const *inputs, PyObject **outputs, 
     return failed;
 }
 
+// A run that a profiler looks at. Its times are not those of others: they are no samples.
+static int run_in_ranges(Steps &steps, PyObject *const *inputs, PyObject **outputs, PyObject **owned, bool due) {
+    if (due) steps.clock.turn.plan();
+    watches_spoil();
+    Range range(steps.label);
+    return Run(steps, inputs, owned).run(outputs, nullptr, true);
+}
+
 int steps_run(Steps &steps, PyObject *const *inputs, PyObject **outputs, PyObject **owned) {
     steps.runs++;
     bool due = steps.clock.turn.due();
     if (due && !sampling) steps.clock.turn.plan(), due = false;
-    int failed = due || watches.n > 0 ? run_timed(steps, inputs, outputs, owned, due)
-                                      : Run(steps, inputs, owned).run(outputs, nullptr);
+    int failed = ranges_wanted()       ? run_in_ranges(steps, inputs, outputs, owned, due)
+                 : due || watches.n > 0 ? run_timed(steps, inputs, outputs, owned, due)
+                                        : Run(steps, inputs, owned).run(outputs, nullptr);
     if (--steps.runs == 0 && steps.left) delete &steps;
     return failed;
 }

@@ -30,6 +30,7 @@ struct Step {
     std::vector<int32_t> numbers;        // launch, Python forms: registers that are handed over
     std::vector<char> reals;             // which of those are floats
     void *kernel = nullptr;
+    const char *label = nullptr;         // what profilers call it, in `Steps.labels`; null: nothing
     PyObject *callable = nullptr;        // python, otherwise: f(*tensors) -> tuple; aten, cast: the same, for what has no native way
     Operator op;                         // aten; alloc: empty_strided, where that is called and not the C shim
     std::unique_ptr<DeviceLaunch> device; // device
@@ -47,6 +48,8 @@ struct Steps {
     bool left = false;                   // nobody has them but the runs under way: the last one frees them
     bool calls_aten = false;
     bool captured = false;               // a CUDA graph may hold its kernels
+    const char *label = nullptr;         // of the whole program
+    PyObject *labels = nullptr;          // the strings that labels are in
     ProgramClock clock;
 
     ~Steps();

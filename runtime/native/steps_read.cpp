@@ -200,18 +200,35 @@ bool read_constants(PyObject *constants, Steps &steps) {
     return true;
 }
 
+const char *read_label(PyObject *text) {
+    const char *label = PyUnicode_Check(text) ? PyUnicode_AsUTF8(text) : nullptr;
+    PyErr_Clear();  // a name that is no text to others: it has no range
+    return label;
+}
+
+// The program's, then a string or None for each step.
+void read_labels(PyObject *labels, Steps &steps) {
+    if (PyTuple_GET_SIZE(labels) != (Py_ssize_t)steps.steps.size() + 1) return;
+    steps.labels = Py_NewRef(labels);
+    steps.label = read_label(PyTuple_GET_ITEM(labels, 0));
+    for (size_t i = 0; i < steps.steps.size(); i++)
+        steps.steps[i].label = read_label(PyTuple_GET_ITEM(labels, (Py_ssize_t)i + 1));
+}
+
 }  // namespace
 
 Steps::~Steps() {
     for (Step &step : steps) Py_XDECREF(step.callable);
     for (auto &[slot, object] : constants) Py_DECREF(object);
+    Py_XDECREF(labels);
 }
 
 bool steps_read(PyObject *lowered, Steps &out) {
-    PyObject *steps, *outputs, *constants, *numbers;
+    PyObject *steps, *outputs, *constants, *numbers, *labels = nullptr;
     long long arena;
-    if (!PyArg_ParseTuple(lowered, "iiiLiO!O!O!O", &out.n_inputs, &out.n_numbers, &out.n_slots, &arena,
-                          &out.arena_register, &PyTuple_Type, &steps, &PyTuple_Type, &outputs, &PyDict_Type, &constants, &numbers) ||
+    if (!PyArg_ParseTuple(lowered, "iiiLiO!O!O!O|O!", &out.n_inputs, &out.n_numbers, &out.n_slots, &arena,
+                          &out.arena_register, &PyTuple_Type, &steps, &PyTuple_Type, &outputs, &PyDict_Type, &constants, &numbers,
+                          &PyTuple_Type, &labels) ||
         (numbers != Py_None && !numbers_read(numbers, out.n_inputs, out.n_numbers, out.numbers)))
         return false;
     out.arena_bytes = out.static_bytes = arena;
@@ -224,5 +241,6 @@ bool steps_read(PyObject *lowered, Steps &out) {
         out.steps.emplace_back();
         if (!read_step(PyTuple_GET_ITEM(steps, i), out, out.steps.back())) return false;
     }
+    if (labels != nullptr) read_labels(labels, out);
     return true;
 }
