@@ -66,7 +66,7 @@ def _load_fast(walk: Walk, instr: Instr, ahead: Ahead) -> int:
 
 def _load_clear(walk: Walk, instr: Instr, ahead: Ahead) -> None:
     name = walk.names.local(instr.arg)
-    walk.push(Entry(name, "name", of=name))
+    walk.push(Entry(name, "name", of=name, unsure=True))
     walk.moved.append(name)
 
 

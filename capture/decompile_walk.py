@@ -42,6 +42,7 @@ class Entry:
     brackets: str = ""
     note: str = ""
     inner: str = ""  # of iter(x): x
+    unsure: bool = False  # a local that a comprehension hides: it may be unbound
 
 
 NULL = Entry("", "null")
@@ -193,6 +194,8 @@ class Walk:
         waiting.sort(key=lambda pair: pair[1].seq)
         for at, entry in waiting:
             temp = self.names.temp()
+            if entry.unsure:
+                self.doubt("a hidden local may be unbound")
             self.write(f"{temp} = {entry.text}", entry.note)
             self.stack[at] = Entry(temp, "const")
 
