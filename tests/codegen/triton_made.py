@@ -150,9 +150,12 @@ class _Memory:
         return 0, 0, 0, dtype
 
     def take_back(self, parts: list[torch.Tensor]) -> None:
-        for part, (first, last) in zip(parts, self.ranges, strict=True):
-            if last > first:
-                _bytes(first, last - first).copy_(part[first % GRAIN :])
+        """What has changed, and nothing else: under masks a span reaches beyond its buffer, and what lies there belongs
+        to others, who may have written to it meanwhile."""
+        for part, was, (first, last) in zip(parts, self.parts, self.ranges, strict=True):
+            changed = (part != was).nonzero().flatten()
+            if len(changed):
+                _bytes(first, last - first)[changed - first % GRAIN] = part[changed]
 
 
 def _bytes(first: int, size: int) -> torch.Tensor:

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its loop of asyncio runs in this thread for as long
 def browser() -> Iterator[Any]:
     """A headless Chromium, as tools/find-browser finds it. Where there is none, its tests are skipped; where there is
     one that cannot be started, they fail in CI."""

@@ -87,7 +87,7 @@ class Beside:
 
     def whole(self) -> Beside:
         text = str(self.jitted.report())
-        assert " 0 graph breaks" in text, text
+        assert "no graph breaks" in text, text
         assert "FB301" not in text, text
         return self
 
@@ -241,7 +241,7 @@ def test_gradients_by_a_call(level: str) -> None:
             for a, b in zip(jitted(x, w), function(x, w), strict=True):
                 torch.testing.assert_close(a, b)
             assert x.grad is None
-    assert " 0 graph breaks" in str(jitted.report())
+    assert jitted.report().break_count == 0
 
 
 def test_a_hook_that_comes_later_is_called() -> None:
@@ -337,7 +337,7 @@ def test_two_optimizers() -> None:
         torch.testing.assert_close(a, b)
         for p, q in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
             torch.testing.assert_close(p, q)
-    assert " 0 graph breaks" in str(jitted.report())
+    assert jitted.report().break_count == 0
 
 
 def test_an_exception_between() -> None:
