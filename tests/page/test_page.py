@@ -264,7 +264,7 @@ def test_guards_are_a_tree(opened, report):
     tree.locator("summary", has_text=".blocks").click()
     tree.locator("summary", has_text="[2]").click()
     tree.locator("summary", has_text=".up").click()
-    assert "self.blocks[2].up.weight is cpu f32[512]" in tree.inner_text()
+    tree.get_by_text("self.blocks[2].up.weight is cpu f32[512]").wait_for()
     page.fill("[aria-label='Filter guards']", "[3] norm bias")
     assert "self.blocks[3].norm.bias" in tree.inner_text() and "[2]" not in tree.inner_text()
     tree.locator(".link").first.click()
