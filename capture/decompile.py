@@ -9,7 +9,6 @@ of stages (`graftjit.stages`); nothing that runs depends on it.
 
 from __future__ import annotations
 
-import os
 import re
 import types
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 
 from ..ir.dataclass import dataclass, field
 from ..ir.location import Location
+from ..ir.printing import place_text
 from .bytecodes import Decoded, Handler, Instr, argument_names, decode, slot_names
 from .decompile_flow import Block, Flow, same_as
 from .decompile_ops import step
@@ -576,7 +576,3 @@ def identifier(name: str) -> str:
     """The name, or one like it that can be written: of a lambda `_lambda_`."""
     bare = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
     return bare if bare.isidentifier() else f"_{bare}"
-
-
-def place_text(where: Location) -> str:
-    return f"{os.path.basename(where.shown)}:{where.line}"

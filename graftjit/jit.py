@@ -26,7 +26,7 @@ from .runtime.errors import OptionError, UserError, describe
 from .runtime.options import JitConfig
 from .runtime.report import Report, report_of
 from .runtime.session import SESSION
-from .telling import measured
+from .telling import measured, place_of
 from .unit import UNITS, Unit, check, on_rerun
 
 
@@ -181,7 +181,7 @@ def beginning(target: Any) -> Location | None:
     code = getattr(inspect.unwrap(target), "__code__", None) if target is not None else None
     if not isinstance(code, types.CodeType):
         return None
-    return Location(code.co_filename, code.co_firstlineno, function=code.co_qualname)
+    return place_of(code)
 
 
 def _kind_of(target: Any) -> Any:
