@@ -7,10 +7,11 @@ In: a `folds.Folding`: the `Compiled` events with the facts of each step, the `T
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..ir.location import Location, shown_text
+from ..ir.location import shown_text
 from . import events, roofline
+from .fold_places import at
 from .records import GraphRecord, KernelRecord, NodeRecord, Place, UnfusedRecord
 
 if TYPE_CHECKING:
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
 _Times = dict[
     tuple[str, int, str, str], tuple[dict[str, tuple[float, int]], tuple[roofline.Row, ...]]
 ]
-
-
-def _at(where: Location | None) -> dict[str, Any]:
-    from .folds import at
-
-    return at(where)
 
 
 def fold_kernels(told: Folding) -> list[KernelRecord]:
@@ -55,9 +50,9 @@ def _kernel(
     share, bound = roofline.judged(roofs, seconds, moved, step.flops, step.dtype)
     if step.device != "cpu":
         share, bound = 0.0, ""
-    places = tuple(Place(**_at(line)) for line in step.lines)
+    places = tuple(Place(**at(line)) for line in step.lines)
     return KernelRecord(
-        **_at(step.lines[0] if step.lines else None),
+        **at(step.lines[0] if step.lines else None),
         name=step.name,
         frame=e.frame,
         graph=e.graph,
@@ -118,7 +113,7 @@ def fold_graphs(told: Folding) -> list[GraphRecord]:
 
 def _node(node: events.SketchNode) -> NodeRecord:
     return NodeRecord(
-        **_at(node.where), name=node.name, op=node.op, type=node.type, inputs=node.inputs,
+        **at(node.where), name=node.name, op=node.op, type=node.type, inputs=node.inputs,
         kernel=node.step,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..ir.location import Location
 from . import codes, cures, events
+from .fold_places import at
 from .fold_programs import fold_graphs, fold_kernels
 from .records import (
     BreakRecord,
@@ -33,14 +34,6 @@ from .records import (
 )
 
 ENTERED = (events.Captured, events.Adopted)
-_PLACE = tuple(field.name for field in dataclasses.fields(Place))
-
-
-def at(where: Location | None) -> dict[str, Any]:
-    """The fields of a Place."""
-    if where is None:
-        return {}
-    return {name: getattr(where, name) for name in _PLACE} | {"file": where.shown}
 
 
 class Folding:
