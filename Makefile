@@ -1,5 +1,6 @@
-# make demo    see it work          make test       lint, types and all tests, on Python 3.11
-# make lint    ruff and mypy only   make test-all   the same tests on 3.11, 3.12 and 3.13 too
+# make demo         see it work               make test       lint, types, and the tests' sharpest part: ten minutes
+# make test-quick   two minutes of tests      make test-all   all tests, on Python 3.11, 3.12 and 3.13
+# make lint         ruff and mypy only
 # make docs    the documents as a site, in site/index.html
 # make notebooks   execute notebooks/ with their longer measurements, and store their outputs
 #
@@ -24,7 +25,9 @@ TRITON_3.13 :=
 
 NATIVE := $(wildcard runtime/native/*) $(wildcard codegen/ready/*) $(wildcard codegen/*.h) codegen/flags.py setup.py
 PACKAGE := pyproject.toml
-PYTEST_FLAGS ?= -q -n $(WORKERS) --dist worksteal
+PYTEST_FLAGS ?= -q -n $(WORKERS) --dist worksteal --durations=20
+TIER ?= all
+MINUTES ?= 600
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # One kernel store for all workers; with two workers on two cores, threads that wait must not spin.
@@ -34,18 +37,26 @@ TEST_ENVIRONMENT := GRAFTJIT_CHECK=1 GRAFTJIT_CACHE_DIR=$(CURDIR)/.kernels \
 # A Python that has torch with CUDA, triton, pytest and graftjit: given, or this checkout's.
 GPU_PYTHON := $(if $(filter command line environment,$(origin PYTHON)),$(PYTHON),.venv/bin/python)
 
-.PHONY: demo test test-gpu test-all test-3.12 test-3.13 lint format bench doctor notebooks docs clean distclean help
+.PHONY: demo test test-quick test-rest test-gpu test-all test-3.11 test-3.12 test-3.13 lint format bench doctor notebooks docs clean distclean help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
 help:
-	@sed -n '1,8s/^# \{0,1\}//p' Makefile
+	@sed -n '1,9s/^# \{0,1\}//p' Makefile
 
 demo: .venv/.demo .venv/.native
 	.venv/bin/python -P -m graftjit demo
 
 test: lint .venv/.dev .venv/.native
-	$(TEST_ENVIRONMENT) .venv/bin/pytest $(PYTEST_FLAGS) $(TESTS)
+	$(TEST_ENVIRONMENT) .venv/bin/pytest $(PYTEST_FLAGS) --tier test $(TESTS)
+
+test-quick: .venv/.dev .venv/.native
+	$(TEST_ENVIRONMENT) .venv/bin/pytest $(PYTEST_FLAGS) --tier quick $(TESTS)
+
+# What `make test` leaves out, for so many MINUTES: what the last changes are nearest to comes first.
+test-rest: .venv/.dev .venv/.native
+	files=$$(.venv/bin/python tools/order_tests.py) && $(TEST_ENVIRONMENT) \
+		.venv/bin/pytest $(PYTEST_FLAGS) --dist load --tier rest --minutes $(MINUTES) $$files
 
 test-gpu:
 	@$(GPU_PYTHON) -P -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || \
@@ -55,10 +66,13 @@ test-gpu:
 	$(TEST_ENVIRONMENT) $(GPU_PYTHON) -P -m pytest -q --tb=short --maxfail=80 -p no:cacheprovider \
 		$$($(GPU_PYTHON) -P -c 'import xdist' 2>/dev/null && echo --numprocesses=$(GPU_WORKERS)) tests/gpu
 
-test-all: test test-3.12 test-3.13
+test-all: lint test-3.11 test-3.12 test-3.13
+
+test-3.11: .venv/.dev .venv/.native
+	$(TEST_ENVIRONMENT) .venv/bin/pytest $(PYTEST_FLAGS) --tier $(TIER) --minutes $(MINUTES) $(TESTS)
 
 test-3.12 test-3.13: test-%: .venv-%/.dev .venv-%/.native
-	$(TEST_ENVIRONMENT) .venv-$*/bin/pytest $(PYTEST_FLAGS) $(TESTS)
+	$(TEST_ENVIRONMENT) .venv-$*/bin/pytest $(PYTEST_FLAGS) --tier $(TIER) --minutes $(MINUTES) $(TESTS)
 
 lint: .venv/.dev
 	.venv/bin/ruff check .

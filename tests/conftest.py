@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests import tiers
+
 # Before anything of graftjit is imported. `make test` says the same.
 os.environ.setdefault("GRAFTJIT_CHECK", "1")
 os.environ.setdefault(
@@ -23,6 +25,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the files under tests/golden anew"
     )
+    tiers.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tiers.configure(config)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return tiers.ignore(collection_path, config) if collection_path.is_file() else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers.select(config, items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    tiers.skip_when_time_is_over(item)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    tiers.summarise(terminalreporter)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ The table is tests/mutations: each world is played in plain Python and jitted, c
 
 from __future__ import annotations
 
-import os
+import functools
 
 import pytest
 
@@ -15,9 +15,7 @@ from graftjit.runtime.events import Captured
 from graftjit.runtime.session import SESSION
 
 from ..mutations import KINDS, play
-from .harness import TOLERANCE, Describer, _call, difference
-
-LEVEL = os.environ.get("GRAFTJIT_TEST_LEVEL", "O0")
+from .harness import LEVELS, TOLERANCE, Describer, _call, difference
 
 
 def described(run, fn, args):
@@ -34,11 +32,11 @@ class Afresh:
     """A program that is compiled anew for each call: all of these are kin, so that what one has compiled answers for
     the next wherever nothing has changed, and nowhere else."""
 
-    def __init__(self, fn):
-        self.fn, self.made = fn, []
+    def __init__(self, level, fn):
+        self.config, self.fn, self.made = JitConfig(jit_level=level), fn, []
 
     def __call__(self, *args):
-        run = jit(self.fn, config=JitConfig(jit_level=LEVEL))
+        run = jit(self.fn, config=self.config)
         self.made.append(run)
         return run(*args)
 
@@ -48,29 +46,36 @@ class Afresh:
         return sum(type(event) is Captured for event in SESSION.log.of(states))
 
 
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", KINDS, ids=lambda name: name.replace(" ", "_"))
-def test_mutation_seen_by_a_second_callable(name):
+def test_mutation_seen_by_a_second_callable(name, level):
     row = KINDS[name]
     plain = play(row.world, lambda fn: fn, described, lambda run: 0)
-    found = play(row.world, Afresh, lambda run, fn, args: described(run, fn, args), Afresh.captures)
+    found = play(
+        row.world,
+        functools.partial(Afresh, level),
+        lambda run, fn, args: described(run, fn, args),
+        Afresh.captures,
+    )
     assert len(plain) == len(found) > 1
     for number, (wanted, got) in enumerate(zip(plain, found, strict=True)):
         for call, (one, other) in enumerate(zip(wanted.calls, got.calls, strict=True)):
-            where = difference(one, other, TOLERANCE[LEVEL])
+            where = difference(one, other, TOLERANCE[level])
             assert where is None, f"step {number}, call {call}: plain {where}"
         before, first, second = got.captures
         assert not (got.same and second > before), f"step {number} captured anew"
         assert not (row.settles and second > first), f"step {number}, call 1 captured"
 
 
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", KINDS, ids=lambda name: name.replace(" ", "_"))
-def test_mutation(name):
+def test_mutation(name, level):
     row = KINDS[name]
     plain = play(row.world, lambda fn: fn, described, lambda run: 0)
     run = []
 
     def wrap(fn):
-        run.append(jit(fn, config=JitConfig(jit_level=LEVEL)))
+        run.append(jit(fn, config=JitConfig(jit_level=level)))
         return run[0]
 
     found = play(row.world, wrap, described, captures)
@@ -78,7 +83,7 @@ def test_mutation(name):
     assert len(plain) == len(found) > 1
     for number, (wanted, got) in enumerate(zip(plain, found, strict=True)):
         for call, (one, other) in enumerate(zip(wanted.calls, got.calls, strict=True)):
-            where = difference(one, other, TOLERANCE[LEVEL])
+            where = difference(one, other, TOLERANCE[level])
             assert where is None, f"step {number}, call {call}: plain {where}\n{report}"
         before, first, second = got.captures
         assert not (got.same and second > before), f"step {number} captured anew\n{report}"

@@ -264,7 +264,7 @@ def find_transform(name: str) -> Transform:
 def main(
     arguments: list[str] | None = None,
     generate: Callable[..., Program] = generate,
-    transform_name: str = "graftjit:jit,O0",
+    transform_name: str = "graftjit:jit",
     size: int = 9,
     description: str | None = __doc__,
 ) -> int:
@@ -277,7 +277,7 @@ def main(
     parser.add_argument(
         "--transform",
         default=transform_name,
-        help="module:function[,O0] or identity; O0, the default, builds no kernels",
+        help="module:function[,O0] or identity; O0 builds no kernels",
     )
     parser.add_argument("--seconds", type=float, default=60, help="for making one program small")
     parser.add_argument("--show", action="store_true", help="print programs, run nothing")

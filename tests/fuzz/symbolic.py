@@ -261,7 +261,7 @@ def generate(seed: int, size: int = 6) -> Program:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    return programs.main(arguments, generate, "tests.fuzz.symbolic:jitted,O0", 6, __doc__)
+    return programs.main(arguments, generate, "tests.fuzz.symbolic:jitted", 6, __doc__)
 
 
 if __name__ == "__main__":
