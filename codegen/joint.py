@@ -184,10 +184,26 @@ class Twin:
             twins = [t.clone() if at in graph.written else t for at, t in enumerate(twins)]
             found = self._plan.pieces_of(self._replay(*twins, *inputs[n:]), twins)
         generators.put_back(before)
-        return leaves, found
+        return leaves, found, twins
+
+    def values(self, begun: Any, inputs: Sequence[Any], given: Sequence[Any]) -> None:
+        _, pieces, twins = begun
+        pairs = [(f"result {at}", *pair) for at, pair in enumerate(zip(given, pieces, strict=True))]
+        pairs += [
+            (f"input {at}, which is written to by a call", inputs[at], twins[at])
+            for at in self._graph.written
+        ]
+        for what, ours, theirs in pairs:
+            difference = differs(ours.detach(), theirs.detach(), self._allowed)
+            if difference:
+                raise CheckError(
+                    f"{what} of the compiled graph {self._graph.name} is not what eager gives",
+                    expected="eager's value",
+                    found=difference,
+                )
 
     def compare(self, begun: Any, given: Sequence[Any], found: Sequence[Any]) -> None:
-        leaves, pieces = begun
+        leaves, pieces, _ = begun
         joint = self._graph.joint
         wanted = [at for at in joint.wanted if found[at] is not None]
         if not wanted:

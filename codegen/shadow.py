@@ -1,18 +1,22 @@
 """Under GRAFTJIT_CHECK: each run of a compiled graph beside the replay of its torch-level calls.
 
 `shadowed(program, replay, ...)` is a program that runs both and raises CheckError, naming the graph's kernels, where
-they differ by more than `TOLERANCE` allows. Used by `codegen.backend` for graphs that neither write nor draw.
+they differ by more than `TOLERANCE` allows. Used by `codegen.compiled`; programs with a backward: `codegen.joint.Twin`.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from ..ir.effects import root, writes
 from ..ir.graph import Graph, Meta
+from ..runtime import generators
 from ..runtime.errors import CheckError
+from ..runtime.logs import ROOMS
 
 # dtype -> (relative, absolute by the largest element) error allowed; fused sums run in another order than eager's
 TOLERANCE: dict[torch.dtype, tuple[float, float]] = {
@@ -28,24 +32,79 @@ FLIPS = 1e-3
 def shadowed(
     program: Callable[..., Any], replay: Callable[..., Any], graph: Graph, kernels: Sequence[str]
 ) -> Callable[..., Any]:
-    """The program with the comparison after it."""
-    allowed = tolerance(graph)
+    """The program with the comparison after it: of its results, of the inputs that it writes to, and of the states in which
+    it leaves the random generators. The calls run on copies of those inputs, with the random numbers of the program."""
+    allowed, devices = tolerance(graph), generators.drawn_from(graph)
+    tail = f"; kernels: {', '.join(kernels) or 'none'}"
+
+    def compare(what: str, ours: torch.Tensor, theirs: torch.Tensor) -> None:
+        difference = differs(ours.detach(), theirs.detach(), allowed)
+        if difference:
+            raise CheckError(
+                f"{what} of the compiled graph {graph.name} is not what eager gives",
+                expected=_short(theirs),
+                found=f"{_short(ours)}; {difference}{tail}",
+            )
 
     def checked(*inputs: Any) -> Any:
+        if devices and threading.active_count() > 1:
+            not_compared(graph, "it draws random numbers, and other threads may draw in between")
+            return program(*inputs)
+        twins = list(inputs)
+        for at in graph.written:
+            twins[at] = copied(inputs[at])
+        before = generators.states(devices)
         found = program(*inputs)
-        with torch.set_grad_enabled(graph.spends):
-            expected = replay(*inputs)
+        after = generators.states(devices)
+        generators.put_back(before)
+        try:
+            with torch.set_grad_enabled(graph.spends):
+                expected = replay(*twins)
+            drawn = generators.states(devices)
+        finally:
+            generators.put_back(after)
         for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-            difference = differs(ours, theirs, allowed)
-            if difference:
-                raise CheckError(
-                    f"result {number} of the compiled graph {graph.name} is not what eager gives",
-                    expected=_short(theirs),
-                    found=f"{_short(ours)}; {difference}; kernels: {', '.join(kernels) or 'none'}",
-                )
+            compare(f"result {number}", ours, theirs)
+        for at in graph.written:
+            compare(f"input {at}, which is written to by a call", inputs[at], twins[at])
+        if any(not torch.equal(a, b) for (_, a), (_, b) in zip(after, drawn, strict=True)):
+            raise CheckError(
+                f"the compiled graph {graph.name} has not drawn the random numbers that eager draws{tail}"
+            )
         return found
 
     return checked
+
+
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor over a copy of its whole memory; a leaf, if it requires a gradient."""
+    bare = tensor.detach()
+    with torch.no_grad():
+        copy = torch.empty(0, dtype=bare.dtype, device=bare.device).set_(
+            bare.untyped_storage().clone(), bare.storage_offset(), bare.shape, bare.stride()
+        )
+    return copy.requires_grad_(tensor.requires_grad)
+
+
+def can_compare(graph: Graph) -> bool:
+    """Whether the calls can run beside the program. Halves of a joint program have none: `codegen.joint.Twin` compares."""
+    if not graph.calls:
+        return False
+    written = [root(one) for node in graph.nodes for one in writes(node)]
+    if any(one.op == "constant" for one in written):
+        not_compared(graph, "it writes to a tensor that is baked into it")
+        return False
+    return True
+
+
+def not_compared(graph: Graph, why: str) -> None:
+    """Say once of a graph what GRAFTJIT_CHECK leaves out."""
+    if (graph.name, why) not in _SAID:
+        _SAID.add((graph.name, why))
+        ROOMS["codegen"].warning("GRAFTJIT_CHECK does not compare graph %s: %s", graph.name, why)
+
+
+_SAID: set[tuple[str, str]] = set()
 
 
 def tolerance(graph: Graph) -> tuple[float, float]:

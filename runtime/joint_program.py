@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 from torch.autograd.function import BackwardCFunction
 
 from ..ir.dataclass import dataclass
-from . import generators, inner_results
+from . import faults, generators, inner_results
 from .errors import GraftError
 
 Tensors = tuple[torch.Tensor, ...]
@@ -90,6 +90,9 @@ class Twin(Protocol):
 
     def begin(self, inputs: Sequence[Any]) -> Any:
         """What eager computes of the inputs, with a history of its own."""
+
+    def values(self, begun: Any, inputs: Sequence[Any], given: Sequence[Any]) -> None:
+        """Raises CheckError if the results that have a gradient, or the inputs that are written to, are not those of eager."""
 
     def compare(self, begun: Any, given: Sequence[Any], found: Sequence[Any]) -> None:
         """Raises CheckError if gradients of the inputs (None: not asked for) are not those of eager."""
@@ -248,6 +251,8 @@ class JointProgram:
             node.begun = self._twin.begin(inputs)
         held = self._held(inputs)
         made = self._forward(*inputs)
+        if self._twin is not None:
+            self._twin.values(node.begun, inputs, [made[at] for at in plan.results])
         if plan.dirty:
             made = self._dirty(node, made, inputs)
         node.to_save = self._kept((*made, *self._constants, *inputs))
@@ -283,7 +288,13 @@ class JointProgram:
         if self._plain:
             given = [gradients[at] for at in plan.results]
         missing = tuple([at for at, one in enumerate(given) if one is None])
-        run, places = self._backwards.get(missing) or self._built(missing)
+        found = self._backwards.get(missing)
+        if found is None:
+            try:
+                found = self._built(missing)
+            except Exception as error:  # a fault of ours: the calls themselves have a backward
+                return self._without(node, gradients, error)
+        run, places = found
         arguments = list(node.saved_tensors)
         del arguments[len(plan.saved) :]
         # The node's own hold on them ends here, if autograd is not told to retain the graph.
@@ -314,6 +325,19 @@ class JointProgram:
         pairs = zip(self.plan.wanted, places, strict=True)
         made = run, [(at, number) for at, number in pairs if number is not None]
         return self._backwards.setdefault(missing, made)
+
+    def _without(self, node: Any, gradients: Sequence[Any], error: Exception) -> Sequence[Any]:
+        """Gradients of all inputs where no backward can be built: by the calls under autograd."""
+        faults.tell(
+            self.plan.name,
+            error,
+            "Its backward runs the calls again: what it gives is right, and slower than it could be.",
+        )
+        why = f"its backward could not be built: {type(error).__name__}: {error}"
+        with torch.enable_grad():
+            found = self.again(node, gradients, False, why)
+        node.maybe_clear_saved_tensors()
+        return found
 
     # -- a backward that is itself differentiated
 

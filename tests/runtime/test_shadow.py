@@ -1,0 +1,156 @@
+"""GRAFTJIT_CHECK compares what it says: a program that is made wrong on purpose raises, a right one gives what it gives without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import graftjit
+from graftjit.codegen import backend
+from graftjit.runtime.errors import CheckError
+from graftjit.runtime.session import SESSION
+
+needs_check = pytest.mark.skipif(not SESSION.options.check, reason="GRAFTJIT_CHECK is not set")
+Made = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def pure() -> Made:
+    return lambda x: torch.tanh(x) * 2, (torch.randn(8),)
+
+
+def mutates() -> Made:
+    def f(x: Any, y: Any) -> Any:
+        x.mul_(2).add_(y)
+        return y.sin()
+
+    return f, (torch.randn(8), torch.randn(8))
+
+
+def draws() -> Made:
+    return lambda x: torch.nn.functional.dropout(x + torch.rand(64), 0.5) * 3, (torch.ones(64),)
+
+
+def cache() -> Made:
+    memory = torch.zeros(2, 16, 4)
+
+    def f(keys: Any, new: Any) -> Any:
+        keys[:, 3:5] = new * 2
+        return keys.sum(1)
+
+    return f, (memory[:, 2:12], torch.randn(2, 2, 4))
+
+
+def forward() -> Made:
+    return lambda x, w: torch.tanh(x @ w), (torch.randn(4, 4), torch.randn(4, 4).requires_grad_())
+
+
+def step() -> Made:
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+    def f(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach(), [p.detach().clone() for p in net.parameters()]
+
+    return f, (torch.randn(4, 4),)
+
+
+WORLDS = [pure, mutates, draws, cache, forward, step]
+
+
+def flat(value: Any) -> list[Any]:
+    if isinstance(value, (tuple, list)):
+        return [leaf for item in value for leaf in flat(item)]
+    return [value]
+
+
+def wrongly(
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: Callable[[Any, tuple[Any, ...], Any], Any],
+    part: str = "",
+) -> None:
+    """Programs run `spoil(graph, inputs, results)` behind them."""
+    finish = backend._finish
+
+    def finished(compiled: Any, graph: Any, *rest: Any) -> None:
+        program = compiled.program
+        if not part or compiled.part == part:
+            compiled.program = lambda *inputs: spoil(graph, inputs, program(*inputs))
+        finish(compiled, graph, *rest)
+
+    monkeypatch.setattr(backend, "_finish", finished)
+
+
+@needs_check
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
+def test_a_wrong_result(world: Callable[[], Made], monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(_graph: Any, _inputs: Any, results: Any) -> Any:
+        return tuple([one + 1 if one.is_floating_point() else one for one in results])
+
+    f, given = world()
+    wrongly(monkeypatch, spoil)
+    with pytest.raises(CheckError, match="is not what eager gives"):
+        graftjit.jit(f)(*given)
+
+
+@needs_check
+@pytest.mark.parametrize("world", [mutates, cache, step], ids=lambda world: world.__name__)
+def test_a_wrong_write(world: Callable[[], Made], monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(graph: Any, inputs: Any, results: Any) -> Any:
+        with torch.no_grad():
+            inputs[graph.written[-1]].select(0, -1).add_(1)
+        return results
+
+    f, given = world()
+    wrongly(monkeypatch, spoil)
+    with pytest.raises(CheckError, match="which is written to by a call"):
+        graftjit.jit(f)(*given)
+
+
+@needs_check
+def test_a_wrong_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(_graph: Any, _inputs: Any, results: Any) -> Any:
+        torch.rand(1)
+        return results
+
+    f, given = draws()
+    wrongly(monkeypatch, spoil)
+    with pytest.raises(CheckError, match="random numbers"):
+        graftjit.jit(f)(*given)
+
+
+@needs_check
+def test_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(_graph: Any, _inputs: Any, results: Any) -> Any:
+        return tuple([None if one is None else one * 1.5 for one in results])
+
+    f, given = forward()
+    wrongly(monkeypatch, spoil, "backward")
+    with pytest.raises(CheckError, match="gradient of input"):
+        graftjit.jit(f)(*given).sum().backward()
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
+def test_a_right_run_is_as_without(world: Callable[[], Made]) -> None:
+    """Values, inputs, versions, gradients and the generator's state, over three calls."""
+    told = []
+    for make in (lambda f: f, graftjit.jit):
+        torch.manual_seed(0)
+        f, given = world()
+        run = make(f)
+        seen: list[Any] = []
+        for _ in range(3):
+            seen += [one.detach().clone() for one in flat(run(*given))]
+            seen += [one.detach().clone() for one in given]
+            seen += [one._version for one in given] + [one.grad is None for one in given]
+            seen.append(torch.get_rng_state())
+        told.append(seen)
+    for ours, theirs in zip(*told, strict=True):
+        torch.testing.assert_close(ours, theirs)
