@@ -9,7 +9,8 @@ Called by `schedule`, before units of one operator are left to ATen.
 
 from __future__ import annotations
 
-from ..ir.effects import is_random, may_raise
+from ..ir.effects import is_random
+from ..ir.failing import may_raise
 from ..ir.graph import Meta, Node
 from . import cpp_plan, loops, nest
 from .extents import estimated

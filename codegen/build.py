@@ -119,7 +119,17 @@ def _compile(text: str, target: Path) -> None:
 
 
 def _run(command: Sequence[str], text: str, target: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, input=text, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "TMPDIR": str(target.parent)},
+    running = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "TMPDIR": str(target.parent)}, start_new_session=True,
     )  # fmt: skip
+    try:
+        out, err = running.communicate(text, timeout=units.TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise BuildError(
+            f"the compiler was not done after {units.TIMEOUT:.0f} seconds",
+            todo="run `python -m graftjit doctor`, or name another compiler by CXX",
+        ) from None
+    finally:
+        units.end(running)
+    return subprocess.CompletedProcess(command, running.returncode, out, err)

@@ -17,7 +17,7 @@ from ..runtime.logs import ROOMS, asked
 from ..runtime.program import ProgramSpec
 from ..runtime.session import SESSION
 from .replay import compile_replay
-from .shadow import shadowed
+from .shadow import can_compare, shadowed
 
 if TYPE_CHECKING:
     from ..ir.passes import PassRecord
@@ -121,13 +121,14 @@ def tell(compiled: Compiled, level: str) -> None:
             steps=compiled.steps,
             sketch=compiled.sketch,
             source=compiled.source,
+            varied=any(origin[0] != "number" for origin in graph.symbols.values()),
         )
     )
 
 
 def watched(graph: Graph, program: Program, kernels: Sequence[str] = ()) -> Program:
     """The program, under GRAFTJIT_CHECK with each run compared with eager's."""
-    if not SESSION.options.check or graph.mutates or graph.random or not graph.calls:
+    if not SESSION.options.check or not can_compare(graph):
         return program
     return shadowed(program, compile_replay(graph), graph, kernels)
 

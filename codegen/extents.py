@@ -7,8 +7,11 @@ sizes it met first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import torch
 
 from ..ir.graph import Meta
 from ..ir.layout import is_dense
@@ -76,3 +79,16 @@ __all__ = [
     "product",
     "surely",
 ]
+
+
+# Bytes of a vector of torch's kernels on this processor.
+_VECTOR = 64 if "AVX512" in torch.backends.cpu.get_cpu_capability() else 32
+
+
+def in_one_block(meta: Meta) -> bool:
+    """Has a tensor fewer elements than eager's kernels on the CPU take at once, two vectors? Then they are computed one by
+    one, and some operators choose otherwise there where a nan or two zeros meet: what eager does with an element of
+    larger tensors hangs on its place. Where sizes are open nobody knows."""
+    if meta.device.type != "cpu" or is_symbolic(meta.shape):
+        return False
+    return math.prod(meta.shape) < 2 * _VECTOR // max(meta.dtype.itemsize, 4)

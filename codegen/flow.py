@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ir.dataclass import dataclass, field
-from ..ir.effects import is_fresh, is_random, may_raise, reads, root, writes
+from ..ir.effects import is_fresh, is_random, reads, root, writes
+from ..ir.failing import may_raise
 from ..ir.graph import Graph, Meta, Node
 from ..ir.late import put_back
 

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from ..ir.dataclass import dataclass, field
-from ..ir.effects import may_raise, reads, root
+from ..ir.effects import reads, root
+from ..ir.failing import may_raise
 from ..ir.graph import Meta, Node
 from ..ir.schema import plan_of
 from . import affine, lower_scatter, rowwise
@@ -174,7 +175,8 @@ class Fusion:
         rule = fusable(node, node in self.flow.whole) if enabled else None
         if rule is not None and rule.kind == "pointwise" and not isinstance(node.meta, Meta):
             users = self.flow.users.get(node, [])
-            rule = rule if rule.every or all(user.target == 0 for user in users) else None
+            wanted = rule.every or all(user.target == 0 for user in users)
+            rule = rule if users and wanted else None  # nobody reads one that only may raise
         if rule is not None and _device(node).type not in self.kinds:
             rule = None
         if rule is not None and rule.kind == "create" and node in self.flow.written:

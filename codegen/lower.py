@@ -200,7 +200,7 @@ for _name, _op in (("__lshift__", "shl"), ("__rshift__", "shr")):  # the operato
     _packet = getattr(aten, _name)
     _register(two.bitwise(_op), (_packet.Tensor, _packet.Scalar), two.integer_result)
 for _name in ("maximum", "minimum"):
-    _register(two.binary(_name), getattr(aten, _name).default, when.not_bool)
+    _register(two.extremum(_name), getattr(aten, _name).default, when.not_bool)
 for _name in ("fmax", "fmin", "atan2", "hypot"):
     _register(two.binary(_name), getattr(aten, _name).default, when.float_result)
 

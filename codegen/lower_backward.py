@@ -13,6 +13,7 @@ import torch
 
 from ..ir.graph import Node
 from . import lower_when as when
+from .extents import in_one_block
 from .lowering import RULES, At, Rule
 
 aten = torch.ops.aten
@@ -96,9 +97,13 @@ def elu(at: At) -> int:
     else:
         grown = at.apply("exp", _times(at, x, at.const(steep)))
         slope = _times(at, at.const(steep * low), grown)
-    above = _times(at, g, at.const(scale))
-    positive = at.apply("gt", x, at.const(0.0))
-    return at.done(at.apply("where", positive, above, _times(at, g, slope)))
+    above, below = _times(at, g, at.const(scale)), _times(at, g, slope)
+    if in_one_block(
+        at.meta
+    ):  # eager's loop of single elements asks the other way, which shows at nan
+        negative = at.apply("le", x, at.const(0.0))
+        return at.done(at.apply("where", negative, below, above))
+    return at.done(at.apply("where", at.apply("gt", x, at.const(0.0)), above, below))
 
 
 def softplus(at: At) -> int:

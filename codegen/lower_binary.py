@@ -9,6 +9,7 @@ import torch
 
 from ..ir.graph import Node
 from ..ir.symbols import Expr
+from .extents import in_one_block
 from .lower_when import fits_integer, float_result
 from .lowering import At, opmath, result_type
 
@@ -24,6 +25,19 @@ def binary(op: str, exact_second: bool = False) -> Callable[[At], int]:
         a = at.get(left, at.math, through=at.dtype)
         b = at.get(right, at.math, through=None if exact else at.dtype)
         return at.done(at.apply(op, a, b))
+
+    return build
+
+
+def extremum(op: str) -> Callable[[At], int]:
+    """maximum and minimum. Of two zeros eager's loop of single elements gives the first one, its vectors the second."""
+    plain = binary(op)
+
+    def build(at: At) -> int:
+        if not (at.dtype.is_floating_point and in_one_block(at.meta)):
+            return plain(at)
+        a, b = (at.get(at.arg(i), at.math, through=at.dtype) for i in (0, 1))
+        return at.done(at.apply(op, b, a))
 
     return build
 

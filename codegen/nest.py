@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from ..ir.dataclass import dataclass
-from ..ir.effects import may_raise, reads, root
+from ..ir.effects import reads, root
+from ..ir.failing import may_raise
 from ..ir.graph import Meta, Node
 from ..ir.symbols import hint_of
 from . import affine, loops, order

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..ir.dataclass import dataclass, field
-from ..ir.effects import may_raise, reads, root, writes
+from ..ir.effects import reads, root, writes
+from ..ir.failing import may_raise
 from ..ir.graph import Graph, Meta, Node
 from ..runtime.program import (
     COMPUTES,
@@ -256,7 +257,12 @@ def _name(number: int, unit: Unit, flow: Flow) -> str:
 def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
     """The values that somebody outside of their own kernel needs in memory."""
     wanted = {fusion.source(node) for node in flow.graph.outputs}
-    wanted |= {node for node in fusion.rules if may_raise(node) and _unread(node, flow, fusion)}
+    # An operator with several results has none of its own to store: it fails by its arguments alone.
+    wanted |= {
+        node
+        for node in fusion.rules
+        if may_raise(node) and type(node.meta) is Meta and _unread(node, flow, fusion)
+    }
     copied: list[tuple[Node, Unit, bool]] = []
     moved: set[tuple[Node, int]] = set()
     seen: set[tuple[Node, Unit, bool]] = set()

@@ -9,7 +9,8 @@ where a plan would need more memory than eager.
 
 from __future__ import annotations
 
-from ..ir.effects import is_random, may_raise, reads, root
+from ..ir.effects import is_random, reads, root
+from ..ir.failing import may_raise
 from ..ir.graph import Meta, Node
 from .flow import is_plain_view
 from .fuse import LIGHT, Fusion, Unit, size_in_bytes

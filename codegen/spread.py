@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from ..ir.dataclass import dataclass
-from ..ir.effects import is_random, may_raise, reads
+from ..ir.effects import is_random, reads
+from ..ir.failing import may_raise
 from ..ir.graph import Graph, Meta, Node
 from ..ir.passes import drop_dead
 from ..ir.rewrite import Rewriter

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 import torch
 
-from ..ir.effects import facts_of, is_fresh, may_raise, reads, root, writes
+from ..ir.effects import facts_of, is_fresh, reads, root, writes
+from ..ir.failing import may_raise
 from ..ir.graph import Graph, Meta, Node
 from ..ir.late import put_back
 from ..ir.rewrite import with_nodes

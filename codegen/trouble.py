@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..ir.effects import may_raise, reads
+from ..ir.effects import reads
+from ..ir.failing import may_raise
 from ..ir.graph import Node
 from ..ir.symbols import symbols_of
 from ..ir.torch_level import substitute

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 SMALL = 4_000  # characters of kernels, some hundredths of a second: what another compiler's start and a link are worth
-TIMEOUT = 300.0  # seconds of one compiler
+TIMEOUT = 60.0  # seconds of one compiler
 
 _KERNEL = re.compile(r'^extern "C" void (\w+)\(void \*\*buffers.*?^}\n', re.MULTILINE | re.DOTALL)
 
@@ -52,6 +54,13 @@ def _only(text: str, kept: set[int]) -> str:
     return _KERNEL.sub(lambda found: found.group() if next(numbers) in kept else "", text)
 
 
+def end(one: subprocess.Popen[Any]) -> None:
+    """End a compiler that still runs, and the processes that it has started."""
+    if one.poll() is None:
+        os.killpg(one.pid, signal.SIGKILL)
+        one.wait()
+
+
 def compile_parts(
     texts: Sequence[str], command: Sequence[str], link: Sequence[str], target: Path
 ) -> bool:
@@ -59,7 +68,7 @@ def compile_parts(
     environment = {**os.environ, "TMPDIR": str(target.parent)}
     running: list[subprocess.Popen[bytes]] = []
     objects = [target.with_name(f"part{number}.o") for number in range(len(texts))]
-    end = time.monotonic() + TIMEOUT
+    until = time.monotonic() + TIMEOUT
     try:
         for text, made in zip(texts, objects, strict=True):
             source = made.with_suffix(".cpp")
@@ -68,17 +77,16 @@ def compile_parts(
                 subprocess.Popen(
                     [*command, "-c", "-o", str(made), str(source)],
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment,
+                    start_new_session=True,
                 )
             )  # fmt: skip
-        if any(one.wait(max(end - time.monotonic(), 0.0)) for one in running):
+        if any(one.wait(max(until - time.monotonic(), 0.0)) for one in running):
             return False
     except subprocess.TimeoutExpired:
         return False
     finally:
         for one in running:
-            if one.poll() is None:
-                one.kill()
-                one.wait()
+            end(one)
     linked = [*command, "-x", "none", "-o", str(target), *map(str, objects), *link]
     done = subprocess.run(
         linked, capture_output=True, env=environment, check=False, timeout=TIMEOUT

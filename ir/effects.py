@@ -12,12 +12,7 @@ from typing import Any
 
 from .dataclass import dataclass, field
 from .graph import Graph, Node
-from .opdef import OPS
 from .schema import plan_of
-
-# Kinds of operators that may raise at run time for what is in the tensors (an index out of range...).
-MAY_RAISE = frozenset({"index", "random", "loss"})
-INTEGER_DIVISION = ("div", "floor_divide", "remainder", "fmod", "pow")
 
 
 def operands(value: Any) -> Iterator[Node]:
@@ -71,19 +66,6 @@ def _positional(plan: Any, node: Node, at: int) -> Any:
 def is_random(node: Node) -> bool:
     """Reads (and moves) the random state."""
     return node.op == "call" and plan_of(node.target).random
-
-
-def may_raise(node: Node) -> bool:
-    """The operator may raise for what is in its operands, so it runs even if nobody wants its result."""
-    if node.op != "call":
-        return False
-    row = OPS.get(str(node.target))
-    if row is None or row.kind in MAY_RAISE:
-        return True
-    if row.kind == "pointwise" and node.target._opname in INTEGER_DIVISION:
-        metas = node.meta if isinstance(node.meta, tuple) else (node.meta,)
-        return not all(meta.dtype.is_floating_point for meta in metas)
-    return False
 
 
 @dataclass(slots=True)

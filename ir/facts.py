@@ -61,6 +61,7 @@ class Facts:
         self.where: Location | None = None
         # Whether a relation can be a guard; numbers that it cannot speak of are pinned.
         self.can_hold: Callable[..., bool] = lambda *_sides: True
+        self.needed: dict[Symbol, str] = {}  # by which operator it is to be a plain number
         self.pinned: dict[
             Symbol, Location | None
         ] = {}  # symbols bound to one number, and by what line
@@ -139,6 +140,11 @@ class Facts:
             found = self._answers[key] = bool(OUTCOMES[op](hint_of(left), hint_of(right)))
             self.relations.append(Relation(op, left, right, found, self.where))
         return found
+
+    def need(self, values: Any, name: str) -> None:
+        """The operator of this name cannot do with symbolic numbers."""
+        for symbol in symbols_of(values):
+            self.needed.setdefault(symbol, name)
 
     def pin(self, value: Any) -> Any:
         """The value at capture of a number, which from now on is held to it."""

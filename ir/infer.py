@@ -10,20 +10,35 @@ from typing import Any
 import torch
 
 from .errors import DataDependent, NoRule, Unsupported
+from .graph import Meta
 from .probe import can_sample, pinned_all, run_meta, run_sample
 from .schema import Plan
 from .several_sizes import over_sizes
+from .symbols import ACTIVE, hints
+
+MAX_RANK = 64  # of most of torch's kernels
+# Kinds of operators whose rules say nothing of the dtypes that a kernel exists for, and dtypes that all of them have.
+DTYPES_OF_KERNELS = frozenset(
+    {"reduction", "scan", "sort", "normalize", "window", "loss", "matmul"}
+)
+COMMON = frozenset({torch.float32, torch.float64, torch.bfloat16, torch.int64})
+_asked: set[Any] = set()
 
 
 def infer(
     plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], slow_ops: list[str] | None = None
 ) -> Any:
     """Meta of the result (a tuple of them for many). `slow_ops` gets the name if no rule of ours answered."""
+    _check_ranks(args)
     if plan.row is not None:
         try:
-            return plan.row.rule(plan.op, *args, **kwargs)
+            found = plan.row.rule(plan.op, *args, **kwargs)
         except NoRule:
             pass
+        else:
+            if plan.row.kind in DTYPES_OF_KERNELS:
+                _check_dtypes(plan, args, kwargs)
+            return found
     if slow_ops is not None and plan.name not in slow_ops:
         slow_ops.append(plan.name)
     pure = plan.kind == "pure"
@@ -31,6 +46,8 @@ def infer(
         open_sizes = over_sizes(plan.op, args, kwargs, pure)
         if open_sizes is not None:
             return open_sizes
+    if ACTIVE.facts is not None:
+        ACTIVE.facts.need((args, kwargs), plan.name)
     args, kwargs = pinned_all(args), pinned_all(kwargs)  # torch is asked with plain sizes
     if not plan.random and can_sample(plan.op, args, kwargs):
         try:
@@ -51,3 +68,29 @@ def infer(
             shape = kind == "DynamicOutputShapeException"
             raise DataDependent(plan.name, str(error), shape) from error
         raise
+
+
+def _check_ranks(args: tuple[Any, ...]) -> None:
+    """Tensors of more dimensions than torch's kernels take: plain Python runs what is done to them."""
+    for one in args:
+        if type(one) is Meta and len(one.shape) > MAX_RANK:
+            raise Unsupported("rank", f"a tensor of {len(one.shape)} dimensions")
+
+
+def _check_dtypes(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Ask the operator itself whether it has a kernel for these dtypes, once for each set of them."""
+    dtypes = tuple([one.dtype if type(one) is Meta else None for one in args])
+    if all(dtype is None or dtype in COMMON for dtype in dtypes):
+        return
+    key = (plan.name, dtypes)
+    if key in _asked:
+        return
+    args, kwargs = hints(args), hints(kwargs)
+    if any(type(one) is Meta and one.device.type != "cpu" for one in args):
+        return
+    if can_sample(plan.op, args, kwargs):
+        try:
+            run_sample(plan.op, args, kwargs, plan.kind == "pure")
+        except NotImplementedError as error:
+            raise Unsupported("no-rule", f"{plan.name}: {error}") from error
+        _asked.add(key)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from .graph import Meta
-from .symbols import ACTIVE, is_symbolic
+from .symbols import ACTIVE, Expr, greatest, is_symbolic
 
 Sizes = tuple[int, ...]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -41,8 +41,16 @@ def contiguous_strides(shape: Sizes) -> Sizes:
     step = 1
     for size in reversed(shape):
         strides.append(step)
-        step *= max(size, 1)
+        step *= _at_least_one(size)
     return tuple(reversed(strides))
+
+
+def _at_least_one(size: Any) -> Any:
+    """max(size, 1). A trace asks, and guards the answer; where nobody can answer (planning, the backward, which is
+    built later) it is an expression that holds for every size."""
+    if ACTIVE.facts is None and isinstance(size, Expr):
+        return greatest(size, 1)
+    return max(size, 1)
 
 
 def channels_last_strides(shape: Sizes) -> Sizes:
@@ -100,6 +108,20 @@ def is_dense(shape: Sizes, stride: Sizes) -> bool:
             return False
         expected *= size
     return True
+
+
+def check_memory(view: Meta, memory: Meta) -> None:
+    """Raise where a view would read behind the end of the memory that is known to be there. A tensor from outside may
+    lie in larger memory than its own: then plain Python makes the view."""
+
+    def end(meta: Meta) -> Any:
+        reach = sum((size - 1) * step for size, step in zip(meta.shape, meta.stride, strict=True))
+        return (meta.offset + reach + 1) * meta.dtype.itemsize
+
+    if any(size == 0 for size in view.shape):
+        return
+    if any(size == 0 for size in memory.shape) or not end(view) <= end(memory):
+        raise RuntimeError("as_strided: behind the end of the memory")
 
 
 def gradient_strides(shape: Sizes, stride: Sizes) -> Sizes:
@@ -216,7 +238,7 @@ def _strides_in_order(shape: Sizes, perm: Sequence[int], clamp: bool) -> Sizes:
     step = 1
     for dim in perm:
         strides[dim] = step
-        step *= max(shape[dim], 1) if clamp else shape[dim]
+        step *= _at_least_one(shape[dim]) if clamp else shape[dim]
     return tuple(strides)
 
 

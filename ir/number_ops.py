@@ -16,9 +16,12 @@ OPS: dict[str, Callable[..., Any]] = {
     "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow, "and": operator.and_, "or": operator.or_,
     "xor": operator.xor, "min": min, "max": max, "abs": abs, "float": float, "int": int, "floor": math.floor,
     "ceil": math.ceil, "round": round, "sqrt": math.sqrt, "exp": math.exp, "log": math.log,
+    "sin": math.sin, "cos": math.cos, "tan": math.tan, "tanh": math.tanh,
 }  # fmt: skip
 KINDS = {
-    **dict.fromkeys(("truediv", "float", "sqrt", "exp", "log"), "float"),
+    **dict.fromkeys(
+        ("truediv", "float", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh"), "float"
+    ),
     **dict.fromkeys(("int", "floor", "ceil", "round"), "int"),
 }
 SIGNS: dict[str, str] = {

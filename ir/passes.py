@@ -13,7 +13,8 @@ from typing import Any
 from .dataclass import dataclass, field
 from .decompose import DECOMPOSITIONS, RESULTS
 from .decompose_backward import BACKWARD, BACKWARD_RESULTS
-from .effects import is_random, may_raise, reads, root, writes
+from .effects import is_random, reads, root, writes
+from .failing import counts_places, may_raise
 from .graph import Graph, Node
 from .losses import split_losses
 from .norms import split_norms
@@ -105,16 +106,28 @@ def drop_dead(graph: Graph) -> Graph:
     live: set[Node] = set(graph.outputs)
     memory: set[Node] = {root(node) for node in graph.outputs}
     kept: list[Node] = []
+    written = {root(target) for node in graph.nodes for target in writes(node)}
     for node in reversed(graph.nodes):
         targets = [root(target) for target in writes(node)]
         seen = any(one.op in ("input", "constant") or one in memory for one in targets)
-        if node in live or seen or is_random(node) or may_raise(node):
+        if (
+            node in live
+            or seen
+            or is_random(node)
+            or (may_raise(node) and not _is_safe(node, written))
+        ):
             kept.append(node)
             operands = reads(node)
             live.update(operands)
             memory.update(root(operand) for operand in operands)
     kept.reverse()
     return with_nodes(graph, kept, graph.outputs)
+
+
+def _is_safe(node: Node, written: set[Node]) -> bool:
+    """Does it take places that an arange counts, and that are there?"""
+    places = counts_places(node)
+    return places is not None and places not in written
 
 
 PASSES: tuple[Pass, ...] = (

@@ -23,8 +23,9 @@ from .ghost import Ghost, Owner, Store, make_ghost
 from .graph import Meta, Node
 from .infer import infer
 from .late import can_wait
-from .layout import has_overlap, is_dense, numel, overlap
+from .layout import check_memory, has_overlap, is_dense, numel, overlap
 from .location import Location
+from .probe import pinned_all
 from .registered import overridden
 from .scalars import hold_to_dtype
 from .schema import Plan, plan_of
@@ -249,6 +250,8 @@ class Recorder:
     ) -> Any:
         meta = self.infer(plan, operands, named)
         base = args[plan.view_of]
+        if plan.op is aten.as_strided.default:
+            check_memory(meta, root(base._node).meta)
         node = self.node(plan.op, operands, named, meta, base._node)
         if not torch.is_grad_enabled():
             self.quiet.add(node)
@@ -375,6 +378,8 @@ class Recorder:
         inputs = {name: value for name, value in named.items() if name != at}
         args = (*operands, 0) if plan.op is aten.zero_.default else operands
         found = self.infer(twin, args, inputs)
+        if isinstance(at, str) and found.dtype != meta.dtype and not _casts(twin):
+            raise Unsupported("out", f"{plan.name} into a tensor of another dtype")
         if found.shape != meta.shape:
             if isinstance(at, str):
                 raise Unsupported("resize", f"{plan.name} changes the size of its output")
@@ -469,6 +474,8 @@ class Recorder:
         functional = RESHAPED[plan.name]
         operands = tuple([self.operand(arg) for arg in args])
         node = self.value(functional, operands, dict(kwargs), target._node)
+        if functional is aten.as_strided.default:
+            check_memory(node.meta, root(target._node).meta)
         with torch._C._DisableTorchDispatch():
             plan.op(*args, **kwargs)
         self._log.append((target, target._node, target._store))
@@ -518,6 +525,11 @@ class Recorder:
             self.zeros.add(node)
         return made
 
+    def _plain_sizes(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
+        """Sizes or strides for C++ of torch's that takes no symbolic ones: the trace is bound to those at capture."""
+        meta = args[0]._node.meta
+        return list(pinned_all(meta.shape if "size" in str(op) else meta.stride))
+
     def _item(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise DataDependent(str(op), "a Python value from tensor data")
 
@@ -536,6 +548,17 @@ RESHAPED: dict[str, Any] = {
     "aten.t_.default": aten.t.default,
     "aten.as_strided_.default": aten.as_strided.default,
 }
+
+
+def _casts(plan: Plan) -> bool:
+    """Does an operator's `out=` take results of another dtype, as those of one loop over elements do?"""
+    assert plan.row is not None
+    return plan.row.kind == "pointwise" and plan.op not in (
+        aten.complex.default,
+        aten.polar.default,
+    )
+
+
 VALUE_KINDS = frozenset({"pointwise", "copy", "create", "scan", "matmul"})
 SPECIAL: dict[str, Callable[[Recorder, Any, Any, Any], Any]] = {
     "aten.lift_fresh.default": Recorder._lift,
@@ -546,6 +569,8 @@ SPECIAL: dict[str, Callable[[Recorder, Any, Any, Any], Any]] = {
     "aten.mul.Tensor": Recorder._times,
     "aten._local_scalar_dense.default": Recorder._item,
     "aten.equal.default": Recorder._item,
+    "aten.size.default": Recorder._plain_sizes,
+    "aten.stride.default": Recorder._plain_sizes,
 }
 
 

@@ -271,6 +271,8 @@ def _flip(op: Any, self: Meta, dims: Sizes) -> Meta:
 def _roll(op: Any, self: Meta, shifts: Sizes, dims: Sizes = ()) -> Meta:
     if len(dims) != 1 or len(shifts) != 1:
         raise NoRule
+    if not self.shape:
+        raise IndexError("roll: a dimension of a tensor that has none")
     wrap_dim(dims[0], len(self.shape))
     if numel(self.shape) == 0:
         return like(self)

@@ -102,6 +102,18 @@ def _spread(value: Sizes, rank: int) -> Sizes:
     return tuple(value) * rank if len(value) == 1 else tuple(value)
 
 
+def _check_window(
+    rank: int, stride: Sizes, padding: Sizes, dilation: Sizes, output_padding: Sizes
+) -> None:
+    """Steps of a convolution that eager refuses. Some kernels of torch's, its meta kernels and ours would take them."""
+    if any(step <= 0 for step in (*stride, *dilation)) or any(pad < 0 for pad in padding):
+        raise RuntimeError("convolution: stride, padding or dilation out of range")
+    steps = zip(_spread(stride, rank), _spread(dilation, rank), strict=True)
+    for extra, (step, gap) in zip(_spread(output_padding, rank), steps, strict=False):
+        if extra < 0 or (extra >= step and extra >= gap):
+            raise RuntimeError("convolution: output padding out of range")
+
+
 @rule("window", "convolution")
 def _convolution(
     op: Any,
@@ -117,6 +129,7 @@ def _convolution(
 ) -> Meta:
     """Batched convolution; sizes as in torch.nn.ConvNd and ConvTransposeNd."""
     rank = len(weight.shape) - 2
+    _check_window(rank, stride, padding, dilation, output_padding if transposed else ())
     if len(input.shape) != rank + 2 or rank not in (1, 2, 3):
         raise NoRule
     if 0 in input.shape or 0 in weight.shape or input.device.type != "cpu":
@@ -241,6 +254,8 @@ def _avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Meta:
+    if divisor_override == 0:
+        raise RuntimeError("avg_pool: the divisor is zero")
     if not self.dtype.is_floating_point:
         raise NoRule
     rank = 2 if "2d" in op._opname else 3
@@ -280,6 +295,55 @@ def _upsample(op: Any, self: Meta, output_size: Sizes, *args: Any) -> Meta:
     if 0 in self.shape or any(size <= 0 for size in output_size):
         raise NoRule
     return _window_meta(self, (*self.shape[:2], *output_size))
+
+
+def _columns(
+    sizes: Sizes, kernel: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
+) -> list[int]:
+    """How many places a window has along each dimension."""
+    if len(kernel) != 2 or any(v <= 0 for v in (*kernel, *dilation, *stride)):
+        raise NoRule
+    found = [
+        (size + 2 * pad - reach * (length - 1) - 1) // step + 1
+        for size, length, reach, pad, step in zip(
+            sizes, kernel, dilation, padding, stride, strict=True
+        )
+    ]
+    if any(pad < 0 for pad in padding) or any(count < 1 for count in found):
+        raise RuntimeError("no window fits")
+    return found
+
+
+@rule("window", "im2col")
+def _im2col(
+    op: Any, self: Meta, kernel_size: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
+) -> Meta:
+    if len(self.shape) not in (3, 4) or 0 in self.shape or len(kernel_size) != 2:
+        raise NoRule
+    places = _columns(self.shape[-2:], kernel_size, dilation, padding, stride)
+    rows = self.shape[-3] * kernel_size[0] * kernel_size[1]
+    shape = (*self.shape[:-3], rows, places[0] * places[1])
+    return plain(shape, self.dtype, self.device)
+
+
+@rule("window", "col2im")
+def _col2im(
+    op: Any,
+    self: Meta,
+    output_size: Sizes,
+    kernel_size: Sizes,
+    dilation: Sizes,
+    padding: Sizes,
+    stride: Sizes,
+) -> Meta:
+    if len(self.shape) not in (2, 3) or 0 in self.shape or len(output_size) != 2:
+        raise NoRule
+    places = _columns(output_size, kernel_size, dilation, padding, stride)
+    window = kernel_size[0] * kernel_size[1]
+    if self.shape[-2] % window != 0 or self.shape[-1] != places[0] * places[1]:
+        raise RuntimeError("col2im: sizes do not fit")
+    shape = (*self.shape[:-2], self.shape[-2] // window, *output_size)
+    return plain(shape, self.dtype, self.device)
 
 
 # -- attention

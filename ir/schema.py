@@ -30,6 +30,8 @@ SILENT_VIEWS = frozenset(
         "aten.unsafe_split_with_sizes.default",
     }
 )
+# Asked by C++ that has to have plain numbers; the dispatcher knows nothing of them.
+ASKED = frozenset({"aten.size.default", "aten.stride.default"})
 DYNAMIC = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 
 
@@ -125,7 +127,8 @@ def plan_of(op: Any) -> Plan:
                 view_of = read_sets[label]
     tags = set(op.tags)
     key = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
-    composite = name not in OPS and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+    composite = name not in OPS and name not in ASKED
+    composite = composite and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
     if name in SILENT_VIEWS:
         view_of = 0
     kind = "write" if writes else "view" if view_of is not None else "pure"

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import ops as _ops  # noqa: F401  (fills the op table)
 from .as_plain import AS_PLAIN
+from .asked import producing
 from .cast_cache import by_hand
 from .errors import CannotTrace, DataDependent, TraceError, Unsupported
 from .facts import Facts
@@ -465,6 +466,12 @@ class Tracer:
     def n_inputs(self) -> int:
         """How many inputs there are so far."""
         return len(self._inputs)
+
+    def origin(self, position: int) -> tuple[Any, torch.Tensor | None]:  # source, real tensor
+        return self._sources[position], self._entered.get(position, (None,))[0]
+
+    def producing(self, ghost: Ghost) -> tuple[list[Node], int] | None:
+        return producing(ghost._node, self._recorder.nodes, frozenset(self._recorder.written))
 
     def wants_gradient(self, position: int) -> bool:
         """Whether the tensor that came in there requires a gradient."""
