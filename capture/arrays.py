@@ -190,17 +190,15 @@ def iterate(m: Machine, value: Array) -> Iterator:
     """iter(array): items are looked up as the loop comes to them."""
     if not value.array.ndim:
         raise containers.raises("TypeError: iteration over a 0-d array")
-    made = Iterator("items of an object", [value, 0], lambda: None)
 
-    def step() -> Value | None:
+    def step(made: Iterator) -> Value | None:
         index = made.parts[1]
         if index >= len(value.array):
             return None
         made.parts[1] = index + 1
         return operate(m, operator.getitem, [value, Const(index)])
 
-    made.step = step
-    return made
+    return Iterator("items of an object", [value, 0], step)
 
 
 # -- tensors over an array's memory ----------------------------------------------------------------------

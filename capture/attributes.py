@@ -19,7 +19,7 @@ from ..runtime import _native, safe
 from ..runtime.safe import MISSING
 from ..runtime.safe import in_classes as mro_lookup
 from ..runtime.sources import Source
-from . import containers, refusals
+from . import container_iterators, containers, refusals
 from .breaks import Break, Thrown
 from .kinds import is_kind
 from .numbers import Held
@@ -31,6 +31,7 @@ from .values import (
     Dict,
     Function,
     Instance,
+    Iterator,
     Method,
     Obj,
     Sequence,
@@ -85,6 +86,13 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
 
 
 # -- class attributes ------------------------------------------------------------------------------------
+# What binding a method of C's gives; any other is a bound method.
+_BOUND: dict[type, type] = {
+    types.WrapperDescriptorType: types.MethodWrapperType,
+    types.MethodDescriptorType: types.BuiltinMethodType,
+}
+
+
 def real_class(value: Value) -> type | None:
     """The type of the object that a Value stands for."""
     match value:
@@ -101,7 +109,8 @@ def real_class(value: Value) -> type | None:
         case Function():
             return types.FunctionType
         case Method():
-            return types.MethodType
+            func = value.func.value if isinstance(value.func, Obj) else None
+            return _BOUND.get(type(func), types.MethodType)
         case Context():
             return value.cls
         case Super():
@@ -110,6 +119,8 @@ def real_class(value: Value) -> type | None:
             return types.CellType
         case Array():
             return np.ndarray
+        case Iterator():
+            return container_iterators.type_of(value)
     return None
 
 
@@ -175,6 +186,12 @@ def call_special(m: Machine, value: Value, name: str, args: list[Value]) -> Valu
     return m.call(method, args, {})
 
 
+def _is_function(called: Any) -> bool:
+    """Whether a class method that wraps this calls it with the class: what binds in a way of its own it does not."""
+    own = isinstance(mro_lookup(type(called), "__get__"), types.FunctionType)
+    return not own and not is_kind(called, (classmethod, staticmethod, property))
+
+
 def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
     """`raw.__get__(value)` for the descriptors whose meaning is known."""
     source = class_source(value, name)
@@ -182,6 +199,8 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         return Method(m.wrap(raw, source), value)
     if type(raw) is staticmethod:
         return m.wrap(raw.__func__, Source("member", source, "__func__"))
+    if type(raw) is classmethod and not _is_function(raw.__func__):
+        raise Break("GB112", f"classmethod {name!r} around a {type(raw.__func__).__name__}")
     if type(raw) is classmethod:
         return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), type_of(m, value))
     if is_property(raw):
@@ -272,6 +291,8 @@ def _slot(m: Machine, value: Obj | Instance, name: str, raw: Any) -> Value:
         raise Break("GB112", f"slot {name!r} of an object without a place")
     try:
         found = raw.__get__(value.value)
+    except TypeError as error:  # a member of another class
+        raise Break("GB112", f"slot {name!r}: {error}") from None
     except AttributeError:  # no guard says that a slot is empty
         raise Break("GB112", f"empty slot {name!r}") from None
     return m.wrap(found, Source("slot", value.source, name))
@@ -369,7 +390,7 @@ def generic_attr(m: Machine, value: Any, name: str, cls: type, hook: bool = True
         return type_of(m, value)
     if name == "__dict__":
         return _dict_of(m, value)
-    if raw is not MISSING and is_data(m, raw):
+    if raw is not MISSING and has_protocol(m, raw, "__get__") and is_data(m, raw):
         return _bound_or_missing(m, value, name, raw, cls, hook)
     stored = m.overlay.get(value, {}).get(name, MISSING)
     if stored is not MISSING and stored is not None:

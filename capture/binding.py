@@ -103,7 +103,38 @@ def modelled(m: Machine, real: Any, model: tables.Model, args: Args, kwargs: Kwa
     """A callable of the tables; with arguments that it does not take, Python says so."""
     if not _takes(real, len(args), tuple(kwargs)):
         raise Break("GB121", f"{real.__name__}() with these arguments")
+    if kwargs and isinstance(real, (type, types.BuiltinFunctionType)):
+        signature = _signature(real)
+        if signature is not None:  # by position what has one
+            bound = signature.bind(*args, **kwargs)
+            args, kwargs = list(bound.args), dict(bound.kwargs)
     return model(m, args, kwargs)
+
+
+def fitted(real: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+    """The arguments of a call of a C method as its model takes them: by position where they have one. Of others Python
+    says what is wrong with them."""
+    signature = _signature(real)
+    if signature is not None:
+        try:
+            bound = signature.bind(None, *args, **kwargs)
+        except TypeError:
+            raise Break("GB121", f"{real.__name__}() with these arguments") from None
+        return list(bound.args[1:]), dict(bound.kwargs)
+    least, most, named = _OF_METHODS.get(real.__name__, (0, math.inf, False))
+    if real.__name__ == "update" and not issubclass(real.__objclass__, dict):
+        most, named = math.inf, False
+    if not least <= len(args) <= most or (kwargs and not named):
+        raise Break("GB121", f"{real.__name__}() with these arguments")
+    return args, kwargs
+
+
+# The same of methods whose signature Python cannot say: least and most arguments, and whether they take keywords.
+_OF_METHODS: dict[str, tuple[int, float, bool]] = {
+    "pop": (1, 2, False), "update": (0, 1, True), "add": (1, 1, False), "discard": (1, 1, False),
+    "remove": (1, 1, False), "clear": (0, 0, False), "copy": (0, 0, False), "keys": (0, 0, False),
+    "values": (0, 0, False), "items": (0, 0, False), "difference_update": (0, math.inf, False),
+}  # fmt: skip
 
 
 # How many arguments those take whose signature Python cannot say.

@@ -100,6 +100,18 @@ class ArrayShares(_Stop):
         self.inlined = inlined
 
 
+class MustBePython(_Stop):
+    """Instruction `index` of the root has an effect that only Python's own objects show: it must be Python's."""
+
+    inlined: tuple[Location, ...] = ()
+
+    def __init__(self, index: int, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.index = index
+        self.code = code
+        self.reason = reason
+
+
 class PlainFrame(_Stop):
     """The whole frame runs in plain Python."""
 

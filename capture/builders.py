@@ -12,12 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import arrays, deques, exception_objects, rebuild
+from . import arrays, container_iterators, deques, exception_objects, rebuild
 from .attributes import STAND_INS
 from .breaks import Break, GeneratorLeaves
 from .contexts import GRAD_MODES
 from .hybrids import base_of
 from .instance_dicts import InstanceDict
+from .kinds import is_kind
 from .sets import is_exact
 from .values import (
     UNREAD,
@@ -153,6 +154,11 @@ def _slice(e: Emitter, value: Slice) -> None:
 
 
 def _method(e: Emitter, value: Method) -> None:
+    c_types = (types.WrapperDescriptorType, types.MethodDescriptorType)
+    if isinstance(value.func, Obj) and is_kind(value.func.value, c_types):
+        descriptor: Any = value.func.value
+        e.asm.call_const(descriptor.__get__, lambda: e.push(value.receiver))
+        return
     e.asm.call_const(types.MethodType, lambda: e.push(value.func), lambda: e.push(value.receiver))
 
 
@@ -287,32 +293,32 @@ def _context_exit(e: Emitter, value: ContextExit) -> None:
 def _iterator(e: Emitter, value: Iterator) -> None:
     if value.kind not in _ITERATORS:
         raise GeneratorLeaves
+    container_iterators.refuse_half_way(value)
+    kind = container_iterators.type_of(value)
+    if value.over and kind is not None:
+        e.asm.call_const(rebuild.spent_iterator, lambda: e.asm.load_const(kind))
+        return
     _ITERATORS[value.kind](e, *value.parts)
 
 
-def _sequence_iterator(e: Emitter, of: Value, index: int) -> None:
-    e.asm.call_const(rebuild.sequence_iterator, lambda: e.push(of), lambda: e.asm.load_const(index))
+def _at(make: Callable[..., Any]) -> Callable[[Emitter, Value, int], None]:
+    """By this function of an object and a number of steps, or a position."""
+
+    def emit(e: Emitter, of: Value, index: int, *_: int) -> None:
+        e.asm.call_const(make, lambda: e.push(of), lambda: e.asm.load_const(index))
+
+    return emit
 
 
 def _items_iterator(e: Emitter, items: list[Value], index: int) -> None:
-    rest = items[index:]
-
-    def emit() -> None:
-        e.push_all(rest)
-        e.asm.build_tuple(len(rest))
-
-    e.asm.call_const(iter, emit)
-
-
-def _dict_iterator(e: Emitter, of: Dict, kind: str, index: int, size: int) -> None:
-    if len(of.items) != size:
-        raise Break("GB125", "an iterator over a dict that has changed its size")
     e.asm.call_const(
-        rebuild.dict_iterator,
-        lambda: e.push(of),
-        lambda: e.asm.load_const(kind),
-        lambda: e.asm.load_const(index),
+        rebuild.sequence_iterator, lambda: _tuple_of(e, items), lambda: e.asm.load_const(index)
     )
+
+
+def _dict_iterator(e: Emitter, of: Dict, kind: str, index: int, since: int, backward: bool) -> None:
+    parts = [partial(e.asm.load_const, one) for one in (kind, index, backward)]
+    e.asm.call_const(rebuild.dict_iterator, lambda: e.push(of), *parts)
 
 
 def _enumerate(e: Emitter, inner: Iterator, start: int) -> None:
@@ -339,15 +345,15 @@ def _object_iterator(e: Emitter, of: Value) -> None:
     e.push(of)
 
 
-def _item_iterator(e: Emitter, of: Value, index: int) -> None:
-    e.asm.call_const(rebuild.item_iterator, lambda: e.push(of), lambda: e.asm.load_const(index))
-
-
 _ITERATORS: dict[str, Callable[..., None]] = {
-    "sequence": _sequence_iterator,
+    "sequence": _at(rebuild.sequence_iterator),
+    "constant": _at(rebuild.constant_iterator),
+    "set": _at(rebuild.set_iterator),
+    "reversed list": _at(rebuild.reversed_list),
+    "reversed constant": _at(rebuild.reversed_constant),
     "items": _items_iterator,
     "object": _object_iterator,
-    "items of an object": _item_iterator,
+    "items of an object": _at(rebuild.item_iterator),
     "dict": _dict_iterator,
     "enumerate": _enumerate,
     "zip": _zip,

@@ -27,7 +27,7 @@ from . import (
     tables,
     torchcalls,
 )
-from .binding import modelled
+from .binding import fitted, modelled
 from .breaks import Break
 from .containers import NotConstant, as_constant, as_constants, raises
 from .generators import GENERATOR_METHODS
@@ -60,10 +60,13 @@ _PURE_MODULES = frozenset(
     {"math", "cmath", "operator", "_operator", "unicodedata", "keyword", "_bisect"}
 )
 
+_WRITES = frozenset({"insort", "insort_left", "insort_right", "setitem", "delitem"})
+"""Functions of those modules that change an argument: to compute them now would change a copy."""
+
 
 def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     """A C function: folded when it is pure and its arguments are constants."""
-    if getattr(real, "__module__", None) in _PURE_MODULES:
+    if getattr(real, "__module__", None) in _PURE_MODULES and real.__name__ not in _WRITES:
         counted = None if kwargs else number_calls.called(m, real, args)
         if counted is not None:
             return counted
@@ -80,6 +83,8 @@ def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         "from_bytes",
     ):
         if real.__name__ == "fromkeys" and owner is dict:
+            if not 1 <= len(args) <= 2 or kwargs:
+                raise Break("GB121", "dict.fromkeys() with these arguments")
             made = Dict({})
             for key in iteration.drain(m, args[0]):
                 containers.dict_set(m, made, key, args[1] if len(args) > 1 else Const(None))
@@ -116,6 +121,7 @@ def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         assert cls is not None
         return attributes.generic_attr(m, receiver, attribute_name(rest[0]), cls, hook=False)
     if real is object.__init__:
+        _nothing_over(m, attributes.real_class(receiver), "__init__", [*rest, *kwargs.values()])
         return Const(None)
     if real is _BIND and isinstance(receiver, (Obj, Function)) and len(rest) == 2:
         return Method(receiver, rest[0])
@@ -156,7 +162,7 @@ def call_builtin_method(
     if isinstance(receiver, Const):
         return _constant_method(m, receiver, name, args, kwargs)
     if isinstance(receiver, Super):
-        return _object_method(m, receiver, name, args)
+        return _object_method(m, receiver, name, args, kwargs)
     if isinstance(receiver, Context):
         return contexts.method(m, receiver, name, args)
     if (
@@ -169,6 +175,7 @@ def call_builtin_method(
         return tables.BUILTINS[next](m, [receiver], {}) if name == "__next__" else receiver
     method = methods.find_method(receiver, name)
     if method is not None:
+        args, kwargs = fitted(getattr(attributes.real_class(receiver), name), args, kwargs)
         try:
             return method(m, receiver, args, kwargs)
         except IndexError:
@@ -226,11 +233,30 @@ def _constant_method(m: Machine, receiver: Const, name: str, args: Args, kwargs:
     return containers.fold(lambda: getattr(receiver.value, name)(*plain, **named))
 
 
-def _object_method(m: Machine, receiver: Super, name: str, args: Args) -> Value:
+def _nothing_over(m: Machine, cls: type | None, name: str, over: Args) -> None:
+    """object.__init__ and object.__new__ take no arguments but where the class has the other of the two, and not this
+    one (`object_init`, `object_new` in CPython's Objects/typeobject.c)."""
+    if not over:
+        return
+    other = "__new__" if name == "__init__" else "__init__"
+    own, others = (
+        cls is None or attributes.of_class(m, cls, one) is not vars(object)[one]
+        for one in (name, other)
+    )
+    if own or not others:
+        raise Break("GB121", f"object.{name}() with these arguments")
+
+
+def _object_method(m: Machine, receiver: Super, name: str, args: Args, kwargs: Kwargs) -> Value:
     """`super().name(...)` that arrives at object's own."""
     target = receiver.receiver
     if name == "__init__":
+        _nothing_over(m, attributes.real_class(target), name, [*args, *kwargs.values()])
         return Const(None)
+    if name == "__new__" and args and isinstance(args[0], Obj) and is_kind(args[0].value, type):
+        _nothing_over(m, args[0].value, name, [*args[1:], *kwargs.values()])
+    elif kwargs:
+        raise Break("GB112", f"super().{name}() with keywords")
     if name in ("__setattr__", "__delattr__") and isinstance(target, (Obj, Instance)):
         item = args[1] if name == "__setattr__" else None
         stores.plain_store(m, target, attribute_name(args[0]), item, raw=True)
@@ -241,6 +267,6 @@ def _object_method(m: Machine, receiver: Super, name: str, args: Args) -> Value:
         return attributes.generic_attr(m, target, attribute_name(args[0]), cls, hook=False)
     if name == "__new__" and isinstance(args[0], Obj):
         return Instance(args[0])
-    if name == "__init_subclass__":
+    if name == "__init_subclass__" and not args:
         return Const(None)
     raise Break("GB112", f"super().{name}()")

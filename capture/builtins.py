@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..runtime.capturing import capturing, graft_break
 from . import (
     attributes,
+    container_iterators,
     containers,
     iteration,
     methods,
@@ -26,10 +27,12 @@ from . import (
     sets,
     sorting,
     torchcalls,
+    value_questions,
 )
 from .breaks import Break, LooksAtFrame, Thrown
 from .containers import NotConstant, as_constant, fold, raises
 from .iteration import drain
+from .kinds import is_kind
 from .operators import binary, compare
 from .tables import BUILTINS, NONE, Args, Kwargs, Model, models
 from .text_models import as_asked
@@ -106,7 +109,10 @@ def _range(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 def as_int(m: Machine, value: Value) -> Any:
     if isinstance(value, Tensor):
-        raise Break("GB104", "a tensor used as an integer")
+        answer = value_questions.number(m, value, "__index__")
+        if answer is None:
+            raise Break("GB104", "a tensor used as an integer")
+        return as_constant(m, answer)
     try:
         return as_constant(m, value)
     except NotConstant:
@@ -148,7 +154,7 @@ def _filter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(reversed)
 def _reversed(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], (Sequence, Const, Dict, DictView)):
-        return iteration.list_iterator(list(reversed(drain(m, args[0]))))
+        return container_iterators.backward(m, args[0])
     made = attributes.call_special(m, args[0], "__reversed__", [])
     if made is not None:
         return made
@@ -160,16 +166,21 @@ def _reversed(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 def _reversed_items(m: Machine, value: Value, size: int) -> Iterator:
     """reversed() of an object by its length and `__getitem__`."""
-    made = Iterator("reversed", [value, size], lambda: None)
 
-    def step() -> Value | None:
-        if not made.parts[1]:
+    def step(made: Iterator) -> Value | None:
+        at, made.parts[1] = made.parts[1] - 1, 0
+        if at < 0:
             return None
-        made.parts[1] -= 1
-        return attributes.call_special(m, value, "__getitem__", [Const(made.parts[1])])
+        try:
+            item = attributes.call_special(m, value, "__getitem__", [Const(at)])
+        except Thrown as error:  # whatever it is, this is the end
+            if issubclass(error.cls, (IndexError, StopIteration)):
+                return None
+            raise
+        made.parts[1] = at
+        return item
 
-    made.step = step
-    return made
+    return Iterator("reversed", [value, size], step)
 
 
 @models(sorted)
@@ -223,11 +234,28 @@ def _next(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(sum)
 def _sum(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     total = args[1] if len(args) > 1 else kwargs.get("start", Const(0))
-    items = list(drain(m, args[0]))
+    if isinstance(total, Const) and is_kind(total.value, (str, bytes, bytearray)):
+        raise Break("GB121", "sum() of texts")
+    iterator = iteration.iterate(m, args[0])
+    items: list[Value] = []
+    # Constants are added by the real sum(), which knows how: floats are compensated from 3.12 on.
+    while (item := iteration.take(m, iterator)) is not None:
+        items.append(item)
+        if not isinstance(item, Const):
+            break
+    total = _sum_of(m, total, items)
+    if not items or isinstance(items[-1], Const):
+        return total
+    while (item := iteration.take(m, iterator)) is not None:
+        total = binary(m, "+", total, item)
+    return total
+
+
+def _sum_of(m: Machine, total: Value, items: list[Value]) -> Value:
     counted = [total, *items]
     varying = any(map(numbers.is_whole, counted)) and all(map(numbers.like_whole, counted))
     if not varying:
-        try:  # sum() of floats is compensated from 3.12 on: constants go to the real one
+        try:
             real, start = [as_constant(m, i) for i in items], as_constant(m, total)
         except NotConstant:
             pass
@@ -258,21 +286,26 @@ def _all(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 def _extreme(symbol: str) -> Model:
     def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-        items = drain(m, args[0]) if len(args) == 1 else args
-        if not items:
-            if "default" in kwargs:
-                return kwargs["default"]
-            raise raises("ValueError: min()/max() of an empty sequence")
+        if len(args) > 1 and "default" in kwargs:
+            raise Break("GB121", "min() or max() of several arguments with a default")
         key = kwargs.get("key", NONE)
-        best = items[0]
-        best_key = best if isinstance(key, Const) else m.call(key, [best], {})
-        for item in items[1:]:
-            item_key = item if isinstance(key, Const) else m.call(key, [item], {})
-            if m.truth(compare(m, symbol, item_key, best_key)):
+        best: Value | None = None
+        best_key: Value = NONE
+        for item in iteration.each(m, args[0]) if len(args) == 1 else args:
+            item_key = item if _is_none(key) else m.call(key, [item], {})
+            if best is None or m.truth(compare(m, symbol, item_key, best_key)):
                 best, best_key = item, item_key
-        return best
+        if best is not None:
+            return best
+        if "default" in kwargs:
+            return kwargs["default"]
+        raise raises("ValueError: min()/max() of an empty sequence")
 
     return model
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Const) and value.value is None
 
 
 BUILTINS[min] = _extreme("<")
@@ -340,13 +373,11 @@ def _partial(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 @models(functools.reduce)
 def _reduce(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    items = drain(m, args[1])
-    if len(args) > 2:
-        items = [args[2], *items]
-    if not items:
+    items = iteration.each(m, args[1])
+    total = args[2] if len(args) > 2 else next(items, None)
+    if total is None:
         raise raises("TypeError: reduce() of empty iterable with no initial value")
-    total = items[0]
-    for item in items[1:]:
+    for item in items:
         total = m.call(args[0], [total, item], {})
     return total
 

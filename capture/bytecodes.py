@@ -15,6 +15,7 @@ from bytecode import UNSET, ConcreteBytecode, ConcreteInstr
 
 from ..ir.dataclass import dataclass, field
 from ..ir.location import Location
+from ..runtime.weak import until_exit
 from .optable import (
     CONST_OPS,
     EFFECTS,
@@ -133,7 +134,7 @@ def decode(code: types.CodeType) -> Decoded:
     if found is not None and found[0]() is code:
         return found[1]
     decoded = _Decoder(code).run()
-    _decoded[key] = (weakref.ref(code, lambda _: _decoded.pop(key, None)), decoded)
+    _decoded[key] = (weakref.ref(code, until_exit(lambda _: _decoded.pop(key, None))), decoded)
     return decoded
 
 

@@ -133,7 +133,7 @@ def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
 def scope_of(m: Machine, real: types.FunctionType) -> Scope:
     """The globals of an inlined function, which are guarded with its identity or by themselves."""
     root = m.root_scope
-    if real.__globals__ is root.names:
+    if real.__globals__ is root.names and real.__builtins__ is root.builtins:  # type: ignore[attr-defined]
         return root
     place = source_of_globals(real.__globals__)
     m.scopes[id(real.__globals__)] = place
@@ -141,6 +141,8 @@ def scope_of(m: Machine, real: types.FunctionType) -> Scope:
         raise Break("GB112", "globals of a function that are in use as a dict")
     found = real.__globals__.get("__builtins__", root.builtins)
     names = found.__dict__ if is_kind(found, types.ModuleType) else found
+    if real.__builtins__ is not names:  # type: ignore[attr-defined]  # a function keeps those it was made with
+        raise Break("GB112", "a function whose __builtins__ are not those of its globals")
     return Scope(real.__globals__, names, place)
 
 

@@ -35,11 +35,12 @@ class NotConstant(Exception):
     """A value has parts that are not known Python constants."""
 
 
-def raises(reason: str) -> Break:
-    """The captured path raises here, with a message of Python's own: `reason` begins with the class."""
+def raises(reason: str, text: str | None = None) -> Break:
+    """The captured path raises here, with a message of Python's own: `reason` begins with the class. `text` is that
+    message where it is certain."""
     cls = getattr(builtins, reason.partition(":")[0], None)
     if isinstance(cls, type) and issubclass(cls, BaseException):
-        return Thrown(cls, None, reason)
+        return Thrown(cls, None if text is None else (text,), reason)
     return Break("GB108", reason)
 
 
@@ -118,6 +119,11 @@ def from_constant(value: Any) -> Value:
     if isinstance(value, np.dtype) and value.isbuiltin == 1:
         return Const(value)
     raise Break("GB121", f"a result of type {kind.__name__}")
+
+
+def is_exact_tuple(value: Sequence) -> bool:
+    """A tuple, and not what an object of a subclass has beneath."""
+    return value.cls is tuple and (value.origin is None or type(value.origin) is tuple)
 
 
 def sequence_items(m: Machine, value: Sequence) -> list[Value]:
@@ -268,6 +274,8 @@ def dict_set(m: Machine, value: Dict, key: Value, item: Value) -> None:
         value.placed[frozen] = None
     m.changed(value)
     old = value.items.get(frozen)
+    if old is None and dict_get(m, value, frozen) is None:
+        moved(m, value)
     value.items[frozen] = (old[0] if old else key, item)
 
 
@@ -278,7 +286,13 @@ def dict_delete(m: Machine, value: Dict, key: Value) -> Value:
     if frozen not in value.items:
         raise missing_key(key)
     m.rewritten(value)
+    moved(m, value)
     return value.items.pop(frozen)[1]
+
+
+def moved(m: Machine, value: Dict | Set) -> None:
+    """A key comes or goes: iterators over it may see that (see `container_iterators`)."""
+    value.moves.append(m.root_index)
 
 
 def read_key(m: Machine, key: Value) -> Value:
@@ -358,7 +372,14 @@ def get_item(m: Machine, value: Value, index: Value) -> Value | None:
         except NotConstant:
             raise Break("GB121", "a list indexed by something that is not a constant") from None
         if isinstance(at, slice):
-            picked = range(len(value.items))[at]
+            if at.step == 0:
+                raise raises("ValueError: slice step cannot be zero")
+            try:
+                picked = range(len(value.items))[at]
+            except TypeError as error:
+                raise raises(f"TypeError: {error}") from None
+            if picked == range(len(value.items)) and is_exact_tuple(value):
+                return value
             return Sequence(
                 [sequence_item(m, value, i) for i in picked],
                 value.cls if value.cls in (list, torch.Size) else tuple,
@@ -393,6 +414,8 @@ def compute(work: Callable[[], Any]) -> Any:
         raise
     except (Warning, FloatingPointError) as error:
         raise Break("GB103", f"a warning: {error}") from error
+    except (RecursionError, MemoryError):  # of this walk, perhaps not of the program
+        raise
     except Exception as error:  # the user's own exception: plain Python raises it again
         known = error.args if all(type(arg) in CONST_TYPES for arg in error.args) else None
         raise Thrown(type(error), known, f"{type(error).__name__}: {error}") from error

@@ -8,14 +8,15 @@ is added to one that drops nothing for it is an effect.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.sources import Source
 from .breaks import Break
+from .containers import raises
 from .iteration import drain
 from .tables import NONE, Args, Kwargs
 from .values import Const, Instance, Obj, Sequence, Value
+from .values import Iterator as IteratorValue
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -71,7 +72,12 @@ def clear(items: Any, limit: Any, /) -> None:
 
 
 def count(items: Any, limit: Any, x: Any, /) -> int:
-    return items.count(x)
+    size, found = len(items), 0
+    for item in list(items):
+        found += x in (item,)
+        if len(items) != size:
+            raise RuntimeError("deque mutated during iteration")
+    return found
 
 
 def reverse(items: Any, limit: Any, /) -> None:
@@ -83,7 +89,13 @@ def length(items: Any, limit: Any, /) -> int:
 
 
 def contains(items: Any, limit: Any, x: Any, /) -> bool:
-    return x in items
+    size = len(items)
+    for item in list(items):
+        if x in (item,):
+            return True
+        if len(items) != size:
+            raise RuntimeError("deque mutated during iteration")
+    return False
 
 
 def get(items: Any, limit: Any, index: Any, /) -> Any:
@@ -104,26 +116,11 @@ def delete(items: Any, limit: Any, index: Any, /) -> None:
     del items[index]
 
 
-def each(items: Any, limit: Any, /) -> Iterator[Any]:
-    return _walked(items, list(items))
-
-
-def reversed_(items: Any, limit: Any, /) -> Iterator[Any]:
-    return _walked(items, items[::-1])
-
-
-def _walked(items: Any, before: Any) -> Iterator[Any]:
-    for x in before:
-        if len(items) != len(before):
-            raise RuntimeError("deque mutated during iteration")
-        yield x
-
-
 METHODS: dict[str, Any] = {
     "append": append, "appendleft": appendleft, "extend": extend, "extendleft": extendleft, "pop": pop,
     "popleft": popleft, "rotate": rotate, "clear": clear, "count": count, "reverse": reverse, "__len__": length,
-    "__contains__": contains, "__getitem__": get, "__setitem__": put, "__delitem__": delete, "__iter__": each,
-    "__reversed__": reversed_,
+    "__contains__": contains, "__getitem__": get, "__setitem__": put, "__delitem__": delete, "__iter__": None,
+    "__reversed__": None,
 }  # fmt: skip
 
 
@@ -147,14 +144,52 @@ def limit_of(m: Machine, value: Instance) -> Value:
 def call(m: Machine, value: Instance, name: str, args: Args, kwargs: Kwargs) -> Value:
     """A C method of deque with a deque of the frame as its self."""
     if name == "__init__":
+        named = {"iterable", "maxlen"} - set(("iterable", "maxlen")[: len(args)])
+        if len(args) > 2 or not kwargs.keys() <= named:
+            raise Break("GB121", "deque() with these arguments")
+        assert value.storage is not None
+        value.storage.moves += 1
         return _init(m, value, *args, **kwargs)
     method = METHODS.get(name)
-    if method is None or kwargs:
+    if name not in METHODS or kwargs:
         raise Break("GB122", f"method {name!r} of a deque")
     assert value.storage is not None
     if any(one is value for one in args):
         raise Break("GB122", "a deque and itself")
-    return m.call(Obj(method), [value.storage, limit_of(m, value), *args], {})
+    held = value.storage
+    if name in ("__iter__", "__reversed__") and not args:
+        return _walk(m, held, name == "__reversed__")
+    if (
+        name in _MOVES
+        or (name == "rotate" and len(held.items) > 1)
+        or (name == "clear" and held.items)
+    ):
+        held.moves += 1
+    return m.call(Obj(method), [held, limit_of(m, value), *args], {})
+
+
+# What an iterator over a deque notices (`deque->state` in CPython's Modules/_collectionsmodule.c).
+_MOVES = frozenset(
+    {"append", "appendleft", "extend", "extendleft", "pop", "popleft", "__delitem__"}
+)
+
+
+def _walk(m: Machine, held: Sequence, backward: bool) -> IteratorValue:
+    """iter() or reversed() of a deque that holds this list."""
+    since, left = held.moves, len(held.items)
+
+    def step(made: IteratorValue) -> Value | None:
+        nonlocal left
+        if held.moves != since:
+            left = 0
+            text = "deque mutated during iteration"
+            raise raises(f"RuntimeError: {text}", text)
+        if not left:
+            return None
+        left -= 1
+        return held.items[left if backward else len(held.items) - 1 - left]
+
+    return IteratorValue("deque", [], step)
 
 
 def grow(m: Machine, value: Obj, name: str, args: Args, kwargs: Kwargs) -> Value | None:

@@ -1,8 +1,9 @@
-"""Functions that `torch.compiler.disable` has wrapped: torch.compile leaves them alone; for us they are what they wrap.
+"""Calls of what torch.compile or `torch.compiler.disable` has wrapped: breaks, at which Python calls the wrapper.
 
-Once a program has used torch.compile, torch wraps the optimizers' own methods so. The wrapper switches torch.compile off
-for as long as the function runs, which says nothing to a frame that we compile. In: a frame about to be walked. Out: the
-value of the wrapped function's call, walked in its place. The wrapper is known by its code, which takes no import.
+In: a frame about to be walked. Out: a break for the frame of such a wrapper. What the program has disabled runs in plain
+Python, and what torch.compile has compiled is its own: `graftjit.hook` leaves the frames below alone. One case is walked
+as if there were no wrapper: once a program has used torch.compile, torch disables methods of its optimizers for it,
+which the program never asked for. The wrapper is known by its code, which takes no import.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..runtime import wrappers
+from .breaks import Break
+from .kinds import is_kind
 from .values import Obj, Value
 
 if TYPE_CHECKING:
     from .machine import Frame, Machine
 
-_FILE = os.path.join(os.path.dirname(torch.__file__), "_dynamo", "eval_frame.py")
-_WRAPPER = "DisableContext.__call__.<locals>._fn"
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 def _wrapped(func: Any, args: Any, kwargs: Any) -> Any:
@@ -26,12 +29,25 @@ def _wrapped(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def in_place_of(m: Machine, frame: Frame) -> Value | None:
-    """What the frame of a wrapper gives, by walking the function it wraps; None for any other frame."""
-    code = frame.code
-    if code.co_qualname != _WRAPPER or code.co_filename != _FILE or "fn" not in frame.cells:
+    """What the frame of a wrapper around a function of torch's gives; None for a frame that is no wrapper's."""
+    kind = wrappers.kind_of(frame.code)
+    if kind is None:
         return None
-    fn, args, kwargs = (m.variable(frame, name) for name in ("fn", "args", "kwargs"))
-    assert fn is not None
-    assert args is not None
-    assert kwargs is not None
-    return m.call(Obj(_wrapped), [fn, args, kwargs], {})
+    name = "its module"
+    if "fn" in frame.cells:
+        fn = m.variable(frame, "fn")
+        assert fn is not None
+        if kind == wrappers.DISABLED and _is_torchs(fn):
+            args, kwargs = m.variable(frame, "args"), m.variable(frame, "kwargs")
+            assert args is not None
+            assert kwargs is not None
+            return m.call(Obj(_wrapped), [fn, args, kwargs], {})
+        name = getattr(getattr(fn, "value", None), "__qualname__", "a callable")
+    raise Break("GB142", f"{name} under {kind}")
+
+
+def _is_torchs(fn: Value) -> bool:
+    """Whether this is a function that stands in a file of torch's."""
+    real = getattr(fn, "value", None)
+    code = getattr(getattr(real, "__func__", real), "__code__", None)
+    return is_kind(code, type(_wrapped.__code__)) and code.co_filename.startswith(_TORCH)

@@ -6,6 +6,7 @@ its stack; it is filled there without being looked at.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from . import containers, iteration, methods, sets
@@ -116,8 +117,8 @@ def _map_add(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("LIST_EXTEND")
 def _list_extend(m: Machine, f: Frame, i: Instr) -> None:
-    items = iteration.drain(m, f.pop())
-    containers.append(m, _target(f, i.arg, Sequence), items)
+    other = f.pop()
+    methods.extend(m, _target(f, i.arg, Sequence), other)
 
 
 @handles("SET_UPDATE")
@@ -155,7 +156,10 @@ def _unpack_sequence(m: Machine, f: Frame, i: Instr) -> None:
     value = f.pop()
     if isinstance(value, Tensor) and value.ghost.dim() and value.ghost.shape[0] != i.arg:
         raise raises("ValueError: unpacking a tensor of another length")
-    items = iteration.drain(m, value)
+    if isinstance(value, Sequence):
+        items = containers.sequence_items(m, value)
+    else:  # one more than is wanted is asked for, and no more
+        items = list(itertools.islice(iteration.each(m, value), i.arg + 1))
     if len(items) != i.arg:
         raise raises("ValueError: wrong number of values to unpack")
     f.stack.extend(reversed(items))

@@ -141,12 +141,20 @@ def field(m: Machine, value: Instance, name: str) -> Value:
 
 def store(m: Machine, value: Instance, name: str, item: Value | None) -> bool:
     """value.name = item for what BaseException stores itself; False for other names."""
+    if name == "args" and not (isinstance(item, Sequence) and item.cls is tuple):
+        raise Break("GB112", "the arguments of an exception are set to what is no tuple")
     if name not in _STATE:
         return False
     if item is None:
         raise Break("GB112", f"{name} of an exception is deleted")
     if name in _STATE[:2] and not is_exception(item) and not is_none(item):
         raise Break("GB112", f"{name} of an exception is set")
+    if name == "__traceback__" and not is_none(item):
+        raise Break("GB112", "the traceback of an exception is set")
+    if name == "__suppress_context__" and not (
+        isinstance(item, Const) and type(item.value) is bool
+    ):
+        raise Break("GB112", f"{name} is set to what is no bool")
     m.activity += 1
     m.overlay[value][name] = item
     if name == "__cause__":

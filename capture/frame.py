@@ -53,6 +53,7 @@ from .breaks import (
     ExceptionLeaves,
     GeneratorLeaves,
     LooksAtFrame,
+    MustBePython,
     NeedsPlainSizes,
     PlainFrame,
     Restart,
@@ -104,6 +105,7 @@ class FrameInput:
     globals: dict[str, Any]
     closure: tuple[Any, ...] | None
     varied: Variation | None = None  # what is known to vary between calls
+    claims_compiling: bool = False  # see `JitConfig`
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ def capture(
             return made
         except Restart:
             continue
-        except (ExceptionLeaves, ArrayShares) as leaves:
+        except (ExceptionLeaves, ArrayShares, MustBePython) as leaves:
             where = decode(frame.code).instrs[leaves.index].where
             stop = forced[leaves.index] = Break(leaves.code, leaves.reason, where)
             stop.inlined = leaves.inlined
@@ -177,7 +179,12 @@ def capture(
                     f"plain, for {needs.name}() with symbolic ones: {needs.reason}",
                 )
             ]
-            frame = replace(frame, varied=Variation(dynamic=False, plain=True))
+            plain = frame.varied.plainly() if frame.varied else Variation(False, plain=True)
+            frame = replace(frame, varied=plain)
+        except (RecursionError, MemoryError) as error:
+            record = BreakRecord("PL202", f"{type(error).__name__} in capture", None)
+            strict(record)
+            return Capture("plain", [], plain=record)
         except (PlainFrame, Break) as stop:  # a Break here: something alive cannot be rebuilt
             record = BreakRecord(stop.code, stop.reason, stop.where or attempt.machine.where)
             strict(record)
@@ -214,6 +221,7 @@ class _Attempt:
         scope = Scope(frame.globals, names)
         self.tracer = Tracer(frame.code.co_qualname, outliving=cast_cache.outliving())
         self.machine = Machine(self.tracer, scope, frame.varied)
+        self.machine.claims_compiling = frame.claims_compiling
         self.machine.handled_outside = sys.exception() is not None
         self.root = self._root(scope)
         self.grad_before = torch.is_grad_enabled()
@@ -298,6 +306,11 @@ class _Attempt:
             m.root_index = instr.index
             try:
                 m.step(f, instr)
+            except (RecursionError, MemoryError) as error:
+                # Capture has come deeper, or made more at once, than the program itself will.
+                reason = f"{type(error).__name__} while this was followed"
+                self.forced[instr.index] = Break("GB117", reason, m.where)
+                raise Restart from None
             except Break as stop:
                 if isinstance(stop, Thrown) and m.catch(f, instr, stop):
                     continue
@@ -398,7 +411,7 @@ class _Attempt:
         graph = self.tracer.finish(
             [lift(self.machine, value.ghost) for value in outputs], backward=True
         )
-        if not (outputs or graph.mutates or graph.random):
+        if not (outputs or graph.mutates or graph.random or self.tracer.may_raise_since(0)):
             return None  # nothing that anybody can see is computed
         self.graph = graph
         if graph.mutates and graph.overlaps:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .attributes import call_special
 from .breaks import Break, Thrown
 from .bytecodes import Decoded, Instr, stack_effect
 from .containers import raises
 from .exception_objects import chained, is_exception, put_together, raised, value_of
 from .exceptions import throw
-from .iteration import iterate
+from .iteration import iterate, take
 from .machine import Frame, Machine, handles
 from .tables import NONE
 from .values import Const, Iterator, Sequence, Value
@@ -21,13 +22,7 @@ from .values import Const, Iterator, Sequence, Value
 
 def make_generator(m: Machine, frame: Frame) -> Iterator:
     """The generator over a fresh frame; nothing of its body is walked yet."""
-    made = Iterator("generator", [frame], lambda: None)
-    made.step = _stepper(m, frame)
-    return made
-
-
-def _stepper(m: Machine, frame: Frame) -> Callable[[], Value | None]:
-    return lambda: _resume(m, frame, NONE)
+    return Iterator("generator", [frame], lambda made: _resume(m, frame, NONE))
 
 
 def _suspended(frame: Frame) -> bool:
@@ -186,7 +181,7 @@ def _send(m: Machine, f: Frame, i: Instr) -> None:
     source = f.peek(1)
     if not isinstance(source, Iterator) or not (isinstance(sent, Const) and sent.value is None):
         raise Break("GB107", "a value sent through yield from")
-    item = source.step()
+    item = _next_of_object(m, source) if source.kind == "object" else take(m, source)
     if item is not None:
         f.push(item)
         return
@@ -198,6 +193,21 @@ def _send(m: Machine, f: Frame, i: Instr) -> None:
         f.pop()
     f.push(result)
     f.pc = i.target  # type: ignore[assignment]
+
+
+def _next_of_object(m: Machine, source: Iterator) -> Value | None:
+    """The next item of an iterator of a user's class; None at an end that has no value to return."""
+    try:
+        item = call_special(m, source.parts[0], "__next__", [])
+    except Thrown as thrown:
+        if not issubclass(thrown.cls, StopIteration):
+            raise
+        if thrown.known != ():
+            raise Break("GB107", "an iterator that returns a value at its end") from None
+        return None
+    if item is None:
+        raise Break("GB107", "an iterator without __next__ in yield from")
+    return item
 
 
 @handles("END_SEND")

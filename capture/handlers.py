@@ -6,6 +6,7 @@ Each reads like the language reference: pop, compute, push. What an operation me
 
 from __future__ import annotations
 
+import abc
 import types
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,7 @@ from . import (
     methods,
     operators,
     stores,
+    wrapping,
 )
 from .breaks import Break
 from .bytecodes import Instr
@@ -32,6 +34,7 @@ from .values import (
     Const,
     Dict,
     Function,
+    Instance,
     Iterator,
     Null,
     Obj,
@@ -41,8 +44,10 @@ from .values import (
     Value,
 )
 
-
 # -- stack and constants ---------------------------------------------------------------------------------
+BROKEN_LOOP = "the steps left of a loop whose body breaks"
+
+
 @handles("NOP")
 def _nop(m: Machine, f: Frame, i: Instr) -> None:
     pass
@@ -353,7 +358,8 @@ def _get_iter(m: Machine, f: Frame, i: Instr) -> None:
 def _for_iter(m: Machine, f: Frame, i: Instr) -> None:
     iterator = f.peek(1)
     if not isinstance(iterator, Iterator):
-        raise Break("GB120", "a loop over an iterator from outside")
+        begun = str(getattr(iterator, "source", "")).startswith(".stack")
+        raise Break("GB120", BROKEN_LOOP if begun else "a loop over an iterator from outside")
     steps, before = f.loops.get(id(iterator), (0, m.tracer.recorded))
     f.loops[id(iterator)] = (steps + 1, before)
     if steps >= MAX_UNROLLED and m.tracer.recorded - before >= steps and _repeats(f, i):
@@ -361,7 +367,7 @@ def _for_iter(m: Machine, f: Frame, i: Instr) -> None:
             "GB116",
             f"a loop of more than {MAX_UNROLLED} equal steps: its body is a frame of its own",
         )
-    item = iterator.step()
+    item = iteration.take(m, iterator)
     if item is None:
         f.pop()
         f.pc = i.target  # type: ignore[assignment]
@@ -478,34 +484,50 @@ def _get_len(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("MATCH_SEQUENCE")
 def _match_sequence(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(Const(_flagged(f.peek(1), _SEQUENCE, "sequence")))
+    f.push(Const(_flagged(m, f.peek(1), _SEQUENCE)))
 
 
 _SEQUENCE, _MAPPING = 1 << 5, 1 << 6  # Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING
 
 
-def _flagged(value: Value, flag: int, what: str) -> bool:
+def _flagged(m: Machine, value: Value, flag: int) -> bool:
     """Whether patterns of sequences or of mappings match objects of this class: a flag that subclasses inherit."""
     cls = attributes.real_class(value)
     if cls is None or cls.__flags__ & flag:
         return cls is not None
-    if isinstance(value, Obj) and cls.__flags__ & attributes.HEAP_TYPE:
-        raise Break("GB101", f"match of an object as a {what}")  # a class may be registered as one
+    if isinstance(value, (Obj, Instance)) and cls.__flags__ & attributes.HEAP_TYPE:
+        m.guard("abc", None, abc.get_cache_token())  # a class may be registered as one
     return False
 
 
 @handles("MATCH_MAPPING")
 def _match_mapping(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(Const(_flagged(f.peek(1), _MAPPING, "mapping")))
+    f.push(Const(_flagged(m, f.peek(1), _MAPPING)))
 
 
 @handles("MATCH_KEYS")
 def _match_keys(m: Machine, f: Frame, i: Instr) -> None:
     keys, subject = f.peek(1), hybrids.as_container(m, f.peek(2), ("get",))
+    wanted = iteration.drain(m, keys)
+    if len({wrapping.freeze(containers.read_key(m, key)) for key in wanted}) < len(wanted):
+        raise Break("GB101", "a pattern of a mapping that asks for a key twice")
+    f.push(_looked_up(m, subject, wanted) or Const(None))
+
+
+def _looked_up(m: Machine, subject: Value, wanted: list[Value]) -> Value | None:
+    """What a mapping has under all of these keys, by its `get`; None where it lacks one."""
     found: list[Value] = []
-    for key in iteration.drain(m, keys):
-        if not methods.contains(m, subject, key):
-            f.push(Const(None))
-            return
-        found.append(operators.get_item(m, subject, key))
-    f.push(Sequence(found, tuple))
+    if isinstance(subject, Dict):
+        for key in wanted:
+            if not methods.contains(m, subject, key):
+                return None
+            found.append(operators.get_item(m, subject, key))
+        return Sequence(found, tuple)
+    get = attributes.load_attr(m, subject, "get")
+    nothing = Instance(Obj(object))
+    for key in wanted:
+        item = m.call(get, [key, nothing], {})
+        if item is nothing:
+            return None
+        found.append(item)
+    return Sequence(found, tuple)

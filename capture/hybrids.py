@@ -12,6 +12,7 @@ from collections import OrderedDict, defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from . import attributes, containers, deques, methods, tables
+from .binding import fitted
 from .breaks import Break
 from .containers import raises
 from .iteration import drain
@@ -109,6 +110,11 @@ def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs)
         return deques.grow(m, value, real.__name__, args, kwargs)
     if real.__objclass__ not in (*BASES, tuple):
         return None
+    cls = attributes.real_class(value)
+    ordered = cls is not None and issubclass(cls, OrderedDict)
+    if ordered and real.__objclass__ is dict and real.__name__ in vars(OrderedDict):
+        # It keeps an order that dict's own method knows nothing of.
+        raise Break("GB122", f"dict.{real.__name__} of an OrderedDict")
     held = storage(m, value)
     if held is None:
         return None
@@ -117,6 +123,7 @@ def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs)
         return own(m, value, held, args, kwargs)
     method = methods.find_method(held, real.__name__)
     if method is not None:
+        args, kwargs = fitted(real, args, kwargs)
         return method(m, held, args, kwargs)
     operation = tables.DUNDERS.get(real.__name__)
     if operation is None:
@@ -147,6 +154,8 @@ def _init_dict(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs)
     assert cls is not None
     if defaultdict in cls.__mro__ and isinstance(value, Instance):
         factory = args[0] if args else NONE
+        if isinstance(factory, Const) and factory.value is not None:
+            raise Break("GB121", "defaultdict() with a factory that cannot be called")
         m.overlay.setdefault(value, {})["default_factory"] = factory
         args = args[1:]
     if len(args) > 1:
@@ -155,6 +164,8 @@ def _init_dict(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs)
 
 
 def _init_list(m: Machine, value: Value, held: Sequence, args: Args, kwargs: Kwargs) -> Value:
+    if kwargs or len(args) > 1:
+        raise Break("GB121", "list() with these arguments")
     items = drain(m, args[0]) if args else []
     containers.writable(m, held).items[:] = items
     return NONE
@@ -190,7 +201,7 @@ def _no_copy(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) -
 
 
 def _add_in_place(m: Machine, value: Value, held: Sequence, args: Args, kwargs: Kwargs) -> Value:
-    containers.append(m, held, drain(m, args[0]))
+    methods.extend(m, held, args[0])
     return value
 
 

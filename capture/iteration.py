@@ -7,23 +7,32 @@ changes of what it walks over, as Python's own iterators do, and says by `kind` 
 from __future__ import annotations
 
 import types
+from collections.abc import Iterator as PythonIterator
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.safe import MISSING
 from .breaks import Break, Thrown
-from .containers import (
-    dict_get,
-    from_constant,
-    open_dict,
-    raises,
-    sequence_item,
-    sequence_items,
+from .container_iterators import over_constant, over_dict, over_items, over_sequence, over_set
+from .containers import raises, sequence_items
+from .values import (
+    Array,
+    Const,
+    Dict,
+    DictView,
+    Instance,
+    Iterator,
+    Obj,
+    Sequence,
+    Set,
+    Tensor,
+    Value,
 )
-from .values import Array, Const, Dict, DictView, Iterator, Obj, Sequence, Set, Tensor, Value
 
 if TYPE_CHECKING:
     from .machine import Machine
 
+
+Steps = PythonIterator[Value]
 
 _ITERABLES: Any = ([], (), {}, {}.values(), {}.items(), set(), "", b"", range(0))
 _THEMSELVES = frozenset(
@@ -42,19 +51,15 @@ def iterate(m: Machine, value: Value) -> Iterator:
     if isinstance(value, Iterator):
         return value
     if isinstance(value, Sequence):
-        return _index_iterator(m, value)
+        return over_sequence(m, value)
     if isinstance(value, Const):
-        if isinstance(value.value, (str, bytes, tuple, range)):
-            return list_iterator([from_constant(item) for item in value.value])
-        raise raises(f"TypeError: {type(value.value).__name__!r} object is not iterable")
+        return over_constant(value)
     if isinstance(value, Dict):
-        return _dict_iterator(m, open_dict(m, value), "keys")
+        return over_dict(m, value, "keys")
     if isinstance(value, DictView):
-        return _dict_iterator(m, value.of, value.kind)
+        return over_dict(m, value.of, value.kind)
     if isinstance(value, Set):
-        from .sets import ordered
-
-        return list_iterator(ordered(m, value))
+        return over_set(m, value)
     if isinstance(value, Array):
         from .arrays import iterate as iterate_array
 
@@ -66,9 +71,11 @@ def iterate(m: Machine, value: Value) -> Iterator:
             raise raises("TypeError: iteration over a 0-d tensor")
         parts = call_torch(m, _unbind, [value], {})
         assert isinstance(parts, Sequence)
-        return list_iterator(list(parts.items))
-    from .attributes import call_special, special
+        return over_items(list(parts.items))
+    from .attributes import call_special, class_attribute, special
 
+    if isinstance(value, (Obj, Instance)) and class_attribute(m, value, "__iter__") is None:
+        raise raises("TypeError: object is not iterable")
     made = call_special(m, value, "__iter__", [])
     if made is None and special(m, value, "__getitem__") is not None:
         return _item_iterator(m, value)
@@ -91,9 +98,8 @@ def _protocol_iterator(m: Machine, value: Value) -> Iterator:
     if class_attribute(m, value, "__next__") is MISSING:
         text = f"iter() returned non-iterator of type {cls.__name__!r}"
         raise Thrown(TypeError, (text,), f"TypeError: {text}")
-    made = Iterator("object", [value], lambda: None)
 
-    def step() -> Value | None:
+    def step(made: Iterator) -> Value | None:
         from .attributes import call_special
 
         try:
@@ -106,77 +112,44 @@ def _protocol_iterator(m: Machine, value: Value) -> Iterator:
             raise raises("TypeError: iter() returned an object without __next__")
         return item
 
-    made.step = step
-    return made
+    return Iterator("object", [value], step)
 
 
 def _item_iterator(m: Machine, value: Value) -> Iterator:
     """The old protocol: __getitem__ with 0, 1, ... until IndexError."""
-    made = Iterator("items of an object", [value, 0], lambda: None)
 
-    def step() -> Value | None:
+    def step(made: Iterator) -> Value | None:
         from .attributes import call_special
 
-        made.parts[1] += 1
         try:
-            return call_special(m, value, "__getitem__", [Const(made.parts[1] - 1)])
+            item = call_special(m, value, "__getitem__", [Const(made.parts[1])])
         except Thrown as error:
             if issubclass(error.cls, (IndexError, StopIteration)):
                 return None
             raise
+        made.parts[1] += 1
+        return item
 
-    made.step = step
-    return made
-
-
-def _index_iterator(m: Machine, value: Sequence) -> Iterator:
-    made = Iterator("sequence", [value, 0], lambda: None)
-
-    def step() -> Value | None:
-        index = made.parts[1]
-        if index >= len(value.items):
-            return None
-        made.parts[1] = index + 1
-        return sequence_item(m, value, index)
-
-    made.step = step
-    return made
-
-
-def list_iterator(items: list[Value]) -> Iterator:
-    made = Iterator("items", [items, 0], lambda: None)
-
-    def step() -> Value | None:
-        index = made.parts[1]
-        if index >= len(items):
-            return None
-        made.parts[1] = index + 1
-        return items[index]
-
-    made.step = step
-    return made
+    return Iterator("items of an object", [value, 0], step)
 
 
 def enumerate_iterator(m: Machine, value: Value, start: int) -> Iterator:
     inner = iterate(m, value)
-    made = Iterator("enumerate", [inner, start], lambda: None)
 
-    def step() -> Value | None:
+    def step(made: Iterator) -> Value | None:
         item = take(m, inner)
         if item is None:
             return None
         made.parts[1] += 1
         return Sequence([Const(made.parts[1] - 1), item], tuple)
 
-    made.step = step
-    return made
+    return Iterator("enumerate", [inner, start], step)
 
 
 def zip_iterator(m: Machine, values: list[Value], strict: bool) -> Iterator:
     inner = [iterate(m, value) for value in values]
-    made = Iterator("zip", [inner, strict], lambda: None)
 
-    def step() -> Value | None:
+    def step(made: Iterator) -> Value | None:
         items = []
         for position, one in enumerate(inner):
             item = take(m, one)
@@ -187,48 +160,61 @@ def zip_iterator(m: Machine, values: list[Value], strict: bool) -> Iterator:
             items.append(item)
         return Sequence(items, tuple) if items else None
 
-    made.step = step
-    return made
+    return Iterator("zip", [inner, strict], step)
 
 
 def map_iterator(m: Machine, func: Value, values: list[Value]) -> Iterator:
     inner = [iterate(m, value) for value in values]
-    made = Iterator("map", [func, inner], lambda: None)
 
-    def step() -> Value | None:
+    def step(made: Iterator) -> Value | None:
         items = []
         for one in inner:
             item = take(m, one)
             if item is None:
                 return None
             items.append(item)
-        return m.call(func, items, {})  # type: ignore[attr-defined]
+        return m.call(func, items, {})
 
-    made.step = step
-    return made
+    return Iterator("map", [func, inner], step)
 
 
 def filter_iterator(m: Machine, func: Value, value: Value) -> Iterator:
     inner = iterate(m, value)
-    made = Iterator("filter", [func, inner], lambda: None)
 
-    def step() -> Value | None:
+    def step(made: Iterator) -> Value | None:
         while (item := take(m, inner)) is not None:
-            keep = item if isinstance(func, Const) else m.call(func, [item], {})  # type: ignore[attr-defined]
-            if m.truth(keep):  # type: ignore[attr-defined]
+            keep = item if isinstance(func, Const) else m.call(func, [item], {})
+            if m.truth(keep):
                 return item
         return None
 
-    made.step = step
-    return made
+    return Iterator("filter", [func, inner], step)
+
+
+# Kinds that let go of what they walk over at its end: whatever comes to be there later, they give nothing more.
+_LET_GO = frozenset(
+    {"sequence", "items", "constant", "reversed constant", "reversed list", "dict", "set", "items of an object", "reversed"}
+)  # fmt: skip
 
 
 def take(m: Machine, iterator: Iterator) -> Value | None:
     """The next item, or None at the end. Others may hold the iterator: a step is not taken twice (see `Frame`)."""
-    item = iterator.step()
+    if iterator.over:
+        return None
+    item = iterator.step(iterator)
     if item is not None:
         m.activity += 1
+    elif iterator.kind in _LET_GO:
+        iterator.over = True
+        m.activity += 1
     return item
+
+
+def each(m: Machine, value: Value) -> Steps:
+    """The items of an iterable, each taken when it is asked for."""
+    iterator = iterate(m, value)
+    while (item := take(m, iterator)) is not None:
+        yield item
 
 
 def drain(m: Machine, value: Value) -> list[Value]:
@@ -242,27 +228,3 @@ def drain(m: Machine, value: Value) -> list[Value]:
         if len(items) > 100_000:
             raise Break("GB116", "an iteration over 100,000 items")
     return items
-
-
-def _dict_iterator(m: Machine, of: Dict, kind: str) -> Iterator:
-    keys = list(of.items)
-    made = Iterator("dict", [of, kind, 0, len(keys)], lambda: None)
-
-    def step() -> Value | None:
-        index = made.parts[2]
-        if len(of.items) != len(keys):
-            raise raises("RuntimeError: dictionary changed size during iteration")
-        if index >= len(keys):
-            return None
-        if keys[index] not in of.items:
-            raise Break("GB120", "a dict whose keys change while it is iterated over")
-        made.parts[2] = index + 1
-        key = of.items[keys[index]][0]
-        if kind == "keys":
-            return key
-        item = dict_get(m, of, keys[index])
-        assert item is not None
-        return item if kind == "values" else Sequence([key, item], tuple)
-
-    made.step = step
-    return made

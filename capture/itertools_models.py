@@ -176,9 +176,11 @@ def _model(name: str, make: Maker) -> Callable[[Machine, Args, Kwargs], Value]:
             bound = signature.bind(m, *args, **kwargs)
         except TypeError:
             raise Break("GB121", f"itertools.{name}() with these arguments") from None
-        made = Iterator(f"itertools.{name}", [make(*bound.args, **bound.kwargs)], lambda: None)
-        made.step = lambda: _step(made)
-        return made
+        try:
+            parts = [make(*bound.args, **bound.kwargs)]
+        except (TypeError, ValueError, OverflowError) as error:  # what Python then raises, too
+            raise Break("GB121", f"itertools.{name}() with these arguments: {error}") from None
+        return Iterator(f"itertools.{name}", parts, _step)
 
     return model
 
@@ -192,7 +194,22 @@ def _step(of: Iterator) -> Value | None:
     except Thrown:
         of.parts[0] = None  # Python's goes on after that; ours cannot
         raise
+    except ValueError as error:  # asked for an item while it is making one
+        raise Break("GB120", f"an iterator of itertools: {error}") from None
+    if found is None and of.kind in _ASKS_AGAIN:
+        of.parts[0] = _nothing_more(of.kind)
     return found
+
+
+# Those that at their end ask what they walk over once more, should they be asked once more.
+_ASKS_AGAIN = frozenset(
+    f"itertools.{name}" for name in ("takewhile", "dropwhile", "starmap", "compress", "accumulate", "pairwise")
+)  # fmt: skip
+
+
+def _nothing_more(kind: str) -> Steps:
+    raise Break("GB120", f"{kind} asked after its end")
+    yield
 
 
 _MAKERS: dict[Any, Maker] = {

@@ -161,6 +161,7 @@ class Machine:
         self.numbers = numbers._Numbers()
         self.varied = varied or Variation(dynamic=False)
         self.tracer = tracer  # of what is walked now: the root's, or the innermost of `inner`
+        self.claims_compiling = False  # whether `torch.compiler.is_compiling()` is to say True
         self.inner: list[Inner] = []
         self.modes: list[Entered] = []  # torch function modes that are active, innermost last
         self.root_scope = root_scope
@@ -209,8 +210,8 @@ class Machine:
             Value
         ] = []  # objects from outside that stood beside others as keys of dicts and sets
         self.open_generators: set[Frame] = set()  # suspended where a handler waits for them
-        self.count = 0
-        self.activity = 0
+        self.asked: dict[Any, int] = {}  # where tensor data was asked for -> operators behind it
+        self.questions = self.count = self.activity = 0  # `questions`: answered before the graph
         self.walks_generators = True
 
     @property
@@ -227,7 +228,7 @@ class Machine:
     # -- guards ------------------------------------------------------------------------------------------
     def guard(self, kind: str, source: Source | None, expected: Any) -> None:
         """Add a row, once a kind and source (and name, for rows about an absent name)."""
-        about = kind.startswith("no_") or kind in ("same", "distinct", "apart")
+        about = kind.startswith("no_") or kind in ("same", "distinct", "apart", "value")
         key = (kind, source, expected if about else None)
         if key not in self.rows:
             self.rows[key] = Row(kind, source, expected, self.users_line)

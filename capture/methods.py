@@ -24,6 +24,7 @@ from .containers import (
     dict_items,
     dict_set,
     fold,
+    moved,
     open_dict,
     place,
     pop_last,
@@ -33,7 +34,7 @@ from .containers import (
     sequence_items,
     writable,
 )
-from .iteration import drain
+from .iteration import drain, each
 from .values import Const, Dict, DictView, Instance, Iterator, Obj, Sequence, Set, Value
 from .wrapping import freeze
 
@@ -94,7 +95,7 @@ def contains(m: Machine, value: Value, item: Value) -> bool | None:
     if isinstance(value, DictView) and value.kind == "keys":
         return contains(m, value.of, item)
     if isinstance(value, (Sequence, Iterator, DictView)):
-        return any(m.same_or_equal(one, item) for one in drain(m, value))  # type: ignore[attr-defined]
+        return any(m.same_or_equal(one, item) for one in each(m, value))
     return None
 
 
@@ -104,7 +105,7 @@ def _in_constant(m: Machine, value: Const, item: Value) -> bool:
     except NotConstant:
         if isinstance(value.value, (str, bytes, frozenset)):
             raise Break("GB121", "'in' of a constant and a value that is none") from None
-        return any(m.same_or_equal(one, item) for one in drain(m, value))  # type: ignore[attr-defined]
+        return any(m.same_or_equal(one, item) for one in each(m, value))
     result = fold(lambda: at in value.value)
     assert isinstance(result, Const)
     return bool(result.value)
@@ -173,8 +174,17 @@ def _append(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Va
 
 def _extend(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
     _no_keywords(kwargs)
-    append(m, value, drain(m, args[0]))
+    extend(m, value, args[0])
     return NONE
+
+
+def extend(m: Machine, value: Sequence, other: Value) -> None:
+    """value.extend(other): what an iterator gives is there before it is asked for more."""
+    if isinstance(other, (Sequence, Const, Dict, DictView, Set)):
+        append(m, value, drain(m, other))
+        return
+    for item in each(m, other):
+        append(m, value, [item])
 
 
 LIST_METHODS: dict[str, Method] = {
@@ -222,6 +232,7 @@ def _popitem(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value
     if not pairs:
         raise raises("KeyError: popitem(): dictionary is empty")
     m.rewritten(value)
+    moved(m, value)
     value.items.popitem()
     return Sequence(list(pairs[-1]), tuple)
 
@@ -243,16 +254,14 @@ def mapping_pairs(m: Machine, other: Value) -> list[tuple[Value, Value]] | None:
 
 
 def update_dict(m: Machine, value: Dict, other: Value) -> None:
-    mapped = mapping_pairs(m, other)
-    if mapped is not None:
-        pairs = mapped
-    else:
-        pairs = []
-        for entry in drain(m, other):
+    pairs = mapping_pairs(m, other)
+    if pairs is None:
+        for entry in each(m, other):
             both = drain(m, entry)
             if len(both) != 2:
                 raise raises("ValueError: dictionary update sequence element")
-            pairs.append((both[0], both[1]))
+            dict_set(m, value, both[0], both[1])
+        return
     for key, item in pairs:
         dict_set(m, value, key, item)
 
@@ -268,6 +277,7 @@ def _update(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value]
 def _dict_clear(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value]) -> Value:
     open_dict(m, value)
     m.rewritten(value)
+    moved(m, value)
     value.items.clear()
     return NONE
 
@@ -297,6 +307,7 @@ def _move_to_end(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, V
     if frozen not in value.items:
         raise raises("KeyError")
     m.rewritten(value)
+    moved(m, value)
     pair = {frozen: value.items.pop(frozen)}
     last = m.truth(args[1] if len(args) > 1 else kwargs.get("last", Const(True)))
     value.items = {**value.items, **pair} if last else {**pair, **value.items}
@@ -309,6 +320,7 @@ def _pop_end(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value
         raise raises("KeyError: dictionary is empty")
     last = m.truth(args[0] if args else kwargs.get("last", Const(True)))
     m.rewritten(value)
+    moved(m, value)
     del value.items[list(value.items)[-1 if last else 0]]
     return Sequence(list(pairs[-1 if last else 0]), tuple)
 

@@ -133,4 +133,10 @@ _RULES: dict[Any, Rule] = {
     math.sqrt: _real("sqrt", 0.0, 1e300),
     math.exp: _real("exp", -700.0, 700.0),
     math.log: _real("log", 1e-300, 1e300),
+    math.sin: _real("sin", -1e300, 1e300),
+    math.cos: _real("cos", -1e300, 1e300),
+    math.tan: _real("tan", -1e300, 1e300),
+    math.tanh: _real("tanh", -1e300, 1e300),
+    math.radians: lambda m, expr: apply("mul", apply("float", expr), math.pi / 180.0),
+    math.degrees: lambda m, expr: apply("mul", apply("float", expr), 180.0 / math.pi),
 }

@@ -79,7 +79,8 @@ def rows(m: Machine) -> list[Row]:
         if not value.looked and value.expr is not None and facts.settled(value.expr):
             where = facts.pinned.get(value.expr) or m.where
             m.rows[("held", value.source, None)] = Row("equals", value.source, value.real, where)
-    made = list(m.rows.values())
+    values = [row for row in m.rows.values() if row.kind == "value"]  # the last: they cost most
+    made = [row for row in m.rows.values() if row.kind != "value"]
     for relation in facts.relations:
         symbols = symbols_of((relation.left, relation.right))
         if all(facts.symbols[s][0] == "number" and facts.settled(s) for s in symbols):
@@ -87,7 +88,7 @@ def rows(m: Machine) -> list[Row]:
         made.append(
             Row("relation", None, row_of(relation, lambda s: _place(facts, s)), relation.where)
         )
-    return made
+    return made + values
 
 
 def _place(facts: Any, symbol: Symbol) -> tuple[str, Source, int]:
@@ -101,6 +102,10 @@ def told(m: Machine, graph: Graph) -> list[tuple[str, str]]:
     for symbol in graph.symbols:
         what, source, dim = _place(m.facts, symbol)
         found.append((row_name(source, what, dim), m.varied.why(what, source, dim)))
+    for symbol, name in m.facts.needed.items():
+        if symbol not in graph.symbols and symbol in m.facts.symbols:
+            what, source, dim = _place(m.facts, symbol)
+            found.append((row_name(source, what, dim), f"plain, for {name} takes no open one"))
     return found
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from . import (
     arrays,
@@ -141,6 +142,10 @@ def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | N
         if symbol == "+" and isinstance(right, Sequence) and right.cls in (list, tuple):
             if right.cls is not left.cls:
                 raise raises("TypeError: can only concatenate sequences of one type")
+            if not left.items and containers.is_exact_tuple(right):
+                return right
+            if not right.items and containers.is_exact_tuple(left):
+                return left
             both = containers.sequence_items(m, left) + containers.sequence_items(m, right)
             return Sequence(both, left.cls)
         if (
@@ -157,6 +162,8 @@ def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | N
             if isinstance(one, Sequence) and isinstance(other, Const) and type(other.value) is int:
                 if len(one.items) * other.value > 10**5:
                     raise Break("GB116", "a very long list")
+                if containers.is_exact_tuple(one) and (other.value == 1 or not one.items):
+                    return one
                 return Sequence(containers.sequence_items(m, one) * other.value, one.cls)
     if symbol == "|" and isinstance(left, Dict) and isinstance(right, Dict):
         made = methods.copy_dict(m, left)
@@ -169,10 +176,16 @@ def _inplace(m: Machine, symbol: str, name: str, left: Value, right: Value) -> V
     """left <symbol>= right where left changes in place; None if it has no such form."""
     if isinstance(left, Sequence) and left.cls is list and symbol in ("+=", "*="):
         if symbol == "+=":
-            containers.append(m, left, iteration.drain(m, right))
+            methods.extend(m, left, right)
         else:
+            try:
+                times = as_constant(m, right)
+            except NotConstant:
+                raise Break("GB121", "a list times an object") from None
+            if not isinstance(times, int) or len(left.items) * times > 10**5:
+                raise Break("GB116", "a list times what is no small number")
             items = containers.writable(m, left).items
-            items *= as_constant(m, right)
+            items *= times
         return left
     if isinstance(left, Dict) and left.cls is dict and symbol == "|=":
         methods.update_dict(m, left, right)
@@ -181,11 +194,18 @@ def _inplace(m: Machine, symbol: str, name: str, left: Value, right: Value) -> V
     if merged is not None:
         return merged
     if isinstance(left, (Obj, Instance)):
-        method = attributes.special(m, left, name)
+        method = _operator_method(m, left, name)
         if method is not None:
             result = m.call(method, [right], {})
             return None if _not_implemented(result) else result
     return None
+
+
+def _operator_method(m: Machine, owner: Obj | Instance, name: str) -> Value | None:
+    """The method of an operator, or None; a class that says None in its place has the operator refused."""
+    if attributes.class_attribute(m, owner, name) is None:
+        raise raises("TypeError: 'NoneType' object is not callable")
+    return attributes.special(m, owner, name)
 
 
 def _not_implemented(value: Value) -> bool:
@@ -252,7 +272,7 @@ def _dunder(m: Machine, symbol: str, left: Value, right: Value, name: str, refle
             _tensor_declines(m, symbol, other)
         if not isinstance(owner, (Obj, Instance)):
             continue
-        method = attributes.special(m, owner, method_name)
+        method = _operator_method(m, owner, method_name)
         if method is None:
             continue
         result = m.call(method, [other], {})
@@ -304,6 +324,8 @@ def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
 
 def _compare_items(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     if symbol in ("==", "!=") and isinstance(left, Sequence) and isinstance(right, Sequence):
+        if left.cls is list is right.cls and len(left.items) == len(right.items):
+            return _compare_in_order(m, symbol, left, right)
         same = (
             any(
                 issubclass(left.cls, kind) and issubclass(right.cls, kind) for kind in (list, tuple)
@@ -326,12 +348,17 @@ def _compare_items(m: Machine, symbol: str, left: Value, right: Value) -> Value:
 
 
 def _compare_in_order(m: Machine, symbol: str, left: Sequence, right: Sequence) -> Value:
-    """By the first two items that differ, else by length."""
+    """By the first two items that differ, else by length. A comparison may change the lists (`list_richcompare` in
+    CPython's Objects/listobject.c): what they hold after it counts."""
     ours, theirs = containers.sequence_items(m, left), containers.sequence_items(m, right)
-    for a, b in zip(ours, theirs, strict=False):
-        if not m.same_or_equal(a, b):
-            return compare(m, symbol, a, b)
-    return Const(_COMPARE[symbol][0](len(ours), len(theirs)))
+    at = 0
+    while at < len(ours) and at < len(theirs) and m.same_or_equal(ours[at], theirs[at]):
+        at += 1
+    if at >= len(ours) or at >= len(theirs):
+        return Const(_COMPARE[symbol][0](len(ours), len(theirs)))
+    if symbol in ("==", "!="):
+        return Const(symbol == "!=")
+    return compare(m, symbol, ours[at], theirs[at])
 
 
 _SAME: Any = object.__eq__  # equality of objects that define none: identity
@@ -344,6 +371,8 @@ def _compare_objects(
     plain = _plain_members(m, symbol, left, right)
     if plain is not None:
         return plain
+    if symbol in ("==", "!=") and _held_methods(left) and _held_methods(right):
+        return Const((left.value == right.value) == (symbol == "=="))  # type: ignore[attr-defined]
     tries = [(left, name, right), (right, reflected, left)]
     if _of_subclass(m, attributes.real_class(left), attributes.real_class(right)):
         tries.reverse()
@@ -353,21 +382,30 @@ def _compare_objects(
         cls = attributes.real_class(owner)
         assert cls is not None
         raw = attributes.class_attribute(m, owner, method_name)
-        if method_name == "__ne__" and raw is object.__dict__["__ne__"]:
-            equal = compare(m, "==", left, right)
-            return Const(not m.truth(equal))
+        inverse = method_name == "__ne__" and raw is object.__dict__["__ne__"]
+        if inverse:  # it asks the same object's __eq__, and leaves the answer open where that does
+            method_name = "__eq__"
+            raw = attributes.class_attribute(m, owner, method_name)
         if is_kind(raw, types.FunctionType):
             method = attributes.special(m, owner, method_name)
             assert method is not None
             result = m.call(method, [other], {})
             if not _not_implemented(result):
-                return result
+                return Const(not m.truth(result)) if inverse else result
         elif raw is not object.__dict__.get(method_name) and not _c_identity(owner, cls):
             code = "GB123" if arrays.from_outside(owner) else "GB137"
             raise Break(code, f"{method_name} of {cls.__name__}")
     if symbol in ("==", "!="):
         return Const(m.identical(left, right) == (symbol == "=="))
     raise raises(f"TypeError: {symbol!r} not supported")
+
+
+def _held_methods(value: Value) -> bool:
+    """A C function, also bound to a class or a module: each look-up makes another one, and they are equal."""
+    if not isinstance(value, Obj) or not is_kind(value.value, types.BuiltinFunctionType):
+        return False
+    owner = value.value.__self__
+    return owner is None or is_kind(owner, (type, types.ModuleType))
 
 
 def _plain_members(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
@@ -395,10 +433,11 @@ def _plain_members(m: Machine, symbol: str, left: Value, right: Value) -> Value 
 
 def _c_identity(owner: Value, cls: type) -> bool:
     """C types whose equality is identity (or, for code and methods, follows from it)."""
+    if isinstance(owner, Obj) and is_kind(owner.value, types.BuiltinFunctionType):
+        return False
     return isinstance(owner, Obj) and (
         is_kind(owner.value, (type, types.ModuleType, types.FunctionType, types.CodeType))
         or cls.__eq__ is _SAME
-        or is_kind(owner.value, types.BuiltinFunctionType)
     )
 
 
@@ -479,6 +518,17 @@ def delete_item(m: Machine, value: Value, index: Value) -> None:
         m.call(method, [index], {})
 
 
+def _in_tensor(m: Machine, value: Tensor, item: Value) -> bool:
+    """`item in tensor`, which is `(item == tensor).any().item()` (`Tensor.__contains__`)."""
+    try:
+        if isinstance(item, Const) and type(item.value) in (bool, int, float):
+            equal = compare(m, "==", item, value)
+            return m.truth(torchcalls.call_torch(m, torch.Tensor.any, [equal], {}))
+    except Break:
+        pass
+    raise Break("GB104", "'in' on a tensor")
+
+
 def contains(m: Machine, value: Value, item: Value) -> bool:
     found = methods.contains(m, value, item)
     if found is not None:
@@ -486,7 +536,7 @@ def contains(m: Machine, value: Value, item: Value) -> bool:
     if isinstance(value, Array):
         return m.truth(arrays.operate(m, operator.contains, [value, item]))
     if isinstance(value, Tensor):
-        raise Break("GB104", "'in' on a tensor")
+        return _in_tensor(m, value, item)
     result = attributes.call_special(m, value, "__contains__", [item])
     if result is None:
         raise Break("GB120", "'in' on this value")

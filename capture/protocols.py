@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from . import arrays, attributes, containers, numbers
+from . import arrays, attributes, containers, numbers, value_questions
 from .breaks import Break
 from .containers import raises
 from .kinds import is_kind
@@ -28,7 +28,7 @@ def truth(m: Machine, value: Value) -> bool:
     if isinstance(value, Const):
         return numbers.truth(m, value)
     if isinstance(value, Tensor):
-        raise Break("GB105", "the truth of a tensor decides")
+        return value_questions.truth(m, value)
     if isinstance(value, (Sequence, Dict, Set, DictView)):
         found = containers.length(m, value)
         return bool(found)
@@ -49,6 +49,11 @@ def truth(m: Machine, value: Value) -> bool:
     return True
 
 
+def _is_empty_tuple(value: Value) -> bool:
+    """The tuple of which there is one."""
+    return isinstance(value, Sequence) and containers.is_exact_tuple(value) and not value.items
+
+
 def identical(m: Machine, left: Value, right: Value) -> bool:
     """left is right"""
     if left is right:
@@ -58,6 +63,8 @@ def identical(m: Machine, left: Value, right: Value) -> bool:
             return False
         if isinstance(left.value, _SINGLETONS):
             return left.value is right.value
+        if containers.has_nan(left.value) and containers.has_nan(right.value):
+            raise Break("GB121", "'is' between two nan is up to Python")
         if left.value != right.value:
             return False
         raise Break("GB121", "'is' between equal constants is up to Python")
@@ -74,6 +81,8 @@ def identical(m: Machine, left: Value, right: Value) -> bool:
         return False
     if type(left) is not type(right):
         return False
+    if all(_is_empty_tuple(one) for one in (left, right)):
+        return True
     # Two different Values are two objects now; when both came from outside they may be one next time.
     if left.source is not None and right.source is not None:
         if isinstance(left, Tensor) and isinstance(right, Tensor) and containers.share(left, right):

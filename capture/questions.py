@@ -13,10 +13,10 @@ import torch
 from . import containers
 from .attributes import MISSING, mro_lookup
 from .breaks import Break
+from .calls import inline
 from .containers import as_constant
 from .kinds import is_kind
 from .tables import BUILTINS, NONE, Args, Kwargs, Model, models
-from .transforms import WALKED
 from .values import Const, Obj, Sequence, Tensor, Value
 
 if TYPE_CHECKING:
@@ -45,32 +45,35 @@ _STATE_QUESTIONS = (
     torch._C._get_tracing_state, torch.jit.is_scripting, torch.jit.is_tracing,
     torch.get_autocast_dtype, torch.is_autocast_cache_enabled,
     torch.are_deterministic_algorithms_enabled, torch.cuda.is_available,
-    torch.distributed.is_available, torch.compiler.is_dynamo_compiling, torch.compiler.is_exporting, torch._C._get_cudnn_enabled,
+    torch.distributed.is_available, torch._C._get_cudnn_enabled,
 )  # fmt: skip
 for _question in _STATE_QUESTIONS:
     BUILTINS[_question] = _answers(_question)
 
 
-_OPTIMIZERS = os.path.dirname(torch.optim.__file__)  # would leave out checks of their options
+_LIBRARY = os.path.dirname(torch.__file__) + os.sep
 
 
-def _compiling(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    """Whoever asks offers a path without questions to tensor data: that is the one to take. torch.func's own
-    transforms ask for a compiler of other ways, and make a function of another name for it. Not those that would then
-    give something else."""
-    asking = m.frames[-1].code
-    plain = id(asking) in WALKED or asking in _AS_WRITTEN
-    return Const(not plain and not asking.co_filename.startswith(_OPTIMIZERS))
+def _is_compiling(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    """What plain Python says, by its own code; True where `JitConfig(claims_compiling=True)` asks for it, in code that is not
+    torch's own."""
+    asking = next(
+        frame.code for frame in reversed(m.frames) if frame.code.co_name != "is_compiling"
+    )
+    if m.claims_compiling and not asking.co_filename.startswith(_LIBRARY):
+        return Const(True)
+    return inline(m, Obj(torch.compiler.is_compiling), args, kwargs)
 
 
-_AS_WRITTEN = (
-    torch.nn.Module._call_impl.__code__,  # leaves out the hooks that are called when it fails
-    # goes without nested tensors, which give zeros at places that are padding
-    torch.nn.TransformerEncoder.forward.__code__,
-)
+BUILTINS[torch.compiler.is_compiling] = _is_compiling
 
 
-BUILTINS[torch.compiler.is_compiling] = _compiling
+def _by_its_code(fn: Any) -> Model:
+    return lambda m, args, kwargs: inline(m, Obj(fn), args, kwargs)
+
+
+for _question in (torch.compiler.is_dynamo_compiling, torch.compiler.is_exporting):
+    BUILTINS[_question] = _by_its_code(_question)
 BUILTINS[torch._C._log_api_usage_once] = lambda m, args, kwargs: (
     NONE
 )  # counts the names that a process uses

@@ -7,6 +7,7 @@ In: a Value and a name. Out: a Value, under guards on the places that were looke
 from __future__ import annotations
 
 import types
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -214,7 +215,9 @@ def _record(m: Machine, value: Sequence, name: str) -> Value:
     raw = of_class(m, cls, name)
     if raw is MISSING:
         raise NoAttribute(name, cls.__name__)
-    fields = getattr(cls, "_fields", None) or _struct_fields(cls)
+    fields = getattr(cls, "_fields", None)
+    if fields is None:
+        fields = _struct_fields(cls)
     if name in fields and not is_kind(raw, (types.FunctionType, property)):
         return containers.sequence_item(m, value, fields.index(name))
     if name == "_fields":
@@ -228,6 +231,8 @@ def _record(m: Machine, value: Sequence, name: str) -> Value:
 
 def _struct_fields(cls: type) -> tuple[str, ...]:
     """Field names of a C struct sequence in order."""
+    if not hasattr(cls, "n_fields"):
+        raise Break("GB122", f"the fields of a {cls.__name__}")
     probe: Any = cls(range(cls.n_fields))  # type: ignore[attr-defined, call-arg]
     names = {getattr(probe, n): n for n in cls.__dict__ if isinstance(
         cls.__dict__[n], types.MemberDescriptorType)}  # fmt: skip
@@ -309,6 +314,31 @@ def _method_of(m: Machine, value: Any, name: str) -> Value:
     return BuiltinMethod(value, name)
 
 
+_KINDS_OF_METHOD = (types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+def _method_of_type(m: Machine, value: Iterator | DictView, name: str) -> Value:
+    """A method of C's of an iterator or a view; their other attributes are Python's to read."""
+    if isinstance(value, DictView):
+        cls: type | None = (
+            type(getattr(value.of.cls(), value.kind)())
+            if value.of.cls in (dict, OrderedDict)
+            else None
+        )
+    else:
+        cls = real_class(value)
+    if cls is None:
+        raise Break("GB112", f"attribute {name!r} of this value")
+    if name == "__class__":
+        return m.wrap(cls, Source("const", None, cls))
+    raw = mro_lookup(cls, name)
+    if raw is MISSING:
+        raise NoAttribute(name, cls.__name__, exact=True)
+    if not is_kind(raw, _KINDS_OF_METHOD):
+        raise Break("GB112", f"attribute {name!r} of a {cls.__name__}")
+    return BuiltinMethod(value, name)
+
+
 # What a code object tells of itself: numbers, names and tuples of names, which never change.
 _OF_CODE = frozenset(
     name for name, raw in vars(types.CodeType).items()
@@ -339,8 +369,8 @@ attributes.READERS.update(
         Dict: _container,
         InstanceDict: _container,
         Set: _container,
-        DictView: _method_of,
-        Iterator: _method_of,
+        DictView: _method_of_type,
+        Iterator: _method_of_type,
         Method: _bound,
         Super: _super,
         Partial: _partial,

@@ -169,14 +169,70 @@ def item_iterator(of: Any, index: int) -> Iterator[Any]:
     return made
 
 
-def dict_iterator(of: dict[Any, Any], kind: str, index: int) -> Iterator[Any]:
+def constant_iterator(of: Any, index: int) -> Iterator[Any]:
+    """iter() of a string, bytes, a tuple or a range, after `index` steps."""
+    made: Any = iter(of)
+    made.__setstate__(index)
+    return made
+
+
+def reversed_list(of: list[Any], index: int) -> Iterator[Any]:
+    """reversed(of) that gives the item at `index` next."""
+    made: Any = list.__reversed__(of)
+    made.__setstate__(index)
+    return made
+
+
+def reversed_constant(of: Any, index: int) -> Iterator[Any]:
+    return _after(reversed(of), index)
+
+
+def set_iterator(of: Any, index: int) -> Iterator[Any]:
+    return _after((frozenset if isinstance(of, frozenset) else set).__iter__(of), index)
+
+
+def dict_iterator(of: dict[Any, Any], kind: str, index: int, backward: bool) -> Iterator[Any]:
     """An iterator over a dict as it is after `index` steps."""
-    made: Iterator[Any] = iter(
-        getattr(OrderedDict if isinstance(of, OrderedDict) else dict, kind)(of)
-    )
-    for _ in range(index):
+    view = getattr(OrderedDict if isinstance(of, OrderedDict) else dict, kind)(of)
+    return _after(reversed(view) if backward else iter(view), index)
+
+
+def _after(made: Iterator[Any], steps: int) -> Iterator[Any]:
+    for _ in range(steps):
         next(made)
     return made
+
+
+class _NoItems:
+    """With the old protocol of iteration, and nothing to give."""
+
+    def __getitem__(self, index: int) -> Any:
+        raise IndexError
+
+
+_LONG = range(1 << 70)
+_HELD: tuple[Any, ...] = (
+    [], (), "", "\xe9", b"", range(0), _LONG, set(), _NoItems(),
+    *(getattr(kind(), view)() for kind in (dict, OrderedDict) for view in ("keys", "values", "items")),
+)  # fmt: skip
+
+
+def _one_of_each() -> Iterator[Any]:
+    """A new iterator of each type that replacement code makes."""
+    for held in _HELD:
+        yield iter(held)
+        if hasattr(held, "__reversed__") or isinstance(held, tuple):
+            yield reversed(held)
+
+
+def spent_iterator(kind: type) -> Iterator[Any]:
+    """An iterator of this type that has come to its end."""
+    made: Any = next(one for one in _one_of_each() if type(one) is kind)
+    if kind is type(iter(_LONG)):
+        made.__setstate__(_LONG.stop)
+    else:
+        list(made)
+    return made  # type: ignore[no-any-return]
 
 
 def program_failed(error: BaseException) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .breaks import Break
-from .containers import dict_items, sequence_items
+from .containers import dict_items, moved, sequence_items
 from .sets import snapshot, writable_step
 from .values import Const, Dict, DictView, Sequence, Set, Value
 from .wrapping import freeze
@@ -78,6 +78,7 @@ def in_place(m: Machine, symbol: str, left: Value, right: Value) -> Value | None
     _, held = _ALGEBRA[symbol[0]]
     items = held(*_both(m, left, right))
     writable_step(m, left, _STEPS[symbol], right)
+    moved(m, left)
     left.items.clear()
     left.items.update(items)
     return left

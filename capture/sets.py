@@ -17,11 +17,12 @@ from .containers import (
     dict_items,
     from_constant,
     missing_key,
+    moved,
     read_key,
     sequence_items,
     writable,
 )
-from .iteration import drain
+from .iteration import drain, each
 from .values import Const, Dict, DictView, Sequence, Set, Value
 from .wrapping import freeze
 
@@ -36,6 +37,7 @@ def add(m: Machine, value: Set, item: Value) -> None:
     held = value.items if value.shut is None else value._items
     if frozen not in held:
         held[frozen] = item
+        moved(m, value)
         value.history.append(("add", item))
 
 
@@ -53,10 +55,12 @@ def discard(m: Machine, value: Set, item: Value, missing_ok: bool) -> None:
     if found is None and not missing_ok:
         raise missing_key(item)
     if found is not None:
+        moved(m, value)
         value.history.append(("discard", found))
 
 
-def clear(value: Set) -> None:
+def clear(m: Machine, value: Set) -> None:
+    moved(m, value)
     value.items.clear()
     value.history.append(("clear", NONE))
 
@@ -65,15 +69,22 @@ def update(m: Machine, value: Set, other: Value) -> None:
     """value.update(other): from another set Python copies the table, in an order of its own."""
     if isinstance(other, Dict) and other.cls is dict:
         held = {freeze(key): key for key, _ in dict_items(m, other)}
-        value.items.update({k: v for k, v in held.items() if k not in value.items})
+        _take_in(m, value, held)
         value.history.append(("update", snapshot(m, other)))
         return
     if not isinstance(other, Set):
-        for item in drain(m, other):
+        for item in each(m, other):
             add(m, value, item)
         return
-    value.items.update({k: v for k, v in other.items.items() if k not in value.items})
+    _take_in(m, value, other.items)
     value.history.append(("update", snapshot(m, other)))
+
+
+def _take_in(m: Machine, value: Set, held: dict[Any, Value]) -> None:
+    new = {key: item for key, item in held.items() if key not in value.items}
+    if new:
+        moved(m, value)
+        value.items.update(new)
 
 
 def snapshot(m: Machine, value: Value) -> Value:
@@ -191,11 +202,17 @@ def _take_all(m: Machine, value: Set, others: list[Value]) -> None:
     for other in others:
         if other is value:
             raise Break("GB122", "a set without itself")
+        if not isinstance(other, (Set, Sequence, Dict, DictView)):
+            for item in each(m, other):
+                discard(m, value, item, True)
+            continue
         if isinstance(other, Set):
             gone = list(other.items)
         else:
             other = Sequence(drain(m, other), tuple)
             gone = [freeze(read_key(m, item)) for item in other.items]
+        if any(key in value.items for key in gone):
+            moved(m, value)
         for key in gone:
             value.items.pop(key, None)
         value.history.append(("difference_update", snapshot(m, other)))
@@ -205,7 +222,7 @@ METHODS: dict[str, Method] = {
     "add": _add,
     "discard": _then_none(lambda m, v, a: discard(m, v, a[0], True)),
     "remove": _then_none(lambda m, v, a: discard(m, v, a[0], False)),
-    "clear": _then_none(lambda m, v, a: clear(v)),
+    "clear": _then_none(lambda m, v, a: clear(m, v)),
     "update": _then_none(_update_all),
     "difference_update": _then_none(_take_all),
     "copy": lambda m, v, a, k: of_iterable(m, v, v.cls),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..runtime import safe
 from ..runtime.sources import Source
 from . import containers, functions, gradients, methods
 from .attributes import (
@@ -131,11 +132,21 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
         if not is_kind(found, types.MemberDescriptorType):
             _by_descriptor(m, value, name, item, found)
             return
+        if not _is_own_slot(value, found):
+            raise Break("GB115", f"{name!r} of a {real_class(value)} is set, a member of C's")
     elif not _DICT_OFFSET(real_class(value)):
         raise _no_place(value, name, found is MISSING, deleted=item is None)
     if item is None:
         load_attr(m, value, name)  # deleting what is not there raises
     set_in_overlay(m, value, name, item, raw)
+
+
+def _is_own_slot(value: Any, member: Any) -> bool:
+    """Whether a member is of `__slots__` of this object's classes: others may be read-only, or another class's."""
+    owner = member.__objclass__
+    cls = real_class(value)
+    assert cls is not None
+    return "__slots__" in vars(owner) and any(base is owner for base in safe.mro_of(cls))
 
 
 def _no_place(value: Any, name: str, absent: bool, deleted: bool) -> Thrown:
@@ -164,6 +175,8 @@ def set_in_overlay(
     if isinstance(value, Obj):
         m.unhook((instance_dict(value.value) or {}).get(name))
     names = m.overlay.setdefault(value, {})
+    if value in m.dicts and (item is None or name not in names):
+        containers.moved(m, m.dicts[value])
     if item is None and isinstance(value, Instance):
         names.pop(name, None)  # nothing remains of it: set again, it comes last
     else:

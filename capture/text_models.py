@@ -19,6 +19,7 @@ from . import (
     attributes,
     number_calls,
     torchcalls,
+    value_questions,
 )
 from .breaks import Break
 from .containers import NotConstant, as_constant, as_constants, fold
@@ -39,12 +40,17 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 
+_NUMBERED: dict[Any, str] = {int: "__int__", float: "__float__", operator.index: "__index__"}
 _TEXT = (str, repr, format, ascii)
 
 
 def _constant_model(fn: Any) -> Model:
     def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         if any(isinstance(a, Tensor) for a in args):
+            if fn in _NUMBERED and len(args) == 1 and not kwargs:
+                answer = value_questions.number(m, args[0], _NUMBERED[fn])
+                if answer is not None:
+                    return answer
             if fn in (abs, pow, divmod) or fn is round:
                 return _tensor_number(m, fn, args)
             raise Break("GB104", f"{fn.__name__}() of a tensor")

@@ -19,7 +19,7 @@ from ..ir.errors import CannotTrace
 from ..ir.registered import in_python
 from ..ir.trace import DataDependent, TraceError, Unsupported
 from ..runtime.sources import Source
-from . import containers, numbers, scripted
+from . import containers, numbers, scripted, value_questions
 from .breaks import Break, NeedsPlainSizes
 from .containers import NotConstant, as_constant, from_constant
 from .kinds import is_kind
@@ -156,6 +156,10 @@ def is_torch_callable(fn: Any) -> bool:
 def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Record fn(*args, **kwargs) over ghosts."""
     name = getattr(fn, "__name__", str(fn))
+    if name in value_questions.NUMBERS and len(args) == 1 and not kwargs:
+        answer = value_questions.number(m, args[0], name)
+        if answer is not None:
+            return answer
     if name in _REFUSED:
         raise Break(_REFUSED[name], f"{name}()")
     if name in _PLACES and not _made_here(*args, *kwargs.values()):
@@ -454,6 +458,10 @@ def call_tensor_method(
         from . import gradients
 
         return gradients.backward(m, value, args, kwargs)
+    if name in value_questions.NUMBERS and not (args or kwargs):
+        answer = value_questions.number(m, value, name)
+        if answer is not None:
+            return answer
     if name in _REFUSED:
         raise Break(_REFUSED[name], f"Tensor.{name}()")
     if name == "is_inference" and (value.source is not None or torch.is_inference_mode_enabled()):

@@ -6,6 +6,7 @@ row does not know is a break. Fills the table of `tables`.
 
 from __future__ import annotations
 
+import abc
 import functools
 import types
 import typing
@@ -31,7 +32,6 @@ from .values import (
     ContextExit,
     Function,
     Instance,
-    Iterator,
     Method,
     Obj,
     Partial,
@@ -50,24 +50,24 @@ def _isinstance(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     cls = attributes.real_class(args[0])
     if cls is None:
         cls = _MODELLED_TYPES.get(type(args[0]))
-    if cls is None and isinstance(args[0], Iterator):
-        cls = _ITERATOR_TYPES.get(args[0].kind)
     if cls is None:
         raise Break("GB121", "isinstance() of this value")
-    return Const(any(_is_kind(m, cls, target) for target in _classes(m, args[1])))
+    return Const(
+        any(_asked(m, args[0], cls, target, "__instancecheck__") for target in _classes(m, args[1]))
+    )
 
 
 _MODELLED_TYPES: dict[type, type] = {Super: super, Partial: functools.partial, Slice: slice}
-_ITERATOR_TYPES: dict[str, type] = {
-    "generator": types.GeneratorType, "enumerate": enumerate, "zip": zip, "map": map, "filter": filter,
-}  # fmt: skip
 
 
 @models(issubclass)
 def _issubclass(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(args[0], Obj) or not is_kind(args[0].value, type):
         raise raises("TypeError: issubclass() arg 1 must be a class")
-    return Const(any(_is_kind(m, args[0].value, target) for target in _classes(m, args[1])))
+    cls = args[0].value
+    return Const(
+        any(_asked(m, args[0], cls, target, "__subclasscheck__") for target in _classes(m, args[1]))
+    )
 
 
 def _classes(m: Machine, value: Value) -> list[type]:
@@ -96,33 +96,34 @@ def _bases(m: Machine, cls: type) -> tuple[type, ...]:
     return found
 
 
-def _is_kind(m: Machine, cls: type, target: type) -> bool:
+def _asked(m: Machine, value: Value, cls: type, target: type, hook: str) -> bool:
+    """isinstance() or issubclass() with one class, which its metaclass may decide."""
+    if hook == "__instancecheck__" and cls is target:
+        return True  # nobody is asked
     meta = type(target)
-    check = attributes.of_class(m, meta, "__instancecheck__")
-    if check is vars(type)["__instancecheck__"]:
+    check = attributes.of_class(m, meta, hook)
+    if check is vars(type)[hook] or check is _OF_TENSORS.get(hook):
         return any(base is target for base in _bases(m, cls))
-    if issubclass(cls, torch.Tensor) and issubclass(target, torch.Tensor):
-        return issubclass(cls, target)
-    if target.__module__.startswith("torch") and not issubclass(cls, torch.Tensor):
-        return any(base is target for base in _bases(m, cls))
-    if check is _ABC_CHECK:
-        import abc
-
+    if check is vars(abc.ABCMeta)[hook]:
         result = issubclass(cls, target)
         m.guard("abc", None, abc.get_cache_token())
         return result
     if getattr(target, "_graftjit_tensor_face", False):
         return issubclass(cls, torch.Tensor)
-    raise Break("GB137", f"isinstance() with {target.__name__}, which decides itself")
+    if not is_kind(check, types.FunctionType) or issubclass(meta, _OF_PROTOCOLS):
+        raise Break("GB137", f"isinstance() with {target.__name__}, which decides itself")
+    place = Source("const", None, target)
+    method = m.wrap(check, Source("class_attr", place, hook))
+    return m.truth(m.call(method, [m.wrap(target, place), value], {}))
 
 
-def _abc_check() -> Any:
-    import abc
-
-    return vars(abc.ABCMeta)["__instancecheck__"]
-
-
-_ABC_CHECK = _abc_check()
+_OF_PROTOCOLS: Any = type(typing.Protocol)
+# What classes of tensors have from torch: the way of `type`, where torch has not written another.
+_OF_TENSORS: dict[str, Any] = {
+    hook: raw
+    for hook in ("__instancecheck__", "__subclasscheck__")
+    if not is_kind(raw := attributes.mro_lookup(type(torch.Tensor), hook), types.FunctionType)
+}
 
 
 @models(type)
@@ -146,6 +147,14 @@ def _super(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         args = [m.load_cell(cell), receiver]  # type: ignore[list-item]
     if len(args) != 2 or not isinstance(args[0], Obj) or not is_kind(args[0].value, type):
         raise Break("GB121", "super() with these arguments")
+    given = args[1].value if isinstance(args[1], Obj) and is_kind(args[1].value, type) else None
+    cls = (
+        given
+        if given is not None and args[0].value in given.__mro__
+        else attributes.real_class(args[1])
+    )
+    if cls is None or args[0].value not in attributes.bases(m, cls):
+        raise Break("GB121", "super() of an object of another class")
     return Super(args[0].value, args[1])
 
 

@@ -97,6 +97,7 @@ class Sequence(Value):
     kept: int = 0
     placed: set[int] = field(default_factory=set)
     whole: bool = False
+    moves: int = 0  # of the deque that this list is: changes that end iterators over it
 
     def __post_init__(self) -> None:
         self.kept = len(self._items)
@@ -135,6 +136,9 @@ class Dict(Value):
     changed: bool = False
     placed: dict[Any, None] = field(default_factory=dict)
     whole: bool = False
+    moves: list[int] = field(
+        default_factory=list
+    )  # instructions of the root that added or removed a key
 
 
 @dataclass(eq=False, slots=True)
@@ -163,6 +167,9 @@ class Set(Value):
     made: tuple[Any, Value, Value] | None = None
     whole: bool = False
     shut: Callable[[], dict[Any, Value]] | None = None  # guards what it holds and gives it
+    moves: list[int] = field(
+        default_factory=list
+    )  # instructions of the root that added or removed an item
 
     @property
     def items(self) -> dict[Any, Value]:
@@ -266,11 +273,13 @@ class Getter(Value):
 
 @dataclass(eq=False, slots=True)
 class Iterator(Value):
-    """An iterator of a modelled kind: `kind` names how it is rebuilt, `parts` what it holds."""
+    """An iterator of a modelled kind: `kind` names how it is rebuilt, `parts` what it holds. Use `iteration.take`
+    for its next item: `step` does not know that the iterator is `over`."""
 
     kind: str
     parts: list[Any]
-    step: Callable[[], Value | None]
+    step: Callable[[Iterator], Value | None]
+    over: bool = False
 
 
 @dataclass(eq=False, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .runtime import events
+from .runtime import _native, events, faults, wrappers
 from .runtime.options import JitConfig
 from .unit import UNITS, Unit, first_state
 
@@ -48,8 +48,20 @@ def skipped_file(name: str) -> bool:
 
 
 def policy(code: types.CodeType, scope: dict[str, Any]) -> Any:
-    """The state of a frame's code, or None."""
-    if code.co_name.startswith("<") or skipped_file(code.co_filename):
+    """The state of a frame's code; None to leave the frame alone, False for all frames below it as well."""
+    try:
+        return _policy(code)
+    except Exception as error:
+        faults.tell(code.co_qualname, error)
+        return None
+
+
+def _policy(code: types.CodeType) -> Any:
+    if wrappers.kind_of(code) is not None:
+        return False
+    if code.co_name.startswith("<") and code.co_name != "<lambda>":
+        return None
+    if skipped_file(code.co_filename):
         return None
     owner = _owner()
     if owner is not None:
@@ -81,7 +93,11 @@ def _owner() -> Unit | None:
 
 def state_for_code(code: types.CodeType) -> Any:
     """The state of a jitted function whose `__code__` was rebound."""
-    return _unit(JitConfig()).state_for(code)
+    try:
+        return _unit(JitConfig()).state_for(code)
+    except Exception as error:
+        faults.tell(code.co_qualname, error)
+        return _native.CodeState(code)  # never misses: plain Python
 
 
 def counted(codes: list[types.CodeType]) -> list[tuple[Any, events.Counted]]:
@@ -93,6 +109,11 @@ def counted(codes: list[types.CodeType]) -> list[tuple[Any, events.Counted]]:
         for state, row in unit.counted()
         if id(first_state(state).code) in names
     ]
+
+
+def everywhere() -> list[tuple[Any, events.Counted]]:
+    """All states with their totals: of jitted functions, and of the frames met below them."""
+    return [pair for unit in (*UNITS, *_UNITS.values()) for pair in unit.counted()]
 
 
 def units() -> list[Unit]:

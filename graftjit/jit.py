@@ -21,23 +21,31 @@ from .cell import made_in_graph_mode
 from .context import current_context
 from .ir.location import Location
 from .kin import KIN
-from .runtime import _native, events
+from .runtime import _native, beside, events
 from .runtime.errors import OptionError, UserError, describe
 from .runtime.options import JitConfig
 from .runtime.report import Report, report_of
 from .runtime.session import SESSION
 from .telling import measured, place_of
-from .unit import UNITS, Unit, check, on_rerun
+from .unit import UNITS, Unit, check, first_state, on_rerun
 
 
 class JitFunction(_native.Callable):
     """What `jit` returns for a function: called, bound and inspected like the function itself."""
 
+    __doc__ = property(
+        lambda self: self.__wrapped__.__doc__
+    )  # for pydoc, which goes past __getattr__
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # type: ignore[override]
+        """A function, for whoever asks by `isinstance`, as inspect.isfunction, torch.fx and torch.jit.script do; its type
+        remains JitFunction."""
+        return types.FunctionType
+
     def report(self) -> Report:
         """What has been compiled so far and what has not."""
-        rows = [*self._unit.counted(), *hook.counted(self._unit.met())]
-        extra = [row for _, row in rows] + [note for state, _ in rows for note in measured(state)]
-        return report_of(self._unit.name, [state for state, _ in rows], extra)
+        return _report(self._unit)
 
     def reset(self) -> None:
         """Forget compiled code and events."""
@@ -163,6 +171,7 @@ def make_callable(
     """The jitted form of a Python function, in a unit of its own. `place`: the user's line that reports name for
     it, where the function is one of ours; `kind`: what it shares with those that may take over what is compiled for
     it, code or a class."""
+    beside.leave_ours_alone()
     unit = Unit(function.__qualname__, config, place)
     if kind is not None:
         unit.kin = KIN.of(kind, function.__globals__, config)
@@ -255,6 +264,23 @@ def _unit_of(target: Any) -> Any:
     )
 
 
+def _report(unit: Any, before: dict[int, int] | None = None) -> Report:
+    """What happened to a unit, and to the frames that were met below it. With `before` (calls of each state, by its
+    identity) also to whatever has been called since, whoever compiled it."""
+    rows = [*unit.counted(), *hook.counted(unit.met())]
+    if before is not None:
+        told = {id(state) for state, _ in rows}
+        everywhere = hook.everywhere()
+        ran = {id(s) for s, row in everywhere if row.hits + row.misses > before.get(id(s), 0)}
+        rows += [
+            (state, row)
+            for state, row in everywhere
+            if id(state) not in told and {id(state), id(first_state(state))} & ran
+        ]
+    extra = [row for _, row in rows] + [note for state, _ in rows for note in measured(state)]
+    return report_of(unit.name, [state for state, _ in rows], extra)
+
+
 def report(target: Any = None) -> Report:
     """The record of what has happened so far to a jitted function or compiled model (None: to everything). Nothing is
     run for it. Raises UserError (a TypeError) for what graftjit has not compiled."""
@@ -265,7 +291,7 @@ def report(target: Any = None) -> Report:
 
 def everything_counted() -> list[events.Event]:
     """The totals of all that is alive, frames met below jitted ones included, and what was measured of it."""
-    rows = [pair for unit in (*UNITS, *hook.units()) for pair in unit.counted()]
+    rows = hook.everywhere()
     return [row for _, row in rows] + [note for state, _ in rows for note in measured(state)]
 
 
@@ -294,11 +320,13 @@ def explain(target: Any, *args: Any, **kwargs: Any) -> Report:
     """Run `target(*args, **kwargs)` once, effects included, in a fresh compilation of its own, and report what happened.
 
     The target is what `jit` takes, jitted or not; its own entries are neither used nor changed. What it would build in
-    the background is waited for. Raises what the call raises, and UserError (a TypeError) for what cannot be called.
+    the background is waited for. Functions that it calls may have been compiled before: they are told of too. Raises what the call raises, and UserError (a TypeError) for what cannot be called.
     """
     fresh = fresh_copy(target)
+    earlier = hook.everywhere()  # held, so that no state takes the place of one
+    before = {id(state): row.hits + row.misses for state, row in earlier}
     fresh(*args, **kwargs)
-    return _unit_of(fresh).report()
+    return _report(_unit_of(fresh)._unit, before)
 
 
 def lower(target: Any, /, *args: Any, **kwargs: Any) -> Any:

@@ -27,7 +27,7 @@ from .runtime.clocks import Followed
 from .runtime.held import module_of
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
-from .runtime.weak import Weak
+from .runtime.weak import Weak, until_exit
 
 if TYPE_CHECKING:
     from .runtime.guards import Row
@@ -121,7 +121,7 @@ class Place:
         """Keep what was made; it must lead to none of `apart`."""
         if not _can_be_made_again(recipe):
             return
-        of = weakref.ref(recipe, functools.partial(_prune, weakref.ref(self)))
+        of = weakref.ref(recipe, until_exit(functools.partial(_prune, weakref.ref(self))))
         things = (recipe.rows, recipe.inputs, recipe.target, recipe.tree, recipe.told)
         kept = of if keeps_program_alive(things, apart) else functools.partial(_itself, recipe)
         self._kept = [*self._kept, _Kept(kept, of)][-self.limit :]
@@ -291,7 +291,7 @@ class _Table:
             return self._new(key, owner, module)
 
     def _new(self, key: _Key, owner: Any, module: types.ModuleType | None) -> Kin:
-        drop = functools.partial(self._drop, key)
+        drop = until_exit(functools.partial(self._drop, key))
         shared = weakref.ref(owner, drop)
         kin = Kin(key[2].recompile_limit, shared, isinstance(owner, types.CodeType))
         if module is None:

@@ -25,6 +25,7 @@ from .jit import JitFunction, make_callable, options_of
 from .runtime import _native
 from .runtime.capturing import capturing
 from .runtime.options import JitConfig
+from .runtime.weak import until_exit
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +51,7 @@ class Outermost:
             name = type(model).__qualname__
             self.named[name] = self.named.get(name, 0) + 1
             self.calls.append(made)
-            gone = functools.partial(self._forget, id(model))
+            gone = until_exit(functools.partial(self._forget, id(model)))
             self._of[id(model)] = weakref.ref(model, gone), made
         return made
 

@@ -46,7 +46,9 @@ class Change:
 
     @property
     def source(self) -> str:
-        return str(self.row.source or self.row.kind)
+        from .runtime.mirror import subject_of
+
+        return subject_of(self.row)
 
 
 def change_of(entries: tuple[Any, ...], view: FrameView) -> Change | None:

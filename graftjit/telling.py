@@ -7,6 +7,9 @@ here.
 
 from __future__ import annotations
 
+import dataclasses
+import linecache
+import re
 import types
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,22 +30,71 @@ def place_of(code: types.CodeType) -> Location:
     return Location(code.co_filename, code.co_firstlineno, function=code.co_qualname)
 
 
+_SLOT = re.compile(r"(?<![\w.])\.stack(\d+)")
+
+
+def named(state: Any, text: str) -> str:
+    """A text about sources in which values that lay between two steps of a line are named as the program has them: by the
+    expression whose value the break gave."""
+    if ".stack" not in text:
+        return text
+    code, after = state.code, state.after
+    slots = [name for name in code.co_varnames[: code.co_argcount] if name.startswith(".stack")]
+    line = after.line if after is not None else code.co_firstlineno
+
+    def name(found: re.Match[str]) -> str:
+        if after is not None and slots and found[0] == slots[-1]:
+            written = _written(after)
+            if written:
+                return f"the result of {written}"
+        return f"a value of line {line}"
+
+    return _SLOT.sub(name, text)
+
+
+def _written(where: Location) -> str:
+    """The expression at a place, where it stands in one line."""
+    if where.line is None or where.column is None or where.end_line != where.line:
+        return ""
+    line = linecache.getline(where.file, where.line).encode()
+    text = line[where.column : where.end_column].decode(errors="replace").strip()
+    return text if len(text) <= 60 else ""
+
+
+def _guards(state: Any, lines: tuple[events.GuardLine, ...]) -> tuple[events.GuardLine, ...]:
+    """With named sources."""
+    return tuple(
+        dataclasses.replace(
+            one,
+            source=named(state, one.source),
+            expected=named(state, one.expected),
+            path=tuple(named(state, step) for step in one.path),
+        )
+        if ".stack" in one.expected or ".stack" in one.source
+        else one
+        for one in lines
+    )
+
+
 def captured(state: Any, code: types.CodeType, made: Capture, seconds: dict[str, float]) -> None:
     """Where the graph ends, what varies, and the entry that comes of it."""
     from .runtime.mirror import guard_lines
 
     where = place_of(code)
     for record in made.breaks:
+        reason = record.reason
+        if record.code == "GB120" and state.after is not None and state.after.line is not None:
+            reason += f" (line {state.after.line})" if "whose body breaks" in reason else ""
         SESSION.emit(
             events.GraphBreak(
-                code=record.code, reason=record.reason, where=record.where, inlined=record.inlined
+                code=record.code, reason=reason, where=record.where, inlined=record.inlined
             )
         )
     if made.plain is not None:
         plain = made.plain
         SESSION.emit(events.RanPlain(code=plain.code, reason=plain.reason, where=plain.where))
     for source, why in made.symbolic:
-        SESSION.emit(events.Symbolic(source=source, why=why, where=where))
+        SESSION.emit(events.Symbolic(source=named(state, source), why=why, where=where))
     graph = made.graph
     SESSION.emit(
         events.Captured(
@@ -52,7 +104,7 @@ def captured(state: Any, code: types.CodeType, made: Capture, seconds: dict[str,
             graphs=int(graph is not None),
             nodes=sum(node.op == "call" for node in graph.nodes) if graph else 0,
             calls=len(graph.calls) if graph else 0,
-            guards=guard_lines(made.rows),
+            guards=_guards(state, guard_lines(made.rows)),
             seconds=tuple(seconds.items()),
             where=where,
         )
@@ -61,7 +113,7 @@ def captured(state: Any, code: types.CodeType, made: Capture, seconds: dict[str,
 
 def recompiled(state: Any, change: Change, view: FrameView) -> None:
     """now X, before Y of the first guard that failed in the nearest entry; and what failed in the others."""
-    from .runtime.mirror import explain_failure, failure_code
+    from .runtime.mirror import explain_failure, failure_code, subject_of
 
     failed = []
     for entry, row in change.failed:
@@ -70,7 +122,7 @@ def recompiled(state: Any, change: Change, view: FrameView) -> None:
             events.GuardFailed(
                 entry=number_of(entry),
                 code=failure_code(row, view),
-                source=str(row.source or row.kind),
+                source=named(state, subject_of(row)),
                 now=now,
                 before=before,
             )
@@ -78,7 +130,7 @@ def recompiled(state: Any, change: Change, view: FrameView) -> None:
     SESSION.emit(
         events.Recompile(
             code=change.code,
-            source=change.source,
+            source=named(state, change.source),
             now=change.now,
             before=change.before,
             entries=len(state.entries),

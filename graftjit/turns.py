@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 WAIT = 300.0  # seconds; whoever holds the turn as long as this waits, in the end, for the one who waits here
+FORK_WAIT = (
+    90.0  # seconds that a fork waits for a capture in another thread: more than a compiler is given
+)
 
 
 class Turns:
@@ -20,6 +23,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._resting = False  # the collector has been stopped by us
+        self._forking: threading.Lock | None = None  # held for the moment of a fork
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -30,6 +34,17 @@ class Turns:
         if self._resting:
             self._resting = False
             gc.enable()
+
+    def before_fork(self) -> None:
+        """A child must not find a module half imported: whoever captures, and so imports, finishes first."""
+        self._forking = None
+        if not self.mine and self._lock.acquire(timeout=FORK_WAIT):
+            self._forking = self._lock
+
+    def after_in_parent(self) -> None:
+        if self._forking is not None:
+            self._forking.release()
+            self._forking = None
 
     @property
     def mine(self) -> bool:

@@ -23,13 +23,13 @@ from torch.utils._device import DeviceContext
 from . import telling
 from .kin import KIN, Kin, Made, Recipe, keep_told, retargeted, tell
 from .room import Change, Room, change_of
-from .runtime import _native, clocks, events, progress, watching
-from .runtime.errors import REPORT_IT, BreakError, CheckError, GraftError, InternalError
+from .runtime import _native, beside, clocks, events, faults, progress, watching
+from .runtime.errors import BreakError, CheckError, GraftError, InternalError
 from .runtime.options import JitConfig
 from .runtime.session import SESSION
 from .runtime.state import State, snapshot
 from .runtime.taking_back import Begun
-from .runtime.weak import Living
+from .runtime.weak import Living, until_exit
 from .telling import place_of
 from .turns import TURNS, other_threads
 
@@ -115,7 +115,14 @@ class Unit:
 
         def miss(state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
             owner = unit()
-            return None if owner is None else owner.miss(state, values, scope, closure)
+            if owner is None:
+                return None
+            try:
+                return owner.miss(state, values, scope, closure)
+            except Exception as error:
+                if isinstance(error, GraftError) and not isinstance(error, InternalError):
+                    raise
+                return owner._fault(state, error)
 
         return miss
 
@@ -152,6 +159,7 @@ class Unit:
         code = state.code
         if TURNS.mine:
             return None
+        beside.leave_ours_alone()
         refused = _refused()
         if refused is not None:
             self._tell_plain(state, *refused)
@@ -210,7 +218,9 @@ class Unit:
         from .capture.frame import FrameInput, capture
 
         values, varied = tuple(view.locals_vector), self._varied(state, view)
-        frame = FrameInput(code, values, view.globals, view.closure, varied)
+        frame = FrameInput(
+            code, values, view.globals, view.closure, varied, self.config.claims_compiling
+        )
         started, self._compiling = time.perf_counter(), 0.0
         resumes = _Resumes(self._resumer(state, view.globals), SESSION.log.serial())
         with progress.told(f"compiling {self.name}"):
@@ -266,7 +276,7 @@ class Unit:
         from .runtime.held import hold_weakly
 
         started = time.perf_counter()
-        lost = functools.partial(_drop_dead, weakref.ref(state), _weak(self.kin))
+        lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), _weak(self.kin)))
         rows, inputs, held = hold_weakly(made.rows, made.inputs, lost)
         target = made.code if made.kind == "code" else made.program
         telling.resumed(resumes.made, made.breaks)
@@ -294,7 +304,7 @@ class Unit:
         recipe = self.kin.place(_at(state)).find(view, state.entries)
         if recipe is None:
             return None
-        lost = functools.partial(_drop_dead, weakref.ref(state), None)
+        lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), None))
         resumes = _Resumes(self._resumer(state, view.globals))
         target = retargeted(recipe, resumes, code)
         telling.resumed(resumes.made, [e for e in recipe.told if type(e) is events.GraphBreak])
@@ -370,24 +380,25 @@ class Unit:
             SESSION.emit(events.Fallback(code="RC410", reason=reason, where=place_of(state.code)))
         if (full or room.useless >= room.limit) and not room.warned:
             room.warned = True
-            SESSION.warn_once("WN601", f"{self.name}: {_too_many(room, change)}")
+            SESSION.warn_once(
+                "WN601", f"{self.name}: {telling.named(state, _too_many(room, change))}"
+            )
 
     def _fault(self, state: Any, error: Exception) -> Any:
         if SESSION.options.check:
             raise error
         text = "".join(traceback.format_exception(error))
-        SESSION.emit(
-            events.RanPlain(
-                code="PL205", reason=f"{type(error).__name__}: {error}", where=place_of(state.code),
-                detail=text,
-            )
+        event = events.RanPlain(
+            code="PL205", reason=f"{type(error).__name__}: {error}", where=place_of(state.code),
+            detail=text,
         )  # fmt: skip
-        SESSION.warn_once(
-            "WN607",
-            f"{self.name}: an internal fault of graftjit ({type(error).__name__}: {error}). It runs in plain Python"
-            f" from here on: what it gives is right, nothing of it is compiled. {REPORT_IT}",
-        )
-        return _leave_plain(state)
+        faults.safely(SESSION.emit, event, state)
+        faults.tell(self.name, error)
+        try:
+            return _leave_plain(state)
+        except Exception as another:  # no guards can be made: the next call comes here again
+            faults.tell(self.name, another)
+            return None
 
     def counted(self) -> list[tuple[Any, events.Counted]]:
         """Totals for a report, a state at a time."""
@@ -402,7 +413,9 @@ def _after_fork() -> None:
     KIN.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(
+    before=TURNS.before_fork, after_in_parent=TURNS.after_in_parent, after_in_child=_after_fork
+)
 UNITS: Living[Unit] = Living()
 
 
@@ -536,9 +549,7 @@ def on_rerun(state: Any, entry: Any, error: BaseException) -> None:
         raise error
     if isinstance(error, Begun):
         raise error.error
-    SESSION.emit(
-        events.RanPlain(
-            code="GB108", reason=f"{type(error).__name__}: {error}", where=place_of(state.code)
-        ),
-        state,
+    event = events.RanPlain(
+        code="GB108", reason=f"{type(error).__name__}: {error}", where=place_of(state.code)
     )
+    faults.safely(SESSION.emit, event, state)

@@ -126,7 +126,7 @@ def _checked(data: bytes, path: Path) -> tuple[str, list[tuple[Name, bytes]]]:
 def _listed(line: bytes, path: Path) -> list[tuple[str, int]]:
     try:
         listed = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: nested too deeply
         listed = None
     whole = isinstance(listed, list) and all(
         isinstance(row, list) and len(row) == 2 and type(row[0]) is str and type(row[1]) is int

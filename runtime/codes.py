@@ -164,6 +164,9 @@ _TABLE: tuple[Code, ...] = (
     Code("GB141", "container too large to look through",
          "what is read of a list or tuple is guarded item by item; this one is read as a whole and passes the limit",
          "keep many numbers in a tensor, or work on the list outside of the compiled part"),
+    Code("GB142", "a callable under torch.compile or torch.compiler.disable",
+         "what torch.compile has compiled runs as it compiled it, and what is disabled runs in plain Python, with all it calls",
+         "nothing, if it is meant; else call the function as it was before"),
     # Frames in plain Python
     Code("PL201", "generator, coroutine or asynchronous generator",
          "its frame lives on between calls", "jit the functions it calls"),
@@ -291,6 +294,9 @@ _TABLE: tuple[Code, ...] = (
          "pass what varies as a tensor, or raise JitConfig(recompile_limit=...)"),
     Code("RC411", "a relation of numbers changed", "sizes or numbers that vary from call to call went the other way"
          " in a comparison, or are no longer equal", "nothing, where both ways occur: each is compiled once; else pad to sizes of one side"),
+    Code("RC412", "a condition on tensor data changed", "a condition or a number that is computed before the graph, from tensors that"
+         " the frame is given, came out otherwise", "nothing, where both ways occur: each is compiled once; torch.where(condition, a,"
+         " b) in place of the if needs one entry"),
     # Not fused
     Code("NF701", "one of the two is a call of a library",
          "a matrix product, a convolution, attention, a random operator or an operator without a rule of ours is computed by"

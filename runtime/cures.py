@@ -56,6 +56,8 @@ _BREAKS: tuple[tuple[str, str, str | Callable[[re.Match[str]], str]], ...] = (
     ("GB104", r".*(f-string|text).*", "write the text after the compiled part, from a tensor that it returns"),
     ("GB114", r"a backward through a history from outside.*", "mend the breaks before this line: forward and backward are one"
                                                              " graph where none lies between them; else call it outside"),
+    ("GB120", r"the steps left of a loop.*", "mend the break in its body, and the loop is unrolled into one graph; as it is, what"
+                                             " lies between the breaks runs compiled at each step"),
     ("GB123", _NUMPY_CALL.pattern, _torch_name),
     ("GB123", r"from_numpy\(\)", "nothing is left to convert where the value stays a tensor"),
 )  # fmt: skip
@@ -73,13 +75,21 @@ def of_break(code: str, reason: str) -> str:
 
 # -- Recompiles --------------------------------------------------------------------------------------
 
+UNNAMED = (".stack", "the result of ", "a value of line ")
+"""How sources begin that are no variable: see `graftjit.telling`, which names them."""
+
 _TENSOR = re.compile(r"(?P<device>\S+) (?P<dtype>\w+)\[(?P<sizes>[^\]]*)\](?P<rest>.*)")
 
 
-def of_recompile(code: str, source: str, now: str, before: str) -> str:
-    """What to do about the recompile in which `source` is `now` and was `before`."""
+def of_recompile(code: str, source: str, now: str, before: str, bound: str = "") -> str:
+    """What to do about the recompile in which `source` is `now` and was `before`. `bound`: why sizes of the frame are no
+    inputs of its graphs, "plain, for aten.kthvalue.default ..."."""
     told = _RECOMPILES.get(code)
-    return (told(source, now, before) if told else "") or codes.lookup(code).cure
+    cure = (told(source, now, before) if told else "") or codes.lookup(code).cure
+    if bound and (code == "RC411" or cure.startswith("none is needed for a few sizes")):
+        why = bound.removeprefix("plain, for ")
+        return f"sizes are compiled for as they are, each once: {why}. Pad to a few sizes, or call that outside"
+    return cure
 
 
 def _of_tensor(source: str, now: str, before: str) -> str:
@@ -106,9 +116,15 @@ _DTYPES = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat
 
 
 def _of_value(source: str, now: str, before: str) -> str:
-    if source.startswith(".stack") or now.startswith("np."):
-        return "mend the break that makes it a Python value, so that it stays a tensor"
     number = re.fullmatch(r"-?[\d.]+(e[-+]?\d+)?|nan|-?inf", now, re.IGNORECASE)
+    unnamed = source.startswith(UNNAMED)  # what lay between two steps of a line has no name there
+    if number and unnamed:
+        return (
+            "what is computed with it takes it as an input after three values; where it must be a plain number, pass it as a"
+            " tensor, or draw it outside"
+        )
+    if unnamed or now.startswith("np."):
+        return "mend the break that makes it a Python value, so that it stays a tensor"
     if number and "." in source:
         return f"keep {source} in a tensor (a buffer of the module), which may change without a recompile"
     if number:
@@ -117,9 +133,8 @@ def _of_value(source: str, now: str, before: str) -> str:
 
 
 def _of_container(source: str, now: str, before: str) -> str:
-    if now.isdecimal() and before.isdecimal() and int(now) == int(before) + 1:
-        return (f"{source} grows call by call: keep a sum and a count, or a tensor of full size that is written in"
-                " place; a list of results belongs outside of the compiled part")  # fmt: skip
+    if now.isdecimal() and before.isdecimal():
+        return f"each length of {source} is compiled once: let there be few, or pass the tensors that matter in its place"
     if before == "[]":
         return "none, if the first call fills it and it stays so then"
     first = before.removesuffix("]")
@@ -135,6 +150,12 @@ def _of_relation(source: str, now: str, before: str) -> str:
         return ""
     return (f"{size[1]} is looked up or compared as a number, and each answer is compiled once: leave that to the caller, or"
             " compute with the size itself")  # fmt: skip
+
+
+def of_growth(source: str) -> str:
+    """What to do about a container that was longer by one at each of several recompiles."""
+    return (f"{source} grows call by call: keep a sum and a count, or a tensor of full size that is written in"
+            " place; a list of results belongs outside of the compiled part")  # fmt: skip
 
 
 _RECOMPILES: dict[str, Callable[[str, str, str], str]] = {

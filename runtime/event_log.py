@@ -20,6 +20,7 @@ from typing import Any
 
 from ..ir.dataclass import dataclass, field
 from .events import Adopted, Compiled, Entered, Event
+from .weak import until_exit
 
 MAX_EVENTS_A_KEY = 1024
 _FIRST = 256  # of these, events that stay for good: what was met first explains the rest
@@ -127,7 +128,7 @@ class EventLog:
         with self._lock:
             shelf = self._shelves.get(name)
             if shelf is None:
-                shelf = _Shelf(weakref.ref(key, lambda _ref: self._drop(name)))
+                shelf = _Shelf(weakref.ref(key, until_exit(lambda _ref: self._drop(name))))
                 self._shelves[name] = shelf
             return shelf
 

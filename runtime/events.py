@@ -110,6 +110,7 @@ class Compiled(Event):
     part     "forward" or "backward" of a graph for training, else ""
     steps    what computes, in order
     sketch   the graph; source: the text of the whole library, from which reports cut that of each kernel
+    varied   sizes are open: what `steps` say that they move and compute is of the sizes at capture alone
     """
 
     graph: str = ""
@@ -125,6 +126,7 @@ class Compiled(Event):
     steps: tuple[StepFacts, ...] = ()
     sketch: Sketch | None = None
     source: str = ""
+    varied: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from .records import (
     WarningRecord,
 )
 
+FEWEST = 2  # sampled calls of which a mean is told: one alone may be of a call like no other
 ENTERED = (events.Captured, events.Adopted)
 
 
@@ -163,7 +164,7 @@ def _stages(captured: Iterable[Any]) -> tuple[tuple[str, float], ...]:
 def _clocked(begun: list[events.Counted]) -> dict[str, Any]:
     """What the sampled calls took."""
     samples, seconds = sum(e.samples for e in begun), sum(e.seconds for e in begun)
-    if not samples or seconds <= 0:
+    if samples < FEWEST or seconds <= 0:
         return {}
     inside = sum(e.inside for e in begun)
     share = min(1.0, inside / seconds)
@@ -266,6 +267,8 @@ def fold_breaks(told: Folding) -> list[BreakRecord]:
 
 def fold_recompiles(told: Folding) -> list[RecompileRecord]:
     """Each recompile, in order."""
+    growing = _growing(told.of(events.Recompile))
+    bound = {e.frame: e.why for e in told.of(events.Symbolic) if e.why.startswith("plain, for ")}
     return [
         RecompileRecord(
             **at(e.where),
@@ -274,7 +277,9 @@ def fold_recompiles(told: Folding) -> list[RecompileRecord]:
             source=e.source,
             now=e.now,
             before=e.before,
-            cure=cures.of_recompile(e.code, e.source, e.now, e.before),
+            cure=cures.of_growth(e.source)
+            if id(e) in growing
+            else cures.of_recompile(e.code, e.source, e.now, e.before, bound.get(e.frame, "")),
             frame=e.frame,
             entries=e.entries,
             limit=e.limit,
@@ -286,6 +291,21 @@ def fold_recompiles(told: Folding) -> list[RecompileRecord]:
         )
         for e in told.of(events.Recompile)
     ]
+
+
+def _growing(recompiles: Iterable[events.Recompile]) -> set[int]:
+    """Those of containers that were longer by one than at the recompile before, which made them longer by one too."""
+    found: set[int] = set()
+    latest: dict[tuple[str, str], tuple[str, bool]] = {}
+    for e in recompiles:
+        if e.code != "RC405" or not (e.now.isdecimal() and e.before.isdecimal()):
+            continue
+        grew = int(e.now) == int(e.before) + 1
+        before, had_grown = latest.get((e.frame, e.source), ("", False))
+        if grew and had_grown and e.before == before:
+            found.add(id(e))
+        latest[e.frame, e.source] = e.now, grew
+    return found
 
 
 def fold_symbolic(told: Folding) -> list[SymbolicRecord]:

@@ -117,6 +117,10 @@ class _Compiler:
             of = [self.register(index, source) for source in row.expected.sources]
             reads = tuple((of[at], what, dim) for at, what, dim in row.expected.reads)
             return (reads, row.expected.code, row.expected.op, row.expected.holds)
+        if row.kind == "value":
+            check = row.expected
+            given = tuple(self.register(index, source) for source in check.sources)
+            return (check.program.run, given, check.truth, check.outcome)
         if row.kind in ("distinct", "apart"):
             return tuple(self.register(index, source) for source in row.expected)
         return row.expected

@@ -71,6 +71,7 @@ ROW_KINDS: dict[str, str] = {
     "number": "value is of the exact type, int or float, in expected (type, low, high); an int has 64 bits and is"
     " within low..high (None: no end)",
     "relation": "expected, a `relations.Relation`, holds for what is at its sources (source None)",
+    "value": "expected, a `value_guards.ValueCheck`, holds for what is at its sources (source None); these rows are the last",
     "unhandled": "no exception is being handled where the frame is called (source None)",
     "device": "runtime.state.current_device() is expected (source None)",
     "nested": "runtime.differentiate.nested() is expected (source None)",

@@ -74,7 +74,7 @@ class Holder:
                 if type(expected) is tuple
                 else self.source(expected)
             )
-        elif row.kind == "relation":
+        elif row.kind in ("relation", "value"):
             sources = tuple(map(self.source, expected.sources))
             if any(a is not b for a, b in zip(sources, expected.sources, strict=True)):
                 expected = replace(expected, sources=sources)

@@ -37,7 +37,7 @@ def recall(store: KernelStore, texts: Sequence[str], machine: str, compiler: str
             return json.loads(kernel_file.read(path))
         except FileNotFoundError:  # another process has just removed it as too old
             continue
-        except (OSError, BuildError, ValueError) as error:
+        except (OSError, BuildError, ValueError, RecursionError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             store.discard(path)
             SESSION.emit(Fallback(code="FB307", reason=f"{path.name}: {reason}"))
@@ -45,7 +45,12 @@ def recall(store: KernelStore, texts: Sequence[str], machine: str, compiler: str
 
 
 def keep(store: KernelStore, texts: Sequence[str], machine: str, compiler: str, value: Any) -> None:
-    """Keep a value of plain JSON. A store that cannot be written does not."""
+    """Keep a value of plain JSON, in place of what was kept. A store that cannot be written does not."""
+    if store.usable():
+        wanted = _name(texts, machine, compiler)
+        for path, name in store.candidates(wanted):
+            if (name.machine, name.compiler) == (wanted.machine, wanted.compiler):
+                store.discard(path)
     data = json.dumps(value, sort_keys=True).encode()
     store.publish(_name(texts, machine, compiler, kernel_file.digest_of(data)), data)
 

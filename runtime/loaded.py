@@ -13,6 +13,8 @@ import weakref
 from collections import OrderedDict
 from typing import Any
 
+from .weak import until_exit
+
 KEPT = 256  # libraries that stay without a program, for functions that are made again and again
 
 
@@ -35,7 +37,7 @@ class Loaded:
         return library
 
     def put(self, key: str, library: Any) -> None:
-        reference = weakref.ref(library, self._gone)
+        reference = weakref.ref(library, until_exit(self._gone))
         self._handles[reference] = library.handle._handle
         self._alive[key] = reference
         self._recent[key] = library

@@ -349,6 +349,7 @@ _CHECKS: dict[str, Check] = {
     "abc": lambda _value, expected, _read: abc.get_cache_token() == expected,
     "number": lambda value, expected, _read: _number(value, expected),
     "relation": lambda _value, expected, read: _related(expected, read),
+    "value": lambda _value, expected, read: expected.holds(read),
     "unhandled": lambda _value, _expected, _read: sys.exception() is None,
     "nested": lambda _value, expected, _read: nested() is expected,
     "device": lambda _value, expected, _read: current_device() == expected,
@@ -432,13 +433,14 @@ _FORMS: dict[str, str] = {
     "device": "the current CUDA device is {expected}",
     "number": "{source} is {expected}",
     "relation": "{expected}",
+    "value": "{expected}",
 }
 
 RECOMPILE_CODES: dict[str, str] = {
     "type": "RC401", "tensor": "RC402", "equals": "RC403", "is": "RC404", "len": "RC405", "keys": "RC405",
     "set": "RC405", "no_attr": "RC406", "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406",
     "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "nested": "RC407", "device": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408",
-    "history": "RC402", "unhooked": "RC402", "unbound_cell": "RC406", "number": "RC403", "relation": "RC411",
+    "history": "RC402", "unhooked": "RC402", "unbound_cell": "RC406", "number": "RC403", "relation": "RC411", "value": "RC412",
 }  # fmt: skip
 
 
@@ -467,7 +469,7 @@ def expected_text(row: Row) -> str:
         return str(expected)
     if row.kind == "keys":
         return _show_keys(expected)
-    if row.kind == "relation":
+    if row.kind in ("relation", "value"):
         return str(expected)
     if row.kind == "number":
         return _show_number(*expected)
@@ -504,7 +506,14 @@ def explain_failure(row: Row, frame: FrameView) -> tuple[str, str]:
         return "missing", "present" if row.kind.startswith("no_") else expected_text(row)
     words = _NOW.get(row.kind)
     now = show(value) if words is None else words(value, row, read)
+    if row.kind == "value":
+        return now, show(row.expected.outcome)
     return now, _BEFORE.get(row.kind) or expected_text(row)
+
+
+def subject_of(row: Row) -> str:
+    """What a row is about: a source, a condition, or the kind of a row that has neither."""
+    return row.expected.expression if row.kind == "value" else str(row.source or row.kind)
 
 
 def failure_code(row: Row, frame: FrameView) -> str:
@@ -577,6 +586,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     "unbound_cell": lambda value, _row, _read: show(_contents(value, None)),
     "abc": lambda _value, _row, _read: "registered",
     "relation": lambda _value, row, read: _numbers_now(row.expected, read),
+    "value": lambda _value, row, read: row.expected.now(read),
     "nested": lambda _value, _row, _read: show(nested()),
     "device": lambda _value, _row, _read: show(current_device()),
     "unhandled": lambda _value, _row, _read: f"handling a {type(sys.exception()).__name__}",

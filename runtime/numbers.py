@@ -18,7 +18,7 @@ CODES: tuple[str, ...] = (
     "add", "sub", "mul", "floordiv", "mod", "min", "max", "abs", "to_real", "real_add", "real_sub",
     "real_mul", "real_truediv", "real_neg", "real_abs", "real_min", "real_max", "real_int",
     "real_floor", "real_ceil", "real_round", "real_floordiv", "real_mod", "real_pow", "real_sqrt",
-    "real_exp", "real_log", "and", "or", "xor",
+    "real_exp", "real_log", "and", "or", "xor", "real_sin", "real_cos", "real_tan", "real_tanh",
 )  # fmt: skip
 # where a symbol comes from, as `enum class NumberSource` of numbers.h
 SOURCES = {"size": 0, "stride": 1, "offset": 2, "int": 3, "float": 4}

@@ -155,6 +155,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "dynamic": ((bool, type(None)), "None, True or False"),
     "background": ((bool,), "True or False"),
     "tune": ((bool,), "True or False"),
+    "claims_compiling": ((bool,), "True or False"),
     "recompile_limit": ((int,), "a whole number of at least 1"),
 }
 
@@ -187,6 +188,8 @@ class JitConfig(metaclass=_CheckedNames):
     background        True: kernels are built in a thread; until they are there the operators run one by one
     tune              False: at O2, no kernel is timed in several ways; the default ones are taken
     recompile_limit   entries a frame may have; beyond them the least useful one makes room for a new one
+    claims_compiling  True: `torch.compiler.is_compiling()` says True to the program while a frame is compiled, so that it takes
+                      the path that it has for compilers; False: what it says in plain Python
     """
 
     jit_level: str = "O1"
@@ -196,6 +199,7 @@ class JitConfig(metaclass=_CheckedNames):
     background: bool = False
     tune: bool = True
     recompile_limit: int = 32
+    claims_compiling: bool = False
 
     def __post_init__(self) -> None:
         for name, words in _WORDS.items():

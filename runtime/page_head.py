@@ -12,7 +12,7 @@ from ..ir.dataclass import dataclass
 from .page_source import short_name
 from .text_changes import change, settled_count
 from .text_layout import counted, duration, percent
-from .text_problems import Problem, grouped_breaks, problems
+from .text_problems import Problem, problems
 
 if TYPE_CHECKING:
     from .records import FrameRecord
@@ -102,8 +102,8 @@ def _verdict(report: Report, mend: list[ToMend]) -> tuple[str, str]:
 def _held(report: Report, mend: list[ToMend]) -> str:
     settled = settled_count(report)
     counts = [
-        (sum(m.kind == "break" for m in mend), "graph break"),
-        (len(report.recompiles) - settled, "recompile"),
+        (report.break_count, "graph break"),
+        (report.recompile_count - settled, "recompile"),
         (sum(m.kind == "plain" for m in mend), "plain frame"),
         (sum(m.kind == "fallback" for m in mend), "fallback"),
     ]
@@ -123,7 +123,7 @@ def _figures(report: Report) -> tuple[Figure, ...]:
     kernels = sum(f.kernels for f in frames)
     spent = sum(seconds for f in frames for _stage, seconds in f.seconds)
     operators, library = sum(f.operators for f in frames), sum(f.library for f in frames)
-    breaks, again = len(grouped_breaks(report.breaks)), len(report.recompiles)
+    breaks, again = report.break_count, report.recompile_count
     dearest = dearest_frame(report)
     out = []
     if dearest is not None:

@@ -16,7 +16,13 @@ from pathlib import Path
 
 def folder_reason(folder: Path) -> str:
     """Why `folder`, or one above it, can be written by others; "" if they cannot. Those that are not there yet
-    are passed over."""
+    are passed over. A name that the file system cannot have is a reason, too."""
+    try:
+        os.stat(folder)
+    except ValueError as error:  # a NUL byte, or characters without an encoding
+        return f"{str(folder)!a}: {error}"
+    except OSError:  # found and told of below
+        pass
     real = Path(os.path.realpath(folder))
     named = folder.absolute()
     for path in dict.fromkeys((real, *real.parents, *named.parents)):

@@ -61,12 +61,15 @@ INT_STEPS: dict[str, Callable[..., int]] = {
 FLOAT_STEPS: dict[str, Callable[..., float]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv, "neg": operator.neg,
     "floordiv": operator.floordiv, "mod": operator.mod, "abs": abs, "sqrt": math.sqrt, "pow": _power,
-    "exp": math.exp, "log": math.log,
+    "exp": math.exp, "log": math.log, "sin": math.sin,
+    "cos": math.cos, "tan": math.tan, "tanh": math.tanh,
 }  # fmt: skip
 WHOLE_STEPS: dict[str, Callable[[float], int]] = {  # the whole number of a float
     "int": math.trunc, "floor": math.floor, "ceil": math.ceil, "round": round
 }  # fmt: skip
-_ONE = frozenset({"abs", "neg", "sqrt", "exp", "log", *WHOLE_STEPS})  # operand
+_ONE = frozenset(
+    {"abs", "neg", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", *WHOLE_STEPS}
+)  # operand
 _WHOLE = 1 << 63
 _EXACT = 1 << 53  # whole numbers up to here are doubles
 

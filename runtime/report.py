@@ -7,6 +7,7 @@ what that costs, what was compiled again and why, which guards hold it all. Made
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -124,8 +125,10 @@ class Report:
 
     @property
     def break_count(self) -> int:
-        """Places at which a graph broke, each once."""
-        return len(self.breaks)
+        """Places at which a graph broke, each once, however many frames met it: the number of all renderings."""
+        from .text_problems import grouped_breaks
+
+        return len(grouped_breaks(self.breaks))
 
     @property
     def recompile_count(self) -> int:
@@ -260,4 +263,20 @@ def report_of(name: str, keys: Iterable[Any] | None, extra: Iterable[events.Even
     """The Report over what SESSION recorded under these keys (None: everything), with `extra` events (a
     `Counted` a frame) at the end."""
     keys = None if keys is None else list(keys)
-    return Report(name, SESSION.log.of(keys) + tuple(extra), SESSION.log.dropped(keys))
+    found, dropped = SESSION.log.of(keys) + tuple(extra), SESSION.log.dropped(keys)
+    made = Report(name, found, dropped)
+    if any(type(event) is events.Timed and event.roofs for event in found):
+        from .fold_programs import beats_the_roof
+
+        if beats_the_roof(made._folding):
+            from .roofline import again
+
+            rows = again()
+            found = tuple(
+                [
+                    dataclasses.replace(e, roofs=rows) if type(e) is events.Timed and e.roofs else e
+                    for e in found
+                ]
+            )
+            made = Report(name, found, dropped)
+    return made

@@ -19,7 +19,19 @@ import torch
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
 
-mro_of = type.__dict__["__mro__"].__get__  # type: ignore[attr-defined]
+_mro: Any = type.__dict__["__mro__"].__get__  # type: ignore[attr-defined]
+
+
+def mro_of(cls: type) -> tuple[type, ...]:
+    """`cls.__mro__`, whatever a metaclass says. A type of C's that nobody has used yet is made ready first."""
+    found = _mro(cls)
+    if found is None:
+        type.__getattribute__(cls, "__name__")
+        type.__getattribute__(cls, "__mro__")
+        found = _mro(cls) or ()
+    return found
+
+
 class_dict = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
 
 # PyObject_GenericGetDict is `__dict__` without a look at the class, where a user may have put a property.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .records import RecompileRecord, SymbolicRecord
     from .report import Report
 
+PLAIN = "plain, for "
+"""How the reason begins for which a size or number is no input, but compiled for as it is."""
 VALUES_SHOWN = 8
 VALUES_WIDTH = 180
 """Columns that values take together, two lines of a screen."""
@@ -47,7 +49,11 @@ def settled_count(report: Report) -> int:
 
 
 def _symbols(report: Report) -> set[tuple[str, str]]:
-    return {(symbol.frame, symbol.source) for symbol in report.symbolic}
+    return {
+        (symbol.frame, symbol.source)
+        for symbol in report.symbolic
+        if not symbol.why.startswith(PLAIN)
+    }
 
 
 def _settled(record: RecompileRecord, symbols: set[tuple[str, str]]) -> bool:
@@ -132,4 +138,6 @@ def symbolic(report: Report, width: int) -> Iterator[Line]:
         names = list(dict.fromkeys(source_of(symbol) for symbol in symbols))
         inputs = "an input" if len(symbols) == 1 else "inputs"
         told = f" in {frame}: {inputs} of the graph, {why}{after}"
+        if why.startswith(PLAIN):
+            told = f" in {frame}: {why}; each is compiled once"
         yield from wrap([(listed(names, VALUES_SHOWN), "name"), told], width, "  ", "    ")

@@ -66,6 +66,8 @@ def _row(kernel: KernelRecord, whole: float, width: int) -> list[Span]:
     part = percent(kernel.seconds / whole) if whole else ""
     if kernel.seconds and kernel.bound == "compute" and kernel.flops:
         speed = f"{kernel.flops / kernel.seconds / 1e9:.1f} GFLOP/s"
+    elif kernel.seconds and not moved:  # of a step over open sizes nothing is known
+        speed = ""
     elif kernel.seconds:
         speed = f"{moved / kernel.seconds / 1e9:.1f} GB/s"
     else:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from .text_changes import settled_count
 from .text_layout import Line, Span, counted, cut, duration, line, listed, percent, wrap
-from .text_problems import grouped_breaks
 
 if TYPE_CHECKING:
     from .records import FrameRecord
@@ -37,7 +36,7 @@ def summary(report: Report, width: int, full: bool = True) -> Iterator[Line]:
 def _verdict(report: Report) -> list[str | Span]:
     """ "clean", or what holds it back; and how much of a call runs in compiled programs."""
     plain = {note.frame for note in report.notes if note.plain and note.code != "PL204"}
-    breaks, settled = len(grouped_breaks(report.breaks)), settled_count(report)
+    breaks, settled = report.break_count, settled_count(report)
     recompiles = report.recompile_count - settled
     found = [
         counted(breaks, "graph break") if breaks else "",

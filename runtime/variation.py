@@ -20,6 +20,9 @@ from .sources import Source
 
 MARK = "_graftjit_dynamic"  # the attribute in which `mark_dynamic` leaves dimensions
 VALUES = 3  # of a number that are evidence
+CONDITIONS = (
+    4  # on tensor data, of one code object, that may come out both ways and have an entry each time
+)
 LIMIT = (1 << 31) - 1  # of symbolic whole numbers: what follows from them is to stay within 64 bits
 
 
@@ -34,6 +37,8 @@ class Variation:
         self._strides: dict[tuple[Source, int], set[int]] = {}
         self._values: dict[Source, set[tuple[str, str]]] = {}
         self._marked: set[Source] = set()
+        # By question to tensor data, in words: the outcomes there were.
+        self._outcomes: dict[Any, set[tuple[str, str]]] = {}
 
     def observe(self, entries: Iterable[Iterable[Row]], read: Any) -> None:
         """Compare what entries hold their tensors and numbers to with what is there now."""
@@ -56,6 +61,23 @@ class Variation:
     def mark(self, source: Source) -> None:
         """The number there is known to vary, before it was seen to."""
         self._marked.add(source)
+
+    def plainly(self) -> Variation:
+        """The same where nothing is symbolic."""
+        made = Variation(dynamic=False, plain=True)
+        made._outcomes = self._outcomes
+        return made
+
+    def answered(self, question: Any, outcome: Any) -> bool:
+        """Note an outcome of a question to tensor data. Whether an entry may be made for it: for both truths of a few
+        conditions, for some of the values of a whole number, and for one of a float."""
+        seen = self._outcomes.setdefault(question, set())
+        if len(seen) <= VALUES:
+            seen.add(_bits(outcome))
+        if type(outcome) is not bool:
+            return len(seen) <= (VALUES if type(outcome) is int else 1)
+        both = [known for known, found in self._outcomes.items() if len(found) > 1]
+        return len(seen) < 2 or question in both[:CONDITIONS]
 
     def forget_dead(self) -> None:
         """Let go of what was seen on paths that began with an object that is gone."""

@@ -6,8 +6,9 @@ some objects that are still there.
 
 from __future__ import annotations
 
+import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -34,6 +35,17 @@ def given(expected: Any) -> Any:
     return Gone if found is None else found
 
 
+def until_exit(callback: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """The callback of a weak reference; silent when the interpreter ends, for the names it uses may be None by then."""
+    ending = sys.is_finalizing  # held here: `sys` is such a name
+
+    def call(reference: Any) -> None:
+        if not ending():
+            callback(reference)
+
+    return call
+
+
 class Living(Generic[T]):
     """A set of objects held weakly, by identity, in the order of adding. Any thread may add to it and go over it at
     any time: each is one operation on a dict."""
@@ -48,7 +60,7 @@ class Living(Generic[T]):
             if self._found.get(key) is reference:
                 del self._found[key]
 
-        self._found[key] = weakref.ref(value, drop)
+        self._found[key] = weakref.ref(value, until_exit(drop))
 
     def __iter__(self) -> Iterator[T]:
         found = (reference() for reference in list(self._found.values()))

@@ -53,3 +53,34 @@ def test_hooks_on_such_a_view_that_is_let_go_before_the_backward() -> None:
     del y
     total.backward()
     assert [one.tolist() for one in seen] == [[1, 1, 1]]  # silent: eager gives 3
+
+
+def test_sums_that_overflow_in_eager_alone() -> None:
+    """Eager's layer norm adds up squares in float32, and gives nan where they overflow; a kernel adds in a wider range, and gives
+    numbers. GRAFTJIT_CHECK tells of it."""
+    x = torch.tensor([[1e20, -1e20, 2e20, -3e20, 1e20, -1e20, 2e20, -3e20]])
+    assert bool(torch.nn.functional.layer_norm(x, (8,)).isnan().all())
+    with pytest.raises(GraftError, match="nan or infinite in one of them only"):
+        graftjit.jit(lambda x: torch.nn.functional.layer_norm(x, (8,)))(x)
+
+
+def test_of_two_zeros_eager_takes_one_by_the_place_of_the_element() -> None:
+    """Its vectors take the second of two zeros, its loop over the elements behind them the first. A kernel takes the second
+    one at each place of a tensor of that size."""
+    x = torch.full((1001,), -0.0)
+    plain = torch.signbit(torch.maximum(x, torch.zeros(1001)))
+    found = torch.signbit(graftjit.jit(torch.maximum)(x, torch.zeros(1001)))
+    assert not found[-1] and bool(plain[-1])
+    assert torch.equal(found[:900], plain[:900])
+
+
+def two_heads(x: torch.Tensor) -> Any:
+    return torch.sin(x).sum(), torch.cos(x).sum()
+
+
+def test_two_results_that_are_differentiated_one_after_the_other() -> None:
+    """The first backward frees what the second one needs. Eager gives both gradients."""
+    first, second = graftjit.jit(two_heads)(ones())
+    first.backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        second.backward()

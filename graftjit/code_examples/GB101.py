@@ -1,41 +1,37 @@
-"""The class pattern comes first: whether an object counts as a sequence is nothing that a class says for good."""
+"""Keys of a pattern that are looked up: Python compares them with each other before it matches."""
 
 import torch
 
 from graftjit import jit
 
 
-class Pair:
-    def __init__(self, scale, shift):
-        self.scale = scale
-        self.shift = shift
+class Names:
+    SCALE = "scale"
 
 
 # before
 @jit
-def step(x, pair):
+def step(x, table):
     y = torch.sin(x)
-    match pair:
-        case [scale, shift]:
-            y = y * scale + shift
-        case Pair(scale=scale, shift=shift):
-            y = y * scale + shift
+    try:
+        match table:
+            case {Names.SCALE: scale, "scale": again}:
+                y = y * scale * again
+    except ValueError:
+        y = y * 2
     return y
 
 
-print(step(torch.ones(2), Pair(2, 3)))
+print(step(torch.ones(2), {"scale": 3, "shift": 1}))
 
 
 # after
 @jit
-def step(x, pair):
+def step(x, table):
     y = torch.sin(x)
-    match pair:
-        case Pair(scale=scale, shift=shift):
-            y = y * scale + shift
-        case [scale, shift]:
-            y = y * scale + shift
+    if Names.SCALE == "scale":
+        y = y * 2
     return y
 
 
-print(step(torch.ones(2), Pair(2, 3)))
+print(step(torch.ones(2), {"scale": 3, "shift": 1}))

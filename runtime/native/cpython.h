@@ -40,6 +40,27 @@
 #define graft_set_extra _PyCode_SetExtra
 #endif
 
+// --- recursion -------------------------------------------------------------------------------------------
+
+// How many Python frames this thread may still push.
+inline int &frames_left(PyThreadState *thread) {
+#if PY312
+    return thread->py_recursion_remaining;
+#else
+    return thread->recursion_remaining;
+#endif
+}
+
+// Frames of our own while this lives, however many the program has left itself: a call that plain Python can make
+// must not fail for what is compiled on its way.
+struct RecursionRoom {
+    static constexpr int FRAMES = 2000;
+    PyThreadState *thread = PyThreadState_Get();
+    RecursionRoom() { frames_left(thread) += FRAMES; }
+    ~RecursionRoom() { frames_left(thread) -= FRAMES; }
+    RecursionRoom(const RecursionRoom &) = delete;
+};
+
 // --- dict tables ---------------------------------------------------------------------------------------
 
 // The values array of a split table, or of an object's inline values.

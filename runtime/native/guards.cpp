@@ -4,6 +4,7 @@
 #include "instructions.h"
 #include "relation.h"
 #include "tensor.h"
+#include "value.h"
 
 #include <algorithm>
 #include <cstring>
@@ -334,6 +335,7 @@ bool guard_holds(Run &run, const Instruction &at) {
         case ABC: return token_holds(at.key);
         case NUMBER: return number_in_range(value, at.key);
         case RELATION: return relation_record_holds((const RelationRecord *)at.record, run.registers);
+        case VALUE: return value_record_holds((const ValueRecord *)at.record, run);
         case UNHANDLED: return !Ref(PyErr_GetHandledException());
         case NESTED: return nesting_is(at.key);
         case DEVICE: return device_is(at.key);
@@ -419,17 +421,30 @@ int run_remembered(const GuardProgram *program, const Armed &armed, Run &run, Py
     return row;
 }
 
+// All other rows hold, and `inputs` has been filled: what programs over them give, which is the dearest thing to ask.
+int run_values(const GuardProgram *program, const Armed *armed, Run &run, PyObject **inputs) {
+    if (program->heap->values.empty()) return -1;
+    int row = values_run(program, armed, run);
+    for (size_t i = 0; row >= 0 && inputs != nullptr && i < program->inputs->size(); i++) Py_DECREF(inputs[i]);
+    return row;
+}
+
 int run_parts(GuardProgram *program, Run &run, PyObject **inputs) {
     Heap *heap = program->heap;
     std::vector<Ref> held;
     if (int row = run_some(program, run, std::span(heap->always).first(heap->n_arguments)); row >= 0) return row;
     if (int row = run_about_the_thread(program, run, held); row >= 0) return row;
-    if (const Armed *armed = heap_unchanged(heap, run)) return run_remembered(program, *armed, run, inputs);
+    if (const Armed *armed = heap_unchanged(heap, run)) {
+        int row = run_remembered(program, *armed, run, inputs);
+        return row < 0 ? run_values(program, armed, run, inputs) : row;
+    }
     if (int row = run_some(program, run, heap->rest); row >= 0) return row;
     take_inputs(program, run, nullptr, inputs);
-    NoCollection borrowed;
-    heap_remember(program, run);
-    return -1;
+    {
+        NoCollection borrowed;
+        heap_remember(program, run);
+    }
+    return run_values(program, nullptr, run, inputs);
 }
 
 // The first row that fails. If none does, although one has just failed, the parts are at fault: that is told.

@@ -8,7 +8,19 @@
 
 #include "objects.h"
 
+#include <memory>
 #include <vector>
+
+// What programs of "value" rows gave in one call (value.h). `number` is null where one raised.
+struct ValueMemo {
+    struct Known {
+        Ref program;
+        std::vector<PyObject *> inputs;
+        std::vector<Ref> held;  // the inputs
+        Ref number;
+    };
+    std::vector<Known> known;
+};
 
 // What a guard program looks at: one call of one code object.
 struct View {
@@ -17,6 +29,7 @@ struct View {
     PyObject *globals;
     PyObject *builtins;  // null: found through globals
     PyObject *closure;   // tuple, or null
+    mutable std::unique_ptr<ValueMemo> values = nullptr;  // none until a "value" row is asked
 };
 
 struct Instruction;

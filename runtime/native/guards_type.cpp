@@ -5,6 +5,7 @@
 #include "instructions.h"
 #include "relation.h"
 #include "tensor.h"
+#include "value.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,7 +15,7 @@ PyTypeObject *guard_program_type;
 namespace {
 
 // What the constant of an operation is prepared into.
-enum class Needs { nothing, number, name, key, object, type, elements, tensor, state, reg, regs, range, relation };
+enum class Needs { nothing, number, name, key, object, type, elements, tensor, state, reg, regs, range, relation, value };
 
 struct OpLaw {
     const char *name;
@@ -68,6 +69,7 @@ const OpLaw LAWS[] = {
     {"check device", DEVICE, Needs::object, false},
     {"check number", NUMBER, Needs::range, false},
     {"check relation", RELATION, Needs::relation, false},
+    {"check value", VALUE, Needs::value, false},
 };
 
 const OpLaw *find_law(const char *name) {
@@ -150,6 +152,9 @@ bool prepare(Instruction &at, const OpLaw &law, PyObject *key, int n_registers) 
             if (at.record == nullptr) return false;
             at.registers = new std::vector<int>(relation_registers((const RelationRecord *)at.record));
             return true;
+        case Needs::value:
+            at.record = value_record_new(key, n_registers);
+            return at.record != nullptr;
         default:
             if (law.op == KEYS) return expect_kind(PyTuple_Check(key), law.name, "a tuple");
             return true;
@@ -175,7 +180,7 @@ bool add_instruction(GuardProgram *self, PyObject *item) {
     }
     bool rootless = law->op <= CONST || law->op == NO_GLOBAL || law->op == DISTINCT || law->op == STATE ||
                     law->op == ABC || law->op == UNHANDLED || law->op == NESTED || law->op == DEVICE ||
-                    law->op == RELATION;
+                    law->op == RELATION || law->op == VALUE;
     if (!rootless && at.source < 0) {
         PyErr_Format(PyExc_ValueError, "guard program: '%s' needs a source", name);
         return false;
@@ -233,6 +238,7 @@ int guards_clear(GuardProgram *self) {
         if (at.op == SET) delete (Elements *)at.record;
         if (at.op == TENSOR && at.record != nullptr) tensor_record_free((TensorRecord *)at.record);
         if (at.op == RELATION && at.record != nullptr) relation_record_free((RelationRecord *)at.record);
+        if (at.op == VALUE && at.record != nullptr) value_record_free((ValueRecord *)at.record);
         if (at.op == STATE && at.record != nullptr) state_record_free((StateRecord *)at.record);
         delete at.registers;
         Py_XDECREF(at.key);

@@ -40,6 +40,10 @@ class Parter {
     void part() {
         for (size_t i = 0; i < code.size(); i++) {
             const Instruction &at = code[i];
+            if (at.op == VALUE) {
+                heap->values.push_back((int)i);
+                continue;
+            }
             bool always = runs_at_each_call(at);
             if (always && at.into >= 0) {
                 heap->each_call[at.into] = 1;
@@ -95,6 +99,7 @@ class Parter {
 void part(const GuardProgram *program, Heap *heap) {
     heap->always.clear();
     heap->rest.clear();
+    heap->values.clear();
     heap->roots.clear();
     heap->armed.clear();
     Parter(program, heap).part();

@@ -71,6 +71,7 @@ struct Armed {
 // The parts of a program and what is remembered of past runs.
 struct Heap {
     std::vector<int> always, rest;  // operations by kind
+    std::vector<int> values;        // "value" rows, which run when all others hold
     size_t n_arguments = 0;         // the first of `always`; after them come those about the thread
     std::vector<char> each_call;    // by register: filled by `always`
     std::vector<char> fresh;        // by local: another object at each call, so nothing is remembered of it

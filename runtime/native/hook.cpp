@@ -28,20 +28,22 @@ PyObject *pass_on(PyThreadState *thread, Frame *frame, int throwflag) {
     return result;
 }
 
-// Asks the policy once for each code object. Null without an exception: skip.
-CodeState *ask_policy(PyObject *code, PyObject *globals) {
+// Asks the policy once for each code object. Null without an exception: skip. None leaves the frame alone, False also the
+// frames below it.
+CodeState *ask_policy(PyObject *code, PyObject *globals, Skip *skip) {
     if (callbacks.policy == nullptr) return nullptr;
     Ref policy(Py_NewRef(callbacks.policy));
     LookupScope off(Lookup::off);
     PyObject *arguments[] = {code, globals};
     Ref state(PyObject_Vectorcall(policy.get(), arguments, 2, nullptr));
     if (!state) return nullptr;
-    if (state.get() == Py_None) {
-        if (policy_remember_skip(code) < 0) PyErr_Clear();
+    if (state.get() == Py_None || state.get() == Py_False) {
+        *skip = state.get() == Py_False ? Skip::below : Skip::frame;
+        if (policy_remember_skip(code, *skip) < 0) PyErr_Clear();
         return nullptr;
     }
     if (!PyObject_TypeCheck(state.get(), state_type)) {
-        PyErr_SetString(PyExc_TypeError, "policy: a CodeState or None expected");
+        PyErr_SetString(PyExc_TypeError, "policy: a CodeState or None expected, or False");
         return nullptr;
     }
     // A state of another code object: what the policy keeps is out of date, the frame runs as it is.
@@ -50,10 +52,9 @@ CodeState *ask_policy(PyObject *code, PyObject *globals) {
     return state_of(code);
 }
 
-CodeState *state_for_frame(PyObject *code, PyObject *globals) {
-    bool skip;
-    CodeState *state = policy_cached(code, &skip);
-    return state != nullptr || skip ? state : ask_policy(code, globals);
+CodeState *state_for_frame(PyObject *code, PyObject *globals, Skip *skip) {
+    CodeState *state = policy_cached(code, skip);
+    return state != nullptr || *skip != Skip::no ? state : ask_policy(code, globals, skip);
 }
 
 bool may_replace(PyThreadState *thread, Frame *frame, PyCodeObject *code) {
@@ -65,8 +66,8 @@ bool may_replace(PyThreadState *thread, Frame *frame, PyCodeObject *code) {
 
 // Answers the frame; `outcome.plain` if it is to run as it is. Arguments are alive as long as the frame is.
 // `state` keeps the state that `sample` times.
-Outcome answer_frame(Frame *frame, PyCodeObject *code, Ref &state, CallSample &sample) {
-    CodeState *found = state_for_frame((PyObject *)code, frame->f_globals);
+Outcome answer_frame(Frame *frame, PyCodeObject *code, Ref &state, CallSample &sample, Skip *skip) {
+    CodeState *found = state_for_frame((PyObject *)code, frame->f_globals, skip);
     if (found == nullptr) return {nullptr, PyErr_Occurred() == nullptr};
     if (found->disabled) return {nullptr, true};
     state = Ref(Py_NewRef((PyObject *)found));
@@ -86,7 +87,12 @@ PyObject *evaluate(PyThreadState *thread, Frame *frame, int throwflag) {
     if (skip == (PyObject *)code || !may_replace(thread, frame, code)) return pass_on(thread, frame, throwflag);
     Ref state;  // dies after the sample
     CallSample sample;
-    Outcome outcome = answer_frame(frame, code, state, sample);
+    Skip left = Skip::no;
+    Outcome outcome = answer_frame(frame, code, state, sample, &left);
+    if (left == Skip::below) {
+        LookupScope off(Lookup::off);
+        return pass_on(thread, frame, throwflag);
+    }
     if (outcome.plain) return sample.done(pass_on(thread, frame, throwflag));
     return finish_frame(thread, frame, sample.done(run_tails(outcome.result)), exit_code, exit_index);
 }
@@ -172,6 +178,14 @@ int find_exit() {
 }
 
 }  // namespace
+
+bool hook_is_on_top() { return evaluator_now() == evaluate; }
+
+void hook_put_on_top() {
+    if (users == 0 || evaluator_now() == evaluate) return;
+    older = evaluator_now();
+    set_evaluator(evaluate);
+}
 
 PyObject *call_frame(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
     Giving *giving = this_thread.giving;

@@ -18,4 +18,8 @@ class Extent {
 // drops then dies when it drops it, as in plain Python. They must not be read after the call.
 PyObject *call_frame(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
+// Whether our evaluator is the one that is asked first; put it there again, where it was and somebody has taken it away.
+bool hook_is_on_top();
+void hook_put_on_top();
+
 int hook_init(PyObject *module);

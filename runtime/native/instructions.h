@@ -11,7 +11,7 @@ enum Op : int {
     KEY, MEMBER, GRAD,
     // checks
     IS_TYPE, IS, EQUALS, LEN, KEYS, SET, NO_ATTR, NO_ITEM, NO_GLOBAL, NO_CLASS_ATTR, NO_MRO_ATTR, MRO, TENSOR, SAME,
-    DISTINCT, APART, HISTORY, UNHOOKED, STATE, UNBOUND_CELL, ABC, UNHANDLED, NESTED, DEVICE, NUMBER, RELATION,
+    DISTINCT, APART, HISTORY, UNHOOKED, STATE, UNBOUND_CELL, ABC, UNHANDLED, NESTED, DEVICE, NUMBER, RELATION, VALUE,
 };
 
 // One load or check. `source` and `other` are registers, `key` the constant that the operation is about.

@@ -90,6 +90,10 @@ int real_sqrt(int64_t a, int64_t, int64_t &out) {
 
 int real_exp(int64_t a, int64_t, int64_t &out) { return real(std::exp(as_double(a)), out); }
 int real_log(int64_t a, int64_t, int64_t &out) { return real(std::log(as_double(a)), out); }
+int real_sin(int64_t a, int64_t, int64_t &out) { return real(std::sin(as_double(a)), out); }
+int real_cos(int64_t a, int64_t, int64_t &out) { return real(std::cos(as_double(a)), out); }
+int real_tan(int64_t a, int64_t, int64_t &out) { return real(std::tan(as_double(a)), out); }
+int real_tanh(int64_t a, int64_t, int64_t &out) { return real(std::tanh(as_double(a)), out); }
 int both(int64_t a, int64_t b, int64_t &out) { return out = a & b, 0; }
 int either(int64_t a, int64_t b, int64_t &out) { return out = a | b, 0; }
 int differing(int64_t a, int64_t b, int64_t &out) { return out = a ^ b, 0; }
@@ -99,7 +103,8 @@ const Operation OPERATIONS[] = {add,      sub,      mul,      floordiv, mod,    
                                 absolute, to_real,  real_add, real_sub, real_mul,   real_div,   real_neg,
                                 real_abs, real_least, real_most, real_trunc, real_floor, real_ceil,
                                 real_round, real_floordiv, real_mod, real_pow, real_sqrt,
-                                real_exp, real_log, both, either, differing};
+                                real_exp, real_log, both, either, differing,
+                                real_sin, real_cos, real_tan, real_tanh};
 
 int read_number(const NumberRead &read, PyObject *input, int64_t &out) {
     if (read.source == NumberSource::real) {

@@ -10,7 +10,7 @@
 
 namespace {
 
-enum class Step { load, whole, real, to_real, iadd, imul, ifloordiv, imod, imin, imax, iabs, fadd, fsub, fmul, ftruediv, ffloordiv, fmod, fpow, fneg, fabs, fsqrt, fexp, flog, iand, ior, ixor, trunc, floor, ceil, round };
+enum class Step { load, whole, real, to_real, iadd, imul, ifloordiv, imod, imin, imax, iabs, fadd, fsub, fmul, ftruediv, ffloordiv, fmod, fpow, fneg, fabs, fsqrt, fexp, flog, fsin, fcos, ftan, ftanh, iand, ior, ixor, trunc, floor, ceil, round };
 
 struct StepLaw {
     const char *name;
@@ -27,6 +27,8 @@ const StepLaw STEPS[] = {
     {"float floordiv", Step::ffloordiv, 2}, {"float mod", Step::fmod, 2},   {"float pow", Step::fpow, 2},
     {"float neg", Step::fneg, 1},     {"float abs", Step::fabs, 1}, {"float sqrt", Step::fsqrt, 1},
     {"float exp", Step::fexp, 1},     {"float log", Step::flog, 1},
+    {"float sin", Step::fsin, 1},     {"float cos", Step::fcos, 1},
+    {"float tan", Step::ftan, 1},     {"float tanh", Step::ftanh, 1},
     {"int and", Step::iand, 2},       {"int or", Step::ior, 2},     {"int xor", Step::ixor, 2},
     {"int int", Step::trunc, 1},      {"int floor", Step::floor, 1}, {"int ceil", Step::ceil, 1},
     {"int round", Step::round, 1},
@@ -81,6 +83,10 @@ bool run(const Code &code, const std::vector<Number> &numbers, Number *stack, in
         case Step::fexp:
             b.d = std::exp(b.d);
             return std::isfinite(b.d);
+        case Step::fsin: b.d = std::sin(b.d); return std::isfinite(b.d);
+        case Step::fcos: b.d = std::cos(b.d); return std::isfinite(b.d);
+        case Step::ftan: b.d = std::tan(b.d); return std::isfinite(b.d);
+        case Step::ftanh: b.d = std::tanh(b.d); return std::isfinite(b.d);
         case Step::flog:
             if (!(b.d > 0)) return false;
             b.d = std::log(b.d);

@@ -1,5 +1,7 @@
 #include "state.h"
 
+#include "beside.h"
+
 PyTypeObject *state_type;
 Callbacks callbacks;
 constinit thread_local ThreadState this_thread;
@@ -13,6 +15,7 @@ Py_ssize_t extra_index = -1;
 struct CodeExtra {
     CodeState *state = nullptr;
     unsigned skip_epoch = 0;  // the policy of that epoch said: skip
+    bool skip_below = false;  // and leave the frames below alone as well
 };
 
 // The code object dies or replaces its state: one that someone else still holds must not point at a dead object.
@@ -67,6 +70,7 @@ bool tell_check(CodeState *state, Entry *entry, const View &view, int verdict) {
     if (!check) return true;
     if (!locals || !number) return false;
     LookupScope off(Lookup::off);
+    RecursionRoom room;
     PyObject *arguments[] = {(PyObject *)state, (PyObject *)entry, (PyObject *)entry->guards, locals.get(),
                              view.globals, closure_or_none(view), number.get()};
     Ref told(PyObject_Vectorcall(check.get(), arguments, 7, nullptr));
@@ -147,9 +151,12 @@ Ref ask_for_entry(CodeState *state, const View &view) {
     if (state->miss == Py_None || is_capturing(state)) return Ref();
     Ref locals(locals_tuple(view)), miss(Py_NewRef(state->miss));
     if (!locals) return Ref();
+    view.values.reset();  // a capture takes time, in which tensors may change
     Capturing capturing{state, this_thread.capturing};
     this_thread.capturing = &capturing;
     LookupScope off(Lookup::off);
+    WithoutDynamo alone;
+    RecursionRoom room;
     PyObject *arguments[] = {(PyObject *)state, locals.get(), view.globals, closure_or_none(view)};
     Ref entry(PyObject_Vectorcall(miss.get(), arguments, 4, nullptr));
     this_thread.capturing = capturing.up;
@@ -426,16 +433,18 @@ CodeState *state_of(PyObject *code) {
     return extra == nullptr ? nullptr : extra->state;
 }
 
-CodeState *policy_cached(PyObject *code, bool *skip) {
+CodeState *policy_cached(PyObject *code, Skip *skip) {
     CodeExtra *extra = extra_of(code, false);
-    *skip = extra != nullptr && extra->skip_epoch == callbacks.policy_epoch;
-    return extra == nullptr || *skip ? nullptr : extra->state;
+    bool skipped = extra != nullptr && extra->skip_epoch == callbacks.policy_epoch;
+    *skip = !skipped ? Skip::no : extra->skip_below ? Skip::below : Skip::frame;
+    return extra == nullptr || skipped ? nullptr : extra->state;
 }
 
-int policy_remember_skip(PyObject *code) {
+int policy_remember_skip(PyObject *code, Skip skip) {
     CodeExtra *extra = extra_of(code, true);
     if (extra == nullptr) return -1;
     extra->skip_epoch = callbacks.policy_epoch;
+    extra->skip_below = skip == Skip::below;
     return 0;
 }
 

@@ -91,7 +91,9 @@ int state_adopt(PyObject *code, CodeState *state);
 CodeState *state_of(PyObject *code);
 
 // Cached verdict of the policy on a code object: its state, or null with *skip set, or null: not asked yet.
-CodeState *policy_cached(PyObject *code, bool *skip);
-int policy_remember_skip(PyObject *code);
+// What the policy says of a code object: whether its frames are left alone, with all frames below them or by themselves.
+enum class Skip { no, frame, below };
+CodeState *policy_cached(PyObject *code, Skip *skip);
+int policy_remember_skip(PyObject *code, Skip skip);
 
 int state_init(PyObject *module);

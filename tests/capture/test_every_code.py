@@ -76,27 +76,23 @@ def t(*values: float) -> torch.Tensor:
 
 
 # -- graph breaks ------------------------------------------------------------------------------------------
-class Pair:
-    def __init__(self, *items):
-        self.items = items
-
-    def __len__(self):
-        return len(self.items)
-
-    def __getitem__(self, at):
-        return self.items[at]
+class Names:
+    FIRST = "a"
 
 
 @raises("GB101")
 def an_instruction():
-    def f(x, pair):
+    def f(x, table):
         y = x + 1
-        match pair:
-            case [a, b]:  # GB101
-                y = y * a + b
+        try:
+            match table:
+                case {Names.FIRST: a, "a": b}:  # GB101
+                    y = y * a + b
+        except ValueError:
+            y = y * 2
         return y
 
-    return f, (t(), Pair(2, 3))
+    return f, (t(), {"a": 2, "b": 3})
 
 
 @raises("GB102")
@@ -366,10 +362,12 @@ def an_iterator_that_leaves():
     def f(x, table):
         y = x + 1
         left = iter(table)
-        table["more"] = y
-        return left  # GB125
+        y = y * (next(left) + next(left))
+        del table[0]
+        del table[0]
+        return y, left  # GB125
 
-    return f, (t(), {"a": 1}), [lambda: (t(), {"b": 2})]
+    return f, (t(), [1, 2, 3]), [lambda: (t(), [4, 5, 6])]
 
 
 @raises("GB126")
@@ -483,6 +481,21 @@ def a_long_list_that_is_read_as_a_whole():
         return y * len(held)
 
     return f, (t(), list(range(5000)))
+
+
+@torch.compiler.disable
+def left_plain(x):
+    return x * 2
+
+
+@raises("GB142")
+def a_disabled_function_of_the_program():
+    def f(x):
+        y = x + 1
+        y = left_plain(y)  # GB142
+        return y * 2
+
+    return f, (t(),)
 
 
 class Key:
@@ -841,6 +854,15 @@ def the_other_way():
         return x * 2 if x.shape[0] > 5 else x + 1  # RC411
 
     return f, (torch.ones(3),), [lambda: (torch.ones(4),), lambda: (torch.ones(6),)]
+
+
+@raises("RC412")
+def the_other_mask():
+    def f(x, mask):
+        return x + 1 if mask.all() else x * mask  # RC412
+
+    full, partial = torch.tensor([True] * 3), torch.tensor([True, False, True])
+    return f, (t(), full), [lambda: (t(), partial), lambda: (t(), full)]
 
 
 @raises("RC409")

@@ -48,7 +48,7 @@ def test_a_write_then_a_look_up_that_is_caught(level):
 
         return f, start(), steps()
 
-    world()
+    world(level)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -64,7 +64,7 @@ def test_effects_before_a_write_and_a_look_up(level):
 
         return f, start(), steps()
 
-    world()
+    world(level)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -80,7 +80,7 @@ def test_a_look_up_then_a_write(level):
 
         return f, start(), steps()
 
-    world()
+    world(level)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -103,7 +103,7 @@ def test_no_write_at_all(level):
 
         return f, start(), steps()
 
-    world()
+    world(level)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -130,7 +130,7 @@ def test_grad_mode_after_a_failure(level):
 
         return f, start(), steps()
 
-    world()
+    world(level)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -149,7 +149,7 @@ def test_random_numbers_after_a_failure(level):
 
         return f, start(), steps(lambda: (torch.zeros(3), i(IN), torch.eye(3), Box()))
 
-    world()
+    world(level)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -172,7 +172,7 @@ def test_integers_divided_by_zero(level):
             lambda: (i([3, 4]), i([0, 2]), Box()), lambda: (i([3, 4]), i([2, 2]), Box()),
         ]  # fmt: skip
 
-    world()
+    world(level)
 
 
 @agrees()

@@ -566,7 +566,8 @@ def test_batch_norm_in_training():
     return f, (t(4, 3),), [calm, train, lambda: a.reset_running_stats()]
 
 
-@agrees(backward=True)
+# Not at O1: the frame differentiates one result of a compiled region, its caller another one (tests/test_footguns.py).
+@agrees(backward=True, level="O0")
 def test_utilities_of_nn():
     from torch.nn.utils import (
         clip_grad_norm_,

@@ -293,7 +293,7 @@ def test_tensors_to_arrays():
     return f, (t(3),)
 
 
-@agrees(calls=2, codes=("GB104", "GB123", "FB311"), level="O0")
+@agrees(calls=2, codes=("GB104", "GB123"))
 def test_numpy_of_a_tensor_breaks_by_name():
     def f(x):
         y = x * 2

@@ -17,25 +17,7 @@ def t(*shape):
     return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
 
 
-def both(**options):
-    """The same world by operators alone and fused."""
-
-    def decorate(world):
-        tests = [agrees(level=level, **options)(world) for level in ("O0", "O1")]
-
-        def test():
-            for one in tests:
-                one()
-
-        test.__name__, test.__qualname__, test.__module__ = (
-            world.__name__, world.__qualname__, world.__module__,
-        )  # fmt: skip
-        return test
-
-    return decorate
-
-
-@both(calls=2)
+@agrees(calls=2)
 def test_arguments_changed_in_place():
     def f(x, y):
         x.add_(1)
@@ -48,7 +30,7 @@ def test_arguments_changed_in_place():
     return f, (t(4), t(4))
 
 
-@both(calls=2)
+@agrees(calls=2)
 def test_views_of_arguments():
     def f(x):
         a, b = x[0], x.t()
@@ -61,7 +43,7 @@ def test_views_of_arguments():
     return f, (t(2, 3),)
 
 
-@both(calls=2)
+@agrees(calls=2)
 def test_argument_returned():
     def f(x, y):
         return (
@@ -93,7 +75,7 @@ def test_arguments_that_alias():
     )
 
 
-@both(calls=2)
+@agrees(calls=2)
 def test_in_place_then_returned():
     def f(x, out):
         y = x * 2
@@ -106,7 +88,7 @@ def test_in_place_then_returned():
     return f, (t(3), t(3))
 
 
-@both(calls=2)
+@agrees(calls=2)
 def test_indexing():
     def f(x, i, mask):
         x = x.clone()
@@ -146,7 +128,7 @@ def test_masks_and_nonzero():
     return f, (t(5),), [lambda: (t(8),)]
 
 
-@both(calls=2)
+@agrees(calls=2)
 def test_tuple_results():
     def f(x):
         m = x.max(dim=1)
@@ -175,7 +157,7 @@ def test_tuple_results():
     return f, (t(2, 4),)
 
 
-@both(calls=2)
+@agrees(calls=2)
 def test_promotion():
     def f(x, i, b):
         return (
@@ -186,7 +168,7 @@ def test_promotion():
     return f, (t(3), torch.arange(3), torch.tensor([True, False, True]))
 
 
-@both(calls=2)
+@agrees(calls=2)
 def test_factories():
     def f(x, n):
         return (
@@ -229,7 +211,7 @@ def test_seeds():
     return f, (t(3),)
 
 
-@both(calls=2)
+@agrees(calls=2)
 def test_shapes():
     def f(x):
         b, *rest = x.shape
@@ -246,7 +228,7 @@ def test_shapes():
     return f, (t(2, 3, 4),)
 
 
-@both(calls=2)
+@agrees(calls=2)
 def test_functional():
     torch.manual_seed(0)
     w, b = torch.randn(4, 3), torch.randn(4)
@@ -264,7 +246,7 @@ def test_functional():
     return f, (t(2, 3),)
 
 
-@both(calls=2, backward=True)
+@agrees(calls=2, backward=True)
 def test_modules():
     torch.manual_seed(0)
     conv = nn.Sequential(
@@ -472,7 +454,7 @@ def test_out_and_resizing():
     return f, (t(3),)
 
 
-@both(calls=2)
+@agrees(calls=2)
 def test_data_and_strides():
     def f(x):
         y = torch.as_strided(x, (2, 2), (1, 2))

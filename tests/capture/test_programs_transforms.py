@@ -439,7 +439,7 @@ def test_a_mode_from_outside():
     return fn, (t(3),)
 
 
-@agrees(codes=("GB110", "FB311", "PL209"))
+@agrees(codes=("GB110", "PL209"))
 def test_a_break_under_a_mode():
     def fn(x, out):
         y = x + 1

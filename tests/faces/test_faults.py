@@ -1,63 +1,259 @@
-"""A fault of graftjit itself, anywhere between a miss and an entry: plain Python, an event, one warning."""
+"""A fault of graftjit itself, at any stage from a call to its gradients: plain Python's result, an event, one warning.
+
+`STAGES` names a function a stage; each fails in turn. The program has an effect, which must happen once a call.
+"""
 
 from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from graftjit import jit
-from graftjit.capture import emit, torchcalls
-from graftjit.codegen import backend
-from graftjit.runtime import held
+from graftjit.codegen import build, units
+from graftjit.runtime import _native
+from graftjit.runtime.errors import BuildError
 from graftjit.runtime.session import SESSION
 
-PLACES = [
-    (torchcalls, "to_argument"),
-    (emit.Emitter, "push"),
-    (backend, "compile_graph"),
-    (held, "hold_weakly"),
-]
+# stage -> (module, function). What fails there is caught at the miss: WN607, and plain Python from then on.
+STAGES = {
+    "a miss begins": ("graftjit.unit", "_refused"),
+    "the state of the interpreter": ("graftjit.unit", "snapshot"),
+    "a view of the frame": ("graftjit.unit", "_view"),
+    "another thread's entry": ("graftjit.unit", "_made_meanwhile"),
+    "adoption from kin": ("graftjit.kin", "Place.find"),
+    "what has changed": ("graftjit.unit", "change_of"),
+    "whether it is worth it": ("graftjit.room", "Room.worth"),
+    "what varies": ("graftjit.runtime.variation", "Variation.observe"),
+    "capture": ("graftjit.capture.frame", "capture"),
+    "the walk": ("graftjit.capture.torchcalls", "to_argument"),
+    "replacement code": ("graftjit.capture.emit", "Emitter.push"),
+    "the assembler": ("graftjit.capture.assemble", "Assembler.finish"),
+    "the backend": ("graftjit.codegen.backend", "compile_graph"),
+    "the event of a graph": ("graftjit.codegen.backend", "tell"),
+    "the mirror": ("graftjit.runtime.mirror", "mirror"),
+    "what an entry holds": ("graftjit.runtime.held", "hold_weakly"),
+    "guards": ("graftjit.runtime.guard_program", "compile_rows"),
+    "events": ("graftjit.telling", "captured"),
+    "publishing": ("graftjit.kin", "Recipe.entry"),
+    "what kin are told": ("graftjit.unit", "keep_told"),
+    "observers": ("graftjit.runtime.watching", "tell"),
+}
+# What fails there is caught by the backend, which replays the calls as they were written: WN606.
+PLANNING = {
+    "the key of a plan": ("graftjit.codegen.kept_plans", "key_of"),
+    "planning": ("graftjit.codegen.planned", "programmed"),
+    "passes": ("graftjit.codegen.planned", "optimize"),
+    "fusion": ("graftjit.codegen.schedule", "plan"),
+    "rendering": ("graftjit.codegen.cpp", "render"),
+    "the compiler": ("graftjit.codegen.build", "load"),
+    "loading": ("graftjit.runtime.executor", "load"),
+}
 
 
-def fault_in(name):
-    def fault(*args, **kwargs):
-        raise LookupError(f"a fault of ours in {name}")
+def breaks_down(monkeypatch: Any, stage: tuple[str, str]) -> list[str]:
+    """The function of this stage fails from now on; the list has its name a failure."""
+    module, path = stage
+    *classes, name = path.split(".")
+    owner: Any = importlib.import_module(module)
+    for part in classes:
+        owner = getattr(owner, part)
+    failed: list[str] = []
 
-    return fault
+    def fault(*_args: Any, **_kwargs: Any) -> Any:
+        failed.append(path)
+        raise LookupError(f"a fault of ours in {path}")
 
-
-@pytest.mark.parametrize(
-    ("place", "name"), PLACES, ids=lambda value: getattr(value, "__name__", value)
-)
-def test_plain_python_and_told(place, name, monkeypatch, caplog):
-    monkeypatch.setattr(place, name, fault_in(name))
+    assert hasattr(owner, name)
+    monkeypatch.setattr(owner, name, fault)
     monkeypatch.setattr(SESSION, "_warned", set())
-    seen = []
+    return failed
 
-    def f(x, log):
-        log.append(len(log))
+
+@pytest.fixture
+def unchecked() -> Any:
+    """The native callable asks no mirror: that is GRAFTJIT_CHECK's, and read at import."""
+    before = _native.set_callbacks(policy=None, state_for=None, check=None, on_rerun=None)
+    _native.set_callbacks(**{**before, "check": None})
+    with SESSION.override(check=False):
+        yield
+    _native.set_callbacks(**before)
+
+
+NAMES = itertools.count()
+
+
+def program() -> Any:
+    """A function that no other one is kin of, so that nothing of it is known."""
+    scope: dict[str, Any] = {}
+    text = f"def f(x, log):\n    log.append(len(log))\n    return x * 2 + {next(NAMES)}\n"
+    exec(compile(text, "fault.py", "exec"), scope)
+    return scope["f"]
+
+
+def warned(caplog: Any, code: str) -> list[str]:
+    return [r.getMessage() for r in caplog.records if code in r.getMessage()]
+
+
+@pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
+def test_plain_python_and_told(stage, monkeypatch, caplog, tmp_path, unchecked):
+    f, seen = program(), []
+    run = jit(f)
+    with SESSION.override(check=False, cache_dir=tmp_path):
+        run(torch.ones(2, dtype=torch.float64), [])  # what follows is a recompile
+        failed = breaks_down(monkeypatch, stage)
+        for _ in range(3):
+            torch.testing.assert_close(run(torch.ones(3), seen), f(torch.ones(3), []))
+        monkeypatch.undo()
+    assert failed and seen == [0, 1, 2]
+    (warning,) = warned(caplog, "WN607")
+    for words in (
+        "f: an internal fault",
+        f"a fault of ours in {stage[1]}",
+        "is right",
+        "report it",
+    ):
+        assert words in warning
+    assert "PL205" in [note.code for note in run.report().notes]
+
+
+@pytest.mark.parametrize("stage", PLANNING.values(), ids=PLANNING)
+def test_the_calls_as_written_and_told(stage, monkeypatch, caplog, tmp_path):
+    f, seen = program(), []
+    run = jit(f)
+    with SESSION.override(check=False, cache_dir=tmp_path):
+        failed = breaks_down(monkeypatch, stage)
+        for _ in range(2):
+            torch.testing.assert_close(run(torch.ones(3), seen), f(torch.ones(3), []))
+        monkeypatch.undo()
+    assert failed and seen == [0, 1]
+    assert len(warned(caplog, "WN606")) == 1 and not warned(caplog, "WN607")
+
+
+@pytest.mark.parametrize("stage", (STAGES | PLANNING).values(), ids=STAGES | PLANNING)
+def test_a_failure_under_check(stage, monkeypatch, tmp_path):
+    with SESSION.override(check=True, cache_dir=tmp_path):
+        run = jit(program())
+        run(torch.ones(2, dtype=torch.float64), [])
+        breaks_down(monkeypatch, stage)
+        with pytest.raises(Exception, match="a fault of ours"):
+            run(torch.ones(3), [])
+
+
+BACKWARD = {
+    "dividing": ("graftjit.codegen.joint", "divide"),
+    "missing gradients": ("graftjit.codegen.joint", "without"),
+    "building": ("graftjit.codegen.backend", "_half"),
+}
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["from the beginning", "at the backward"])
+@pytest.mark.parametrize("stage", BACKWARD.values(), ids=BACKWARD)
+def test_gradients(stage, late, monkeypatch, caplog):
+    def f(x: Any, log: list[int]) -> Any:
+        log.append(0)
+        return x.sin().sum(), x.cos()
+
+    run, seen = jit(f), []
+    theirs, ours = (torch.ones(3, requires_grad=True) for _ in range(2))
+    with SESSION.override(check=False):
+        failed = [] if late else breaks_down(monkeypatch, stage)
+        for _ in range(2):
+            found = run(ours, seen)[0]
+            if late and not failed:
+                failed = breaks_down(monkeypatch, stage)
+            found.backward()
+            f(theirs, [])[0].backward()
+        torch.testing.assert_close(ours.grad, theirs.grad)
+    assert seen == [0, 0]
+    told = len(warned(caplog, "WN607")) + len(warned(caplog, "WN606"))
+    assert told == (1 if failed else 0)
+
+
+def test_frames_below_a_break(monkeypatch, caplog):
+    def inner(x: Any) -> Any:
         return x * 2
 
-    run = jit(f)
+    def f(x: Any) -> Any:
+        print(end="")
+        return inner(x) + 1
+
+    breaks_down(monkeypatch, ("graftjit.hook", "_policy"))
     with SESSION.override(check=False):
-        torch.testing.assert_close(run(torch.ones(3), seen), torch.full((3,), 2.0))
-        (warning,) = [r.getMessage() for r in caplog.records if "WN607" in r.getMessage()]
-        for words in (
-            "f: an internal fault",
-            f"a fault of ours in {name}",
-            "is right",
-            "report it",
-        ):
-            assert words in warning
-        torch.testing.assert_close(run(torch.ones(3), seen), torch.full((3,), 2.0))
-    assert seen == [0, 1]
-    assert [note.code for note in run.report().notes] == ["PL205"]
+        torch.testing.assert_close(jit(f)(torch.ones(3)), torch.full((3,), 3.0))
+    assert len(warned(caplog, "WN607")) <= 2
 
 
-@pytest.mark.parametrize(
-    ("place", "name"), PLACES, ids=lambda value: getattr(value, "__name__", value)
-)
-def test_a_failure_under_check(place, name, monkeypatch):
-    monkeypatch.setattr(place, name, fault_in(name))
-    with pytest.raises(LookupError, match="a fault of ours"):
-        jit(lambda x, log: (x * 2, log.append(1)))(torch.ones(3), [])
+def test_an_unused_operator_with_several_results(caplog):
+    def f(x: Any) -> Any:
+        torch.nn.functional.logsigmoid(x)
+        return x + 1
+
+    with SESSION.override(check=False):
+        torch.testing.assert_close(jit(f)(torch.zeros(4)), torch.ones(4))
+    assert not warned(caplog, "WN60")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 300], ids=["NUL", "surrogate", "long"])
+def test_a_cache_folder_that_cannot_be(name, tmp_path, caplog, monkeypatch):
+    f = program()
+    monkeypatch.setattr(SESSION, "_warned", set())
+    with SESSION.override(check=False, cache_dir=tmp_path / name):
+        torch.testing.assert_close(jit(f)(torch.ones(3), []), f(torch.ones(3), []))
+    assert len(warned(caplog, "WN602")) == 1 and len(caplog.records) == 1
+
+
+def test_a_compiler_that_hangs(monkeypatch, tmp_path):
+    """It is ended, with what it has started."""
+    monkeypatch.setattr(units, "TIMEOUT", 0.5)
+    command = ["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/started; wait"]
+    with pytest.raises(BuildError, match="not done after"):
+        build._run(command, "", tmp_path / "kernel.so")
+    number = (tmp_path / "started").read_text().strip()
+    status = Path(f"/proc/{number}/stat")
+    assert not status.exists() or status.read_text().split()[2] == "Z"
+
+
+FORKING = """
+import os, sys, threading, time
+import torch, graftjit
+
+def f(x):
+    return torch.softmax(x * 2, -1).sum()
+
+first = threading.Thread(target=lambda: graftjit.jit(f)(torch.ones(3, 4)))
+first.start()
+time.sleep(float(sys.argv[1]))
+child = os.fork()
+if child == 0:
+    g = graftjit.jit(lambda x: x.cos() + 1)
+    os._exit(0 if torch.equal(g(torch.zeros(3)), torch.full((3,), 2.0)) else 1)
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    done, status = os.waitpid(child, os.WNOHANG)
+    if done:
+        first.join()
+        sys.exit(os.waitstatus_to_exitcode(status))
+    time.sleep(0.02)
+os.kill(child, 9)
+sys.exit("the child hung")
+"""
+
+
+@pytest.mark.parametrize("after", [0.02, 0.1, 0.25])
+def test_a_fork_while_another_thread_compiles(after, tmp_path):
+    """The first miss imports most of graftjit; a child must not find a module half imported."""
+    environment = {k: v for k, v in os.environ.items() if k != "GRAFTJIT_CHECK"}
+    environment["GRAFTJIT_CACHE_DIR"] = str(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "ignore", "-c", FORKING, str(after)],
+        capture_output=True, text=True, env=environment, timeout=200, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

@@ -159,3 +159,12 @@ def test_a_program_runs_fused_from_a_bundle_without_a_compiler(tmp_path, monkeyp
     assert [e.cached for e in told[f] if isinstance(e, KernelBuilt)] == [True]
     assert not [e for e in told[f] if isinstance(e, Fallback)]
     assert [e.code for e in told[g] if isinstance(e, Fallback)] == ["FB302"]
+
+
+def test_a_list_that_is_nested_too_deeply(tmp_path, made):
+    listed = b"[" * 100_000 + b"]" * 100_000
+    magic, _digest, _listed, rest = made.read_bytes().split(b"\n", 3)
+    body = listed + b"\n" + rest
+    made.write_bytes(magic + b"\n" + bundle._digest(body).encode() + b"\n" + body)
+    with pytest.raises(UserError, match="cannot be read"):
+        bundle.load(KernelStore(tmp_path / "second"), made)

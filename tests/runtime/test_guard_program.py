@@ -24,9 +24,11 @@ from graftjit.runtime import _native
 from graftjit.runtime.guard_program import compile_rows
 from graftjit.runtime.guards import ROW_KINDS, Row
 from graftjit.runtime.mirror import FrameView, mirror, tensor_spec
+from graftjit.runtime.program import Aten, ProgramSpec, Slot
 from graftjit.runtime.relations import Relation, can_hold, compiled
 from graftjit.runtime.sources import KINDS, Source
 from graftjit.runtime.state import snapshot
+from graftjit.runtime.value_guards import ValueCheck, ValueProgram
 
 
 def local(name: str = "x") -> Source:
@@ -653,6 +655,7 @@ def test_every_kind_is_known_to_native() -> None:
         "apart": (0,),
         "number": (int, None, None),
         "relation": (((0, "int", 0),), (("load", 0), ("int", 3)), "<", True),
+        "value": (len, (0,), True, True),
     }
     for kind in set(ROW_KINDS) - {"tensor", "state"}:
         _native.GuardProgram(((f"check {kind}", 0, -1, 0, expected.get(kind, "name")),), 1, (), 1)
@@ -664,6 +667,8 @@ def test_every_kind_is_known_to_native() -> None:
         ("nonsense", 0, 0, 0, None), ("attr", 0, 0, 0, 3), ("attr", 0, 5, 0, "a"), ("attr", 0, 0, -1, "a"),
         ("check len", 0, -1, 0, "a"), ("check keys", 0, -1, 0, [1]), ("check set", 0, -1, 0, (1,)),
         ("check same", 0, -1, 0, 9), ("check distinct", 0, -1, -1, (9,)),
+        ("check value", 0, -1, 0, (len, (9,), True, True)), ("check value", 0, -1, 0, (len, [0], True, True)),
+        ("check value", 0, -1, 0, (3, (0,), True, True)), ("check value", 0, -1, 0, len),
     ],
 )  # fmt: skip
 def test_a_bad_instruction_is_refused(instruction: tuple) -> None:
@@ -736,7 +741,7 @@ def random_relation(rng: random.Random) -> Relation:
 
 
 def random_row(rng: random.Random) -> Row:
-    kind = rng.choice(sorted(set(ROW_KINDS) - {"tensor", "state", "abc", "unhandled"}))
+    kind = rng.choice(sorted(set(ROW_KINDS) - {"tensor", "state", "abc", "unhandled", "value"}))
     source = random_source(rng)
     if kind in ("no_global", "distinct", "relation"):
         source = None  # type: ignore[assignment]
@@ -830,6 +835,40 @@ def test_relations_of_sizes() -> None:
         outcomes.append(verdict([Row("type", local(), type(x)), row], x, None))
     assert outcomes == [1, 1, 1, 1, 1]
     assert verdict([row], torch.zeros(4, 2, 4)[:, :, 0].expand(4, 2).transpose(0, 1), None) == 0
+
+
+def value_row(op: Any, outcome: Any, truth: bool = True) -> Row:
+    """op(x, y) gives `outcome`."""
+    inputs = (local(), local("y"))
+    step = Aten(op, (Slot(0), Slot(1)), {}, (2,))
+    program = ValueProgram(ProgramSpec("value guard", 2, 3, (step,), (2,)), object())
+    return Row("value", None, ValueCheck(program, inputs, truth, outcome))
+
+
+def test_values() -> None:
+    one, two, nan = torch.tensor(1), torch.tensor(2), torch.tensor(float("nan"))
+    less = value_row(torch.ops.aten.lt.Tensor, True)
+    assert verdict([less], one, two) == -1 and verdict([less], two, one) == 0
+    several = torch.tensor([1, 2])
+    raising = torch.ones(3)
+    assert verdict([less], several, raising) == 0 and verdict([less], several, two) == 0
+    tensors = [Row("type", local(name), torch.Tensor) for name in "xy"]
+    assert verdict([*tensors, less], 3, two) == 0 and verdict([*tensors, less], one, None) == 1
+    total = torch.ops.aten.add.Tensor
+    for outcome, holds_for in ((3, -1), (3.0, 0), (True, 0), (4, 0)):
+        assert verdict([value_row(total, outcome, truth=False)], one, two) == holds_for
+    assert verdict([value_row(total, float("nan"), truth=False)], one, nan) == -1
+    assert verdict([value_row(total, True)], one, -one) == 0
+
+
+def test_what_a_program_computes_is_kept_for_one_call() -> None:
+    row = value_row(torch.ops.aten.lt.Tensor, True)
+    x, y = torch.tensor(1), torch.tensor(2)
+    program = compile_rows([row], [], frame.__code__)
+    scope = {"__builtins__": builtins}
+    assert program.check((x, y), scope, None) == -1
+    x.fill_(5)
+    assert program.check((x, y), scope, None) == 0
 
 
 def test_open_sizes() -> None:

@@ -7,7 +7,10 @@ import pytest
 import torch
 
 import graftjit
-from graftjit.runtime import roofline
+from graftjit.runtime import events, roofline
+from graftjit.runtime.fold_programs import beats_the_roof
+from graftjit.runtime.folds import Folding
+from graftjit.runtime.report import Report, report_of
 from graftjit.runtime.roofline import judged
 from graftjit.runtime.session import SESSION
 
@@ -38,7 +41,7 @@ def test_it_is_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.Monkey
         (4e-3, 10**6, 10**8, "f64", (1.0, "compute")),
         (4e-3, 10**6, 10**8, "i32", (0.5, "compute")),  # as float32
         (1e-5, 10**4, 10**3, "f32", (0.01, "overhead")),
-        (1e-9, 10**9, 0, "f32", (1.0, "memory")),  # never more than all of it
+        (1e-9, 10**9, 0, "f32", (1e8, "memory")),  # the machine can do more than was measured
         (0.0, 10**9, 0, "f32", (0.0, "")),
     ],
 )
@@ -63,3 +66,50 @@ def test_reports_judge_what_they_have_timed() -> None:
     heavy = max(told.kernels, key=lambda kernel: kernel.flops)
     assert 0 < heavy.share <= 1 and heavy.bound in ("memory", "compute")
     assert all(kernel.share == 0 and not kernel.bound for kernel in untold.kernels)
+
+
+def _told(seconds: float, roofs: Any, varied: bool = False) -> list[events.Event]:
+    """A program of one step that moves a MB, timed."""
+    step = events.StepFacts(
+        name="k0", kind="kernel", device="cpu", reads=500_000, writes=500_000, dtype="f32"
+    )
+    return [
+        events.Compiled(frame="f", entry=1, graph="g", steps=(step,), varied=varied),
+        events.Timed(frame="f", entry=1, graph="g", roofs=roofs, steps=(("k0", seconds, 3),)),
+    ]
+
+
+def test_a_step_over_open_sizes_is_not_rated() -> None:
+    """Its facts are of the sizes at capture, its times of those of the calls."""
+    (known,) = Report("f", tuple(_told(1e-3, ROWS))).kernels
+    (open_,) = Report("f", tuple(_told(1e-3, ROWS, varied=True))).kernels
+    assert known.share > 0
+    assert known.reads == 500_000
+    assert (open_.share, open_.bound, open_.reads, open_.flops) == (0.0, "", 0, 0)
+    assert open_.seconds == 1e-3
+
+
+def test_a_share_beyond_all_of_it_is_a_sign() -> None:
+    """A step that is quicker than the machine: the machine is measured again, and what is quicker still is not judged."""
+    quick = tuple(_told(1e-7, ROWS))
+    assert beats_the_roof(Folding(quick))
+    assert not beats_the_roof(Folding(_told(1e-3, ROWS)))
+    (kernel,) = Report("f", quick).kernels
+    assert (kernel.share, kernel.bound) == (0.0, "")
+
+
+def test_the_machine_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The better of two measurements of each row holds, here and in later processes."""
+    monkeypatch.setattr(roofline, "_again", [])
+    monkeypatch.setattr(roofline, "_known", {})
+    slow = tuple((what, most, 1.0) for what, most, _ in ROWS)
+    with SESSION.override(cache_dir=tmp_path):
+        monkeypatch.setattr(roofline, "_measured", lambda: slow)
+        assert roofline.roofs() == slow
+        monkeypatch.setattr(roofline, "_measured", lambda: ROWS)
+        report = report_of("f", [], _told(1e-3, slow))
+        (timed,) = (e for e in report.events if isinstance(e, events.Timed))
+        assert timed.roofs == ROWS
+        assert report.kernels[0].share > 0
+        monkeypatch.setattr(roofline, "_known", {})
+        assert roofline.roofs() == ROWS

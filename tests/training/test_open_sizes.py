@@ -15,6 +15,7 @@ from graftjit.ir.facts import Facts
 from graftjit.ir.graph import Meta
 from graftjit.ir.layout import contiguous_strides, format_strides
 from graftjit.ir.several_sizes import over_sizes
+from graftjit.runtime.session import SESSION
 
 SIZES = (12, 20, 7, 33, 16, 3)
 IMAGE = (3, 12, 12)
@@ -124,3 +125,25 @@ def test_other_layouts_than_rows_are_not_answered() -> None:
     assert _asked(aten.clone.default, (OPEN, 3, 4, 4))[1] is not None
     channels_last = lambda shape: format_strides(shape, torch.channels_last)  # noqa: E731
     assert _asked(aten.clone.default, (OPEN, 3, 4, 4), strides=channels_last)[1] is None
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_missing_gradient_of_a_size_that_is_a_quotient(check: bool) -> None:
+    """The backward without a gradient of one result is built when autograd asks, long after the trace: zeros that stand
+    for it have strides by a size of which only the trace knew that it is at least 1 (heads of a decoder's keys)."""
+
+    def f(query: Any, memory: Any, weight: Any) -> Any:
+        heads = (memory @ weight).view(query.shape[0], -1, 2, 4)
+        keys, values = heads.tanh().split(2, -1)
+        return (keys * query.sum()).sum(), values.relu()
+
+    run = graftjit.jit(f)
+    with SESSION.override(check=check):
+        for batch, length in ((2, 6), (3, 5), (4, 7), (1, 3), (5, 1)):
+            query, given = torch.randn(batch, 3), (torch.randn(batch * length, 8), torch.eye(8))
+            sides = [[one.clone().requires_grad_() for one in given] for _ in range(2)]
+            for call, side in zip((f, run), sides, strict=True):
+                call(query, *side)[0].backward()
+            for eager, ours in zip(*sides, strict=True):
+                torch.testing.assert_close(ours.grad, eager.grad)
+    assert not [event for event in run.report().notes if event.code == "PL205"]

@@ -1,0 +1,150 @@
+"""What a report says is so: its numbers agree wherever they are told, sources have names, cures fit the program."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import graftjit
+from graftjit.runtime import codes
+from graftjit.runtime.page_head import head_of
+from graftjit.runtime.report import Report
+from graftjit.runtime.text_changes import settled_count
+
+
+def drawn(x: Any) -> Any:
+    return x * random.uniform(-1, 1) + random.randint(3, 90)
+
+
+def in_a_loop(x: Any) -> Any:
+    for _ in range(4):
+        if x.sum() > 0:
+            x = x * 0.5
+    return x
+
+
+def two_on_a_line(x: Any) -> Any:
+    return x * float(x.sum()) + float(x.max())
+
+
+def helper(x: Any) -> Any:
+    return x * (2 if x.sum() > 0 else 3)
+
+
+def met_twice(x: Any) -> Any:
+    return helper(helper(x) + 1)
+
+
+def with_option(x: Any, *rest: Any) -> Any:
+    return x * len(rest)
+
+
+def run(f: Any, calls: int = 40) -> Report:
+    jitted = graftjit.jit(f)
+    random.seed(0)
+    for number in range(calls):
+        if f is with_option:
+            jitted(torch.randn(6), *([1] if number % 2 else []))
+        else:
+            jitted(torch.randn(6 + number % 3))
+    return jitted.report()  # type: ignore[no-any-return]
+
+
+PROGRAMS: list[Callable[..., Any]] = [
+    drawn, in_a_loop, two_on_a_line, met_twice, with_option, lambda x: x * 2
+]  # fmt: skip
+
+
+def _number(pattern: str, text: str) -> int:
+    found = re.search(pattern, text)
+    return int(found[1]) if found else 0
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_numbers_told_twice_agree(program: Callable[..., Any]) -> None:
+    graftjit.reset()
+    report = run(program)
+    told = " ".join(report.text().split())
+    first = told.split("settled:")[-1].split("not clean:")[-1].split(";")[0]
+    figures = {figure.title: figure.value for figure in head_of(report).figures}
+    data = json.loads(report.json())
+    again = Report.from_json(report.json())
+    settled = _number(r"(\d+) recompiles? for sizes", first)
+    open_ = _number(r"(\d+) recompiles?\b(?! for)", first)
+    breaks = _number(r"(\d+) graph break", first)
+    assert breaks == report.break_count == again.break_count
+    assert int(figures.get("graph breaks", figures.get("graph break", 0))) == breaks
+    assert open_ + settled == report.recompile_count == len(data["recompiles"])
+    assert int(figures.get("recompiles", figures.get("recompile", 0))) == open_ + settled
+    assert settled == settled_count(report)
+    assert int(figures.get("graphs", figures.get("graph", 0))) == report.graph_count
+    assert report.graph_count == sum(frame["graphs"] for frame in data["frames"])
+    held = head_of(report).held
+    assert _number(r"(\d+) graph break", held) == breaks
+    assert _number(r"(\d+) recompile", held) in (open_, settled)
+    assert f"{report.graph_count} graphs" in repr(report)
+    assert all(frame.samples >= 2 for frame in report.frames if frame.seconds_a_call)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_no_internal_names(program: Callable[..., Any]) -> None:
+    graftjit.reset()
+    with warnings.catch_warnings(record=True):
+        report = run(program)
+    for text in (report.text(verbosity=2), report.json(), report.html()):
+        assert not re.search(r"\.stack\d", text)
+
+
+def test_a_drawn_number_has_the_name_of_its_expression() -> None:
+    graftjit.reset()
+    text = " ".join(run(drawn).text().split())
+    assert "the result of random.uniform(-1, 1)" in text
+    assert "mend the break that makes it a Python value" not in text
+
+
+def test_a_loop_whose_body_breaks() -> None:
+    """Not "an iterator from outside": the range is the function's own."""
+    graftjit.reset()
+    (loop,) = (record for record in run(in_a_loop).breaks if record.code == "GB120")
+    line = in_a_loop.__code__.co_firstlineno + 2
+    assert loop.reason == f"the steps left of a loop whose body breaks (line {line})"
+    assert loop.cure.startswith("mend the break in its body")
+    outside = graftjit.jit(lambda x, steps: [x * step for step in steps])
+    outside(torch.ones(3), iter([1.0, 2.0]))
+    assert not any("whose body" in record.reason for record in outside.report().breaks)
+
+
+def test_an_optional_argument_does_not_grow() -> None:
+    graftjit.reset()
+    cures = {record.cure for record in run(with_option).recompiles}
+    assert not any("grows" in cure for cure in cures)
+
+
+def test_what_grows_is_told_so() -> None:
+    graftjit.reset()
+    f = graftjit.jit(lambda x, seen: x * len(seen))
+    for length in (1, 2, 3):
+        f(torch.ones(2), list(range(length)))
+    assert "grows call by call" in f.report().recompiles[-1].cure
+    assert f.report().recompiles[-1].code in codes.CODES
+
+
+def test_a_size_that_stays_plain_is_told_with_the_operator() -> None:
+    """Not "as is to be expected", nor an input of the graph."""
+    graftjit.reset()
+    g = graftjit.jit(lambda x: x.unfold(0, 3, 3).clone() + torch.unfold_copy(x, 0, 3, 3))
+    for length in (7, 9, 11, 14):
+        g(torch.randn(length))
+    report = g.report()
+    text = " ".join(report.text().split())
+    assert report.graph_count == 4
+    assert "plain, for aten.unfold_copy.default takes no open one" in text
+    assert "as is to be expected" not in text
+    assert "aten.unfold_copy.default takes no open one" in report.recompiles[-1].cure
