@@ -29,7 +29,7 @@ from ..runtime.session import SESSION
 from . import lower_backward
 from .compiled import Divided
 from .replay import compile_replay
-from .shadow import differs, tolerance
+from .shadow import differs, largest, tolerance
 
 # imported to fill the table of rules, by programs that are trained alone
 _TABLES = (lower_backward,)
@@ -188,13 +188,14 @@ class Twin:
 
     def values(self, begun: Any, inputs: Sequence[Any], given: Sequence[Any]) -> None:
         _, pieces, twins = begun
+        scale = largest(inputs)
         pairs = [(f"result {at}", *pair) for at, pair in enumerate(zip(given, pieces, strict=True))]
         pairs += [
             (f"input {at}, which is written to by a call", inputs[at], twins[at])
             for at in self._graph.written
         ]
         for what, ours, theirs in pairs:
-            difference = differs(ours.detach(), theirs.detach(), self._allowed)
+            difference = differs(ours.detach(), theirs.detach(), self._allowed, scale)
             if difference:
                 raise CheckError(
                     f"{what} of the compiled graph {self._graph.name} is not what eager gives",

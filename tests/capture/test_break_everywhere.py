@@ -47,8 +47,9 @@ def called(run: Any, shift: int, n: int) -> tuple[Any, list[tuple[str, bool]]]:
 
 
 def faults(one: Program) -> list[str]:
-    """What is wrong with the jitted program."""
-    plain, run = one.build(), jit(one.build(), config=JitConfig(jit_level="O0"))
+    """What is wrong with the jitted program. Its marks ask `is_compiling()`, hence `claims_compiling`."""
+    config = JitConfig(jit_level="O0", claims_compiling=True)
+    plain, run = one.build(), jit(one.build(), config=config)
     found = []
     within = ("in", "on") if any(block.plain for block in one.blocks) else ()
     for number, (shift, n) in enumerate(CALLS):

@@ -963,7 +963,8 @@ def test_a_jitted_function_looks_like_the_function() -> None:
     for ask in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, typing.get_type_hints):
         assert ask(function) == ask(documented)
     assert copy.copy(function) is function and copy.deepcopy(function) is function
-    assert callable(function) and isinstance(function, types.FunctionType) is False
+    assert callable(function) and isinstance(function, types.FunctionType)
+    assert type(function) is not types.FunctionType
 
 
 @looks()
