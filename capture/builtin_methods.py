@@ -89,10 +89,8 @@ def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
             for key in iteration.drain(m, args[0]):
                 containers.dict_set(m, made, key, args[1] if len(args) > 1 else Const(None))
             return made
-        plain = [as_constant(m, a) for a in args]
-        return containers.fold(
-            lambda: real(*plain, **{k: as_constant(m, v) for k, v in kwargs.items()})
-        )
+        plain, named = as_constants(m, args, kwargs)
+        return containers.fold(lambda: real(*plain, **named))
     if real is tuple.__new__ and len(args) == 2 and isinstance(args[0], Obj):
         made = args[0].value  # as `_make` of a named tuple does
         if hasattr(made, "_fields") and made.__base__ is tuple:

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 MOST_READ = 4096  # items of a list or tuple that are read as a whole: a guard each, and as many instructions
 
 
-class NotConstant(Exception):
-    """A value has parts that are not known Python constants."""
+class NotConstant(Break):
+    """A value has parts that are not known Python constants: a break, where nobody knows better."""
+
+    def __init__(self) -> None:
+        super().__init__("GB121", "a value that is not a constant")
 
 
 def raises(reason: str, text: str | None = None) -> Break:

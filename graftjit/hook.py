@@ -34,6 +34,8 @@ _SITE = tuple(
     for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
 )
 
+_IMPORTING = "<frozen importlib."  # a module's body runs once, and so does most of what it calls
+
 _UNITS: dict[JitConfig, Unit] = {}  # of the frames met below callables of one configuration
 
 
@@ -57,7 +59,7 @@ def policy(code: types.CodeType, scope: dict[str, Any]) -> Any:
 
 
 def _policy(code: types.CodeType) -> Any:
-    if wrappers.kind_of(code) is not None:
+    if wrappers.kind_of(code) is not None or code.co_filename.startswith(_IMPORTING):
         return False
     if code.co_name.startswith("<") and code.co_name != "<lambda>":
         return None

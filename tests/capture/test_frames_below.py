@@ -43,3 +43,23 @@ def test_sizes_are_as_dynamic_as_the_callables():
     for size in (3, 4, 5, 6):
         assert made(torch.ones(size))[0].shape == (size,)
     assert made.report().graph_count == 1
+
+
+def test_modules_are_imported_in_plain_python(tmp_path, monkeypatch):
+    """What a module calls as it is imported, or its own functions by a decorator, runs once."""
+    text = f"import sys, torch\n{SOURCE}\nfound = below(torch.ones(2))\n"
+    (tmp_path / "imported_late.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def lately(x):
+        line = sys._getframe().f_lineno
+        import imported_late
+
+        return imported_late.found + x + line * 0
+
+    made = jit(lambda x: lately(x) * 2)
+    try:
+        assert torch.equal(made(torch.ones(2)), torch.full((2,), 8.0))
+        assert "below" not in [record.frame for record in made.report().frames]
+    finally:
+        sys.modules.pop("imported_late", None)

@@ -357,6 +357,24 @@ def test_numbers_of_many_kinds():
 
 
 @agrees()
+def test_class_methods_of_what_is_no_constant():
+    class Number:
+        def __bytes__(self):
+            return b"\1\2"
+
+    def f(x, number, letters):
+        kinds = []
+        for text in (letters, "zz", x):
+            try:
+                kinds.append(bytes.fromhex(text))
+            except (TypeError, ValueError) as error:
+                kinds.append(str(error))
+        return x + int.from_bytes(number, byteorder="big"), kinds, str.maketrans({letters: number})
+
+    return f, (torch.ones(2), Number(), "0aff")
+
+
+@agrees()
 def test_containers_of_the_library():
     def f(x, heap):
         heapq.heappush(heap, 2)
