@@ -30,6 +30,14 @@ def infer(
 ) -> Any:
     """Meta of the result (a tuple of them for many). `slow_ops` gets the name if no rule of ours answered."""
     _check_ranks(args)
+    found = _found(plan, args, kwargs, slow_ops)
+    _check_sizes(plan, found)
+    return found
+
+
+def _found(
+    plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], slow_ops: list[str] | None
+) -> Any:
     if plan.row is not None:
         try:
             found = plan.row.rule(plan.op, *args, **kwargs)
@@ -75,6 +83,13 @@ def _check_ranks(args: tuple[Any, ...]) -> None:
     for one in args:
         if type(one) is Meta and len(one.shape) > MAX_RANK:
             raise Unsupported("rank", f"a tensor of {len(one.shape)} dimensions")
+
+
+def _check_sizes(plan: Plan, found: Any) -> None:
+    """What torch cannot make, which its kernels find out and formulas for sizes do not."""
+    for one in found if type(found) is tuple else (found,):
+        if type(one) is Meta and any(type(size) is int and size < 0 for size in one.shape):
+            raise RuntimeError(f"{plan.name}: a negative size in {one.shape}")
 
 
 def _check_dtypes(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from op_db_run import REFUSALS, graph_of, library_of  # noqa: E402
 
 from graftjit.codegen import schedule  # noqa: E402
 from graftjit.ir.errors import CannotTrace, TraceError  # noqa: E402
+from graftjit.ir.failing import RAISES  # noqa: E402
 from graftjit.ir.passes import optimize  # noqa: E402
 
 SAMPLES = 3
@@ -37,6 +38,19 @@ samples; `python -m tests.codegen.op_db_coverage` writes this table, and a test 
 - *ATen*: torch's own operator, called from the native program; *kernel + ATen*: some of each;
 - *break*: the graph ends there, and Python runs the operator. More than one word: it depends on the arguments.
 
+"""
+RAISED = """\
+## Operators that raise by value
+
+These ATen operators look at what is in their operands and raise on some of it, in eager and compiled alike, whether somebody reads
+the result or not; they cost nothing where they cannot raise (an index made by `arange`, a division of floats or by a number that is not
+zero). Beside them an operator raises for its metadata and options only, when a call is traced. ATen operators of which nobody has
+said that they raise on nothing count as ones that raise. The table is that of [ir/failing.py](../ir/failing.py);
+`python -m tests.codegen.op_db_errors` holds it against eager: the database's error inputs, its samples (`--spoiled`: with numbers
+that some operators refuse), results used and dropped.
+
+| raises on | operators |
+|---|---|
 """
 SWEPT = """\
 ## Compared with eager
@@ -94,9 +108,22 @@ def table() -> str:
     summary = "; ".join(f"{kind}: {count}" for kind, count in counts.most_common())
     head = "| operator | of | becomes | ATen operators left |\n|---|---|---|---|\n"
     told = f"{len(rows)} operators. {summary}."
-    return (
-        f"{HEAD}{told}\n\n{SWEPT}{tally.table()}\n## By operator\n\n{head}" + "\n".join(rows) + "\n"
+    parts = (
+        HEAD + told,
+        raising(),
+        SWEPT + tally.table(),
+        "## By operator\n\n" + head + "\n".join(rows),
     )
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+def raising() -> str:
+    """The section on what raises."""
+    lines = [
+        f"| {reason} | {', '.join(name for name, of in RAISES.items() if of == reason)} |"
+        for reason in dict.fromkeys(RAISES.values())
+    ]
+    return RAISED + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -260,11 +260,15 @@ def entry(name: str, dtype: torch.dtype) -> LeftOut | None:
 _CALLER = "def call(op, cases):\n    return [op(*args, **kwargs) for args, kwargs in cases]\n"
 
 
-def fresh_caller() -> Any:
-    """A function with code of its own: entries and limits belong to the code."""
+def function(source: str) -> Any:
+    """The function `call` of a source, with code of its own: entries and limits belong to the code."""
     space: dict[str, Any] = {}
-    exec(compile(_CALLER, "<samples>", "exec"), space)
+    exec(compile(source, "<samples>", "exec"), space)
     return space["call"]
+
+
+def fresh_caller() -> Any:
+    return function(_CALLER)
 
 
 def through_jit(
@@ -284,7 +288,7 @@ def through_jit(
         except REFUSALS:
             continue
     call = jit(fresh_caller(), **options)
-    cases = [tuple(_fresh(given)) for _, given, _ in good]
+    cases = [tuple(fresh(given)) for _, given, _ in good]
     torch.manual_seed(SEED)
     where = f"{name_of(info)} {dtype}"
     try:
@@ -302,13 +306,13 @@ def through_jit(
 
 def _plain(op: Any, given: Any) -> Any:
     torch.manual_seed(SEED)
-    args, kwargs = _fresh(given)
+    args, kwargs = fresh(given)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return op(*args, **kwargs)
 
 
-def _fresh(given: Any) -> Any:
+def fresh(given: Any) -> Any:
     return swap(given, lambda x: x.clone() if x.layout is not torch.strided else copies([x])[0])
 
 
@@ -331,29 +335,3 @@ def _against(info: Any, dtype: torch.dtype, given: Any, ours: list[Any], theirs:
         if said:
             return said
     return ""
-
-
-def refusals_through_jit(info: Any, most: int) -> list[str]:
-    """What differs where torch refuses arguments: the exception's type and its text."""
-    wrong = []
-    for number, given in enumerate(info.error_inputs("cpu")):
-        if number == most:
-            break
-        sample = given.sample_input
-        arguments = ((sample.input, *sample.args), sample.kwargs)
-        plain = _raised(lambda arguments=arguments: _plain(info.op, arguments))
-        call = jit(fresh_caller())
-        ours = _raised(
-            lambda arguments=arguments: _plain(lambda *a, **k: call(info.op, [(a, k)]), arguments)
-        )
-        if plain != ours:
-            wrong.append(f"{name_of(info)} error {number}: raises {ours} in place of {plain}")
-    return wrong
-
-
-def _raised(call: Any) -> str:
-    try:
-        call()
-    except Exception as error:  # that is what is compared
-        return f"{type(error).__name__}: {error}"
-    return "nothing"

@@ -44,6 +44,7 @@ BY_ARGUMENTS: dict[str, Case] = {
         lambda x, out: torch.mm(x, x, out=out),
         (torch.ones(2, 2), torch.empty(2, 2).double()),
     ),
+    "a size below zero": (lambda x: F.adaptive_max_pool2d(x, (-1, 0)), (IMAGE,)),
     "memory that is not there": (lambda x: x.as_strided((9, 9), (9, 9)), (ROW,)),
 }
 # Refused for what is in them.
