@@ -231,8 +231,8 @@ _TABLE: tuple[Code, ...] = (
          "nothing; tune=False or GRAFTJIT_TUNE=0 does without the measurement"),
     Code("FB317", "backward by the calls, run again",
          "the backward is itself to be differentiated (create_graph=True), or its gradients are batched, sparse or of a"
-         " transform, or a result that another result depends on has a hook or retains its gradient: the forward's calls run"
-         " again under autograd, and that is differentiated",
+         " transform, or a result that another result depends on has a hook or retains its gradient, or a fault inside"
+         " graftjit has ended it (WN607): the forward's calls run again under autograd, and that is differentiated",
          "nothing; it costs the forward once more"),
     Code("FB318", "operators of a GPU by ATen", "the renderer has no text for the kernel that would compute them, or the compiler rejects it",
          "nothing; the report names kernel and reason"),

@@ -19,7 +19,7 @@ from torch.autograd.function import BackwardCFunction
 
 from ..ir.dataclass import dataclass
 from . import faults, generators, inner_results
-from .errors import GraftError
+from .errors import CheckError, GraftError
 
 Tensors = tuple[torch.Tensor, ...]
 # a backward program, and of each wanted input the place of its gradient among the results
@@ -29,6 +29,8 @@ Consumer = Callable[[list[Any]], Tensors]
 # Of one call: the numbers that the backward takes, those of the call, and what a backward that is itself differentiated needs of the
 # inputs beside those that are saved.
 Call = tuple[tuple[Any, ...], tuple[Any, ...], "Held"]
+# The inputs among what a node saves, and what it notes of its call: by these the calls can run again.
+Kept = tuple[Sequence[torch.Tensor], Call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,14 @@ def _chosen(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ..
     return lambda items: tuple([items[at] for at in positions])
 
 
+def _tried(work: Callable[..., Any], argument: Any) -> tuple[Any, Any]:
+    """(what it gives, None), or (None, what it raises): whoever goes on from there raises in no handler."""
+    try:
+        return work(argument), None
+    except Exception as error:
+        return None, error
+
+
 class JointProgram:
     """The callable for one graph. It takes the graph's tensors and numbers and returns a tuple of its outputs."""
 
@@ -201,6 +211,9 @@ class JointProgram:
         self._plain = tuple(at for at in range(plan.n_pieces) if at not in plan.results)
         saved = {at for kind, at in plan.saved if kind == "input"}
         self._held = Holder(plan, saved)
+        places = [place for place, (kind, _) in enumerate(plan.saved) if kind == "input"]
+        self._inputs_saved = [plan.saved[place][1] for place in places]
+        self._saved_inputs = _chosen(places)  # among what the node saves
         self._constants = [tensor for kind, tensor in plan.saved if kind == "constant"]
         self._kept = _chosen(self._places())
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
@@ -290,16 +303,16 @@ class JointProgram:
         missing = tuple([at for at, one in enumerate(given) if one is None])
         found = self._backwards.get(missing)
         if found is None:
-            try:
-                found = self._built(missing)
-            except Exception as error:  # a fault of ours: the calls themselves have a backward
-                return self._without(node, gradients, error)
+            found, error = _tried(self._built, missing)
+            if found is None:  # a fault of ours: the calls themselves have a backward
+                return self._without(node, gradients, error, "could not be built")
         run, places = found
         arguments = list(node.saved_tensors)
         del arguments[len(plan.saved) :]
+        inputs = self._saved_inputs(arguments)
         # The node's own hold on them ends here, if autograd is not told to retain the graph.
         node.maybe_clear_saved_tensors()
-        numbers, further, held = node.call
+        call = numbers, further, held = node.call
         if held and plan.saved and not _keeps_graph():
             node.call = numbers, further, []
         for one, order in zip(given, orders, strict=True):
@@ -308,7 +321,9 @@ class JointProgram:
                     one if order is None and one.is_contiguous() else _laid_out(one, order)
                 )
         arguments += numbers
-        made = run(arguments)
+        made, error = _tried(run, arguments)
+        if made is None:  # eager's error, if the calls raise too: else a fault of ours
+            return self._without(node, gradients, error, "failed", (inputs, call))
         asked = node.needs_input_grad
         returned: list[Any] = [None] * len(asked)
         for at, number in places:
@@ -326,26 +341,41 @@ class JointProgram:
         made = run, [(at, number) for at, number in pairs if number is not None]
         return self._backwards.setdefault(missing, made)
 
-    def _without(self, node: Any, gradients: Sequence[Any], error: Exception) -> Sequence[Any]:
-        """Gradients of all inputs where no backward can be built: by the calls under autograd."""
-        faults.tell(
-            self.plan.name,
-            error,
-            "Its backward runs the calls again: what it gives is right, and slower than it could be.",
-        )
-        why = f"its backward could not be built: {type(error).__name__}: {error}"
-        with torch.enable_grad():
-            found = self.again(node, gradients, False, why)
+    def _without(
+        self,
+        node: Any,
+        gradients: Sequence[Any],
+        error: Exception,
+        what: str,
+        kept: Kept | None = None,
+    ) -> Sequence[Any]:
+        """Gradients of all inputs where no backward can be built, or one has failed: by the calls under autograd, which raise
+        what eager raises."""
+        if isinstance(error, CheckError):
+            raise error
+        why = f"its backward {what}: {type(error).__name__}: {error}"
+        try:
+            with torch.enable_grad():
+                found = self.again(node, gradients, False, why, kept)
+        except GraftError as another:
+            raise another from error
+        then = "Its backward runs the calls again: what it gives is right, and slower than it could be."
+        faults.tell(self.plan.name, error, then)
         node.maybe_clear_saved_tensors()
         return found
 
     # -- a backward that is itself differentiated
 
-    def again(self, node: Any, gradients: Sequence[Any], taped: bool, why: str) -> Sequence[Any]:
-        """Gradients of all inputs, `taped` with a history: the calls are run again under autograd, and that is differentiated."""
+    def again(
+        self, node: Any, gradients: Sequence[Any], taped: bool, why: str, kept: Kept | None = None
+    ) -> Sequence[Any]:
+        """Gradients of all inputs, `taped` with a history: the calls are run again under autograd, and that is differentiated.
+        `kept`: of a node that has let go of it."""
         self._tell(why)
         plan = self.plan
-        points, inputs = self._inputs_again(node)
+        points, inputs = self._inputs_again(
+            kept or (self._saved_inputs(node.saved_tensors), node.call)
+        )
         pieces = plan.pieces_of(self._replayed(node, inputs), inputs)
         node.watch(pieces, gradients)
         pairs = [
@@ -378,15 +408,14 @@ class JointProgram:
         finally:
             generators.put_back(before)
 
-    def _inputs_again(self, node: Any) -> tuple[list[Any], list[Any]]:
+    def _inputs_again(self, kept: Kept) -> tuple[list[Any], list[Any]]:
         """The inputs of the call as they were before it, from what the node keeps: what is differentiated by, and what the calls
         are given, which they may write to."""
         plan = self.plan
-        _, further, held = node.call
+        saved, (_, further, held) = kept
         before: list[Any] = [None] * plan.n_tensors
-        for (kind, at), tensor in zip(plan.saved, node.saved_tensors, strict=False):
-            if kind == "input":  # autograd has looked at its version
-                before[at] = tensor
+        for at, tensor in zip(self._inputs_saved, saved, strict=True):
+            before[at] = tensor  # autograd has looked at its version
         for at, tensor, seen, version in held:
             if seen._version != version and at not in plan.written:
                 raise _gone(plan.name, at)

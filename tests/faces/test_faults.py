@@ -19,7 +19,7 @@ import torch
 
 from graftjit import jit
 from graftjit.codegen import build, units
-from graftjit.runtime import _native
+from graftjit.runtime import _native, joint_program
 from graftjit.runtime.errors import BuildError
 from graftjit.runtime.session import SESSION
 
@@ -176,6 +176,108 @@ def test_gradients(stage, late, monkeypatch, caplog):
     assert seen == [0, 0]
     told = len(warned(caplog, "WN607")) + len(warned(caplog, "WN606"))
     assert told == (1 if failed else 0)
+
+
+def _failing_backwards(monkeypatch: Any, error: Exception) -> list[int]:
+    """Each backward program fails at the end of its run, with its arguments used up; the list has an item a failure."""
+    built, failed = joint_program.JointProgram._built, []
+
+    def failing(self: Any, missing: Any) -> Any:
+        run, places = built(self, missing)
+
+        def fails(arguments: list[Any]) -> Any:
+            run(arguments)
+            failed.append(0)
+            raise error
+
+        return fails, places
+
+    monkeypatch.setattr(joint_program.JointProgram, "_built", failing)
+    monkeypatch.setattr(SESSION, "_warned", set())
+    return failed
+
+
+def _written(x: Any, w: Any, n: int) -> Any:
+    w = w * 1
+    w.mul_(x)
+    return (x * w).sin().sum() * n
+
+
+def _buffer(x: Any, w: Any, n: int, seen: Any = torch.zeros(())) -> Any:  # noqa: B008
+    seen += 1
+    return (x * seen).sum() + w.exp().sum()
+
+
+TRAINED = {
+    "chain": lambda x, w, n: (x.sin() * w).softmax(-1).square().sum() * n,
+    "drawn": lambda x, w, n: (torch.dropout(x * w, 0.5, True) * w).sum(),
+    "two results": lambda x, w, n: (x @ w.t()).tanh().sum() + (w * n).sum(),
+    "nothing saved": lambda x, w, n: (x + w).sum(),
+    "written": _written,
+    "a buffer": _buffer,
+}
+
+
+@pytest.mark.parametrize("retained", [False, True], ids=["once", "retained"])
+@pytest.mark.parametrize("f", TRAINED.values(), ids=TRAINED)
+def test_a_backward_that_fails_as_it_runs(f, retained, monkeypatch, caplog):
+    found = []
+    for run in (f, jit(f)):
+        if run is not f:
+            failed = _failing_backwards(monkeypatch, LookupError("a fault of ours"))
+        torch.manual_seed(3)
+        for one in f.__defaults__ or ():
+            one.zero_()
+        leaf, w = torch.rand(4, 5), torch.rand(4, 5)
+        for one in (leaf, w):
+            one.requires_grad_()
+        with SESSION.override(check=False):
+            for n in (2, 3, 4):  # a temporary, whose memory nothing else holds
+                loss = run(leaf * 2, w, n)
+                loss.backward(retain_graph=retained)
+                if retained:
+                    loss.backward()
+        found += [leaf.grad, w.grad, torch.rand(2)]
+    assert failed
+    for theirs, ours in zip(found[:3], found[3:], strict=True):
+        torch.testing.assert_close(ours, theirs)
+    (warning,) = warned(caplog, "WN607")
+    assert "Its backward runs the calls again" in warning
+
+
+def test_a_backward_that_fails_under_check(monkeypatch):
+    with SESSION.override(check=True):
+        failed = _failing_backwards(monkeypatch, LookupError("a fault of ours"))
+        loss = jit(lambda x: x.sin().sum())(torch.ones(3, requires_grad=True))
+        with pytest.raises(LookupError, match="a fault of ours"):
+            loss.backward()
+    assert failed
+
+
+def test_a_backward_that_fails_as_eagers_does(monkeypatch, caplog):
+    """An operator of the program's own refuses in its backward: that is the program's exception, and no fault."""
+
+    @torch.library.custom_op("graftfaults::refusing", mutates_args=())
+    def refusing(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 3:
+            raise ValueError("no more than 3")
+        return x * 2
+
+    refusing.register_fake(torch.empty_like)
+    refusing.register_autograd(lambda context, gradient: refusing(gradient * 2) / 2)
+
+    def f(x: Any) -> Any:
+        return refusing(x).exp().sum()
+
+    monkeypatch.setattr(SESSION, "_warned", set())
+    texts = []
+    for run in (f, jit(f)):
+        loss = run(torch.full((3,), 0.9, requires_grad=True))
+        with pytest.raises(ValueError, match="no more") as raised:
+            loss.backward()
+        texts.append((str(raised.value), raised.value.__context__))
+    assert texts[0] == texts[1] == ("no more than 3", None)
+    assert not warned(caplog, "WN607")
 
 
 def test_frames_below_a_break(monkeypatch, caplog):
