@@ -6,9 +6,12 @@ TypeError, that a call with these arguments is. Called by `calls`.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
+import itertools
 import math
+import operator
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +94,10 @@ def _takes(real: Any, count: int, names: tuple[str, ...]) -> bool:
     signature = _signature(real)
     if signature is None:
         least, most = _COUNTS.get(real, (0, math.inf))
-        return least <= count <= most
+        known = (
+            names if real in _ANY_KEYWORD or id(real) not in _PYTHONS else _KEYWORDS.get(real, ())
+        )
+        return least <= count <= most and set(names) <= set(known)
     try:
         signature.bind(*[None] * count, **dict.fromkeys(names))
     except TypeError:
@@ -141,5 +147,19 @@ _OF_METHODS: dict[str, tuple[int, float, bool]] = {
 _COUNTS: dict[Any, tuple[int, float]] = {
     type: (1, 3), getattr: (2, 3), range: (1, 3), slice: (1, 3), map: (2, math.inf), filter: (2, 2), iter: (1, 2),
     next: (1, 2), min: (1, math.inf), max: (1, math.inf), functools.partial: (1, math.inf), functools.reduce: (2, 3),
-    set: (0, 1), frozenset: (0, 1), vars: (0, 1), dir: (0, 1), bool: (0, 1), dict: (0, 1),
+    set: (0, 1), frozenset: (0, 1), vars: (0, 1), dir: (0, 1), bool: (0, 1), dict: (0, 1), int: (0, 2), str: (0, 3),
+    bytes: (0, 3), super: (0, 2), itertools.islice: (2, 4), itertools.repeat: (0, 2),
 }  # fmt: skip
+
+# And by which names; torch's own functions check theirs.
+_KEYWORDS: dict[Any, tuple[str, ...]] = {
+    int: ("base",), str: ("object", "encoding", "errors"), bytes: ("source", "encoding", "errors"),
+    min: ("key", "default"), max: ("key", "default"), zip: ("strict",), itertools.repeat: ("object", "times"),
+    itertools.product: ("repeat",), itertools.zip_longest: ("fillvalue",),
+}  # fmt: skip
+_ANY_KEYWORD = frozenset({dict, functools.partial, operator.methodcaller})
+_PYTHONS = frozenset(
+    id(one)
+    for module in (builtins, itertools, functools, operator)
+    for one in vars(module).values()
+)

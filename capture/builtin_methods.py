@@ -6,12 +6,19 @@ What is pure is folded for constants; the rest goes to the room of the receiver'
 
 from __future__ import annotations
 
+import bisect
+import cmath
+import keyword
+import math
+import operator
 import types
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from ..runtime.safe import mro_of
 from . import (
     arrays,
     attributes,
@@ -56,17 +63,21 @@ if TYPE_CHECKING:
 Args = list[Value]
 Kwargs = dict[str, Value]
 
-_PURE_MODULES = frozenset(
-    {"math", "cmath", "operator", "_operator", "unicodedata", "keyword", "_bisect"}
-)
-
 _WRITES = frozenset({"insort", "insort_left", "insort_right", "setitem", "delitem"})
 """Functions of those modules that change an argument: to compute them now would change a copy."""
+
+_PURE = {
+    id(function): function
+    for module in (math, cmath, operator, unicodedata, keyword, bisect)
+    for name, function in vars(module).items()
+    if type(function) is types.BuiltinFunctionType and name not in _WRITES
+}
+"""C functions whose result follows from their arguments, by address: another module may call itself `math`."""
 
 
 def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     """A C function: folded when it is pure and its arguments are constants."""
-    if getattr(real, "__module__", None) in _PURE_MODULES and real.__name__ not in _WRITES:
+    if id(real) in _PURE:
         counted = None if kwargs else number_calls.called(m, real, args)
         if counted is not None:
             return counted
@@ -86,7 +97,7 @@ def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
             if not 1 <= len(args) <= 2 or kwargs:
                 raise Break("GB121", "dict.fromkeys() with these arguments")
             made = Dict({})
-            for key in iteration.drain(m, args[0]):
+            for key in iteration.each(m, args[0]):
                 containers.dict_set(m, made, key, args[1] if len(args) > 1 else Const(None))
             return made
         plain, named = as_constants(m, args, kwargs)
@@ -100,6 +111,22 @@ def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     )
 
 
+_STORES = (object.__setattr__, object.__delattr__)
+
+
+def _stores_in_c(receiver: Value) -> bool:
+    """Whether a base of its class has a way in C to store, around which object's own is refused."""
+    cls = attributes.real_class(receiver)
+    if cls is None or not isinstance(receiver, (Obj, Instance)):
+        return False
+    return any(
+        base is not object
+        and not base.__flags__ & attributes.HEAP_TYPE
+        and "__setattr__" in vars(base)
+        for base in mro_of(cls)
+    )
+
+
 _BIND = vars(types.FunctionType)["__get__"]
 
 
@@ -108,6 +135,8 @@ def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     if not args:
         raise raises(f"TypeError: {real.__name__}() needs an argument")
     receiver, rest = args[0], args[1:]
+    if real in _STORES and _stores_in_c(receiver):
+        raise Break("GB115", f"object.{real.__name__}() of an object that C stores in")
     if real is object.__setattr__ and isinstance(receiver, (Obj, Instance)):
         stores.plain_store(m, receiver, attribute_name(rest[0]), rest[1], raw=True)
         return Const(None)

@@ -166,6 +166,8 @@ def _reversed(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 def _reversed_items(m: Machine, value: Value, size: int) -> Iterator:
     """reversed() of an object by its length and `__getitem__`."""
+    if not m.walks_generators:
+        raise Break("GB120", "reversed() of an object, which outlives a break")
 
     def step(made: Iterator) -> Value | None:
         at, made.parts[1] = made.parts[1] - 1, 0

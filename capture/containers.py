@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from ..runtime._native import look_up
+from ..runtime.safe import in_classes
 from ..runtime.sources import Source
 from .breaks import Break, Thrown
 from .kinds import is_kind
@@ -199,18 +200,35 @@ def open_dict(m: Machine, value: Dict) -> Dict:
     """Guard all keys of a pre-existing dict and know them all."""
     if value.opened:
         return value
+    if is_kind(value.origin, OrderedDict) and not all(
+        map(_hashes_by_itself, dict.keys(value.origin))
+    ):
+        # Its iterator looks each key up, by the hash and equality of the key's class.
+        raise Break("GB137", "an OrderedDict with keys whose hash is a matter of their class")
     keys = tuple((OrderedDict if is_kind(value.origin, OrderedDict) else dict).keys(value.origin))
     m.guard("keys", value.source, keys)
-    read, value.items = value.items, {}
+    items: dict[Any, tuple[Value, Value]] = {}
     for position, key in enumerate(keys):
         wrapped = _key_value(m, value, key, position)
         frozen = freeze(wrapped)
         # The dict's own key: it may have been asked with one that equals it.
-        value.items[frozen] = (wrapped, read[frozen][1] if frozen in read else UNREAD)
+        items[frozen] = (wrapped, value.items[frozen][1] if frozen in value.items else UNREAD)
     for frozen in value.placed:  # new keys come last, in the order in which they came
-        value.items.setdefault(frozen, read[frozen])
+        items.setdefault(frozen, value.items[frozen])
+    value.items = items
     value.opened = True
     return value
+
+
+def _hashes_by_itself(key: Any) -> bool:
+    """Whether hash and equality of a key run no code of the program's."""
+    kind = type(key)
+    if is_kind(key, tuple):
+        return kind is tuple and all(map(_hashes_by_itself, key))
+    return kind in CONST_TYPES or all(
+        type(in_classes(kind, name)) is types.WrapperDescriptorType
+        for name in ("__hash__", "__eq__")
+    )
 
 
 def _key_value(m: Machine, value: Dict, key: Any, position: int) -> Value:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..runtime.sources import Source
 from .breaks import Break
 from .containers import raises
-from .iteration import drain
+from .iteration import each
 from .tables import NONE, Args, Kwargs
 from .values import Const, Instance, Obj, Sequence, Value
 from .values import Iterator as IteratorValue
@@ -176,6 +176,8 @@ _MOVES = frozenset(
 
 def _walk(m: Machine, held: Sequence, backward: bool) -> IteratorValue:
     """iter() or reversed() of a deque that holds this list."""
+    if not m.walks_generators:
+        raise Break("GB120", "an iterator of a deque that outlives a break")
     since, left = held.moves, len(held.items)
 
     def step(made: IteratorValue) -> Value | None:
@@ -202,7 +204,7 @@ def grow(m: Machine, value: Obj, name: str, args: Args, kwargs: Kwargs) -> Value
     limit = m.wrap(real.maxlen, Source("member", value.source, "maxlen"))
     if not isinstance(limit, Const) or limit.value is not None:
         return None
-    given = args[0] if _GROWING[name] else Sequence(drain(m, args[0]), tuple)
+    given = args[0] if _GROWING[name] else Sequence(list(each(m, args[0])), tuple)
     from .machine import Filled
 
     m.effects.append(Filled(value, getattr(deque, name), (given,)))

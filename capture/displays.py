@@ -168,7 +168,7 @@ def _unpack_sequence(m: Machine, f: Frame, i: Instr) -> None:
 @handles("UNPACK_EX")
 def _unpack_ex(m: Machine, f: Frame, i: Instr) -> None:
     before, after = i.arg
-    items = iteration.drain(m, f.pop())
+    items = iteration.drain(m, iteration.iterate(m, f.pop()))
     if len(items) < before + after:
         raise raises("ValueError: not enough values to unpack")
     end = len(items) - after

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.safe import in_classes
+from ..runtime.safe import MISSING, dict_get, in_classes
 from ..runtime.sources import Source
 from .breaks import Break
 from .kinds import is_kind
@@ -36,9 +36,8 @@ def member(m: Machine, cls: Obj, args: list[Value], kwargs: dict[str, Value]) ->
     value = args[0].value if isinstance(args[0], Const) else None
     if not isinstance(args[0], Const):
         raise Break("GB126", f"{kind.__name__} of a value that is not a constant")
-    try:
-        found = kind._value2member_map_.get(value)
-    except TypeError:
+    found = dict_get(kind._value2member_map_, value)  # as a guard reads it
+    if found is MISSING:
         found = None
     if found is None and issubclass(kind, enum.Flag) and _missing_is_the_librarys(kind):
         found = kind(value) if type(value) is int and 0 <= value <= kind._flag_mask_ else None
@@ -62,7 +61,7 @@ def _looked_up(m: Machine, cls: Obj, table: str, key: Any, found: Any) -> Value:
     """A member as the class's own table holds it, which somebody may write to."""
     tables = Source("const", None, cls.value)
     place = Source("item", Source("attr", tables, table), key)
-    if vars(cls.value)[table].get(key) is not found:
+    if dict_get(vars(cls.value)[table], key) is not found:
         return m.wrap(found, Source("const", None, found))
     m.guard("is", place, found)
     return m.wrap(found, place)

@@ -69,7 +69,9 @@ def make(m: Machine, fn: Obj, args: list[Value], kwargs: dict[str, Value]) -> Va
         if kwargs:
             raise Break("GB108", f"{cls.__name__} is made with keywords")
         return made
-    m.call(attributes.bind_raw(m, made, "__init__", init), args, kwargs)
+    result = m.call(attributes.bind_raw(m, made, "__init__", init), args, kwargs)
+    if not isinstance(result, Const) or result.value is not None:
+        raise containers.raises("TypeError: __init__() should return None")
     return made
 
 

@@ -171,6 +171,10 @@ def capture(
             stop = forced[leaves.index] = Break(leaves.code, leaves.reason, where)
             stop.inlined = leaves.inlined
         except GeneratorLeaves:
+            if not walks_generators:  # something else that cannot be made again
+                record = BreakRecord("PL203", "an iterator that outlives a break", None)
+                strict(record)
+                return Capture("plain", [], plain=record)
             walks_generators = False
         except NeedsPlainSizes as needs:
             told = [

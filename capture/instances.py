@@ -7,7 +7,7 @@ a record, a context, an exception; or the break for what only C code or a metacl
 from __future__ import annotations
 
 import types
-from collections import deque
+from collections import deque, namedtuple
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +26,7 @@ from .breaks import Break, Thrown
 from .containers import raises
 from .kinds import is_kind
 from .values import (
+    Const,
     Instance,
     Obj,
     Sequence,
@@ -45,7 +46,7 @@ def make(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     made = contexts.make(m, cls, args, kwargs)
     if made is not None:
         return made
-    if is_record(cls) and cls.__new__.__module__.startswith("namedtuple"):
+    if is_record(cls) and _is_made_by_namedtuple(cls):
         for name in ("__new__", "__init__"):
             raw = attributes.of_class(m, cls, name)
         if raw is not object.__init__:
@@ -61,6 +62,21 @@ def make(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
 
         return make(m, fn, args, kwargs)
     return _instantiate(m, fn, args, kwargs)
+
+
+def _is_made_by_namedtuple(cls: Any) -> bool:
+    """Whether its `__new__` is the one that `collections.namedtuple` writes: a tuple of the arguments."""
+    new, fields = cls.__new__, cls._fields
+    if not is_kind(new, types.FunctionType) or type(fields) is not tuple:
+        return False
+    makes = new.__globals__.get("_tuple_new")
+    usual = namedtuple("_Usual", [f"field{n}" for n in range(len(fields))]).__new__.__code__  # type: ignore[misc]
+    code = new.__code__
+    return (
+        makes == tuple.__new__
+        and (code.co_code, code.co_names) == (usual.co_code, usual.co_names)
+        and code.co_varnames[1:] == fields
+    )
 
 
 def _module(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
@@ -125,7 +141,9 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         return made
     if not is_kind(init, types.FunctionType) and made.storage is None:
         raise Break("GB126", f"{cls.__name__}.__init__ is not a plain function")
-    m.call(attributes.bind_raw(m, made, "__init__", init), args, kwargs)
+    result = m.call(attributes.bind_raw(m, made, "__init__", init), args, kwargs)
+    if not isinstance(result, Const) or result.value is not None:
+        raise raises("TypeError: __init__() should return None")
     return made
 
 

@@ -6,6 +6,7 @@ changes of what it walks over, as Python's own iterators do, and says by `kind` 
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Iterator as PythonIterator
 from typing import TYPE_CHECKING, Any
@@ -217,11 +218,44 @@ def each(m: Machine, value: Value) -> Steps:
         yield item
 
 
+def hint(m: Machine, value: Value) -> None:
+    """What a list asks an object for before it takes the first item (PyObject_LengthHint): that it is asked can be
+    seen, its answer cannot."""
+    from .attributes import call_special, class_attribute
+
+    if isinstance(value, Iterator) and value.kind == "object":
+        value = value.parts[0]
+    if not isinstance(value, (Obj, Instance)):
+        return
+    for name in ("__len__", "__length_hint__"):
+        raw = class_attribute(m, value, name)
+        if raw is MISSING or raw is None:
+            continue
+        if type(raw) in _IN_C:
+            return
+        try:
+            told = call_special(m, value, name, [])
+        except Thrown as error:
+            if issubclass(error.cls, TypeError):
+                continue
+            raise
+        length = told.value if isinstance(told, Const) else None
+        if name == "__length_hint__" and length is NotImplemented:
+            return
+        if type(length) is not int or not 0 <= length <= sys.maxsize:
+            raise Break("GB112", f"{name} of an object does not give a length")
+        return
+
+
+_IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
+
+
 def drain(m: Machine, value: Value) -> list[Value]:
-    """All items of an iterable."""
+    """All items of an iterable, as a list or tuple of them is made."""
     if isinstance(value, Sequence):
         return list(sequence_items(m, value))
     iterator = iterate(m, value)
+    hint(m, value)
     items: list[Value] = []
     while (item := take(m, iterator)) is not None:
         items.append(item)

@@ -34,7 +34,7 @@ from .containers import (
     sequence_items,
     writable,
 )
-from .iteration import drain, each
+from .iteration import drain, each, hint, iterate
 from .values import Const, Dict, DictView, Instance, Iterator, Obj, Sequence, Set, Value
 from .wrapping import freeze
 
@@ -183,7 +183,9 @@ def extend(m: Machine, value: Sequence, other: Value) -> None:
     if isinstance(other, (Sequence, Const, Dict, DictView, Set)):
         append(m, value, drain(m, other))
         return
-    for item in each(m, other):
+    iterator = iterate(m, other)
+    hint(m, other)
+    for item in each(m, iterator):
         append(m, value, [item])
 
 
@@ -249,7 +251,7 @@ def mapping_pairs(m: Machine, other: Value) -> list[tuple[Value, Value]] | None:
         return dict_items(m, held)
     if not isinstance(other, (Obj, Instance)) or not attributes.has_attr(m, other, "keys"):
         return None
-    keys = drain(m, m.call(attributes.load_attr(m, other, "keys"), [], {}))
+    keys = drain(m, iterate(m, m.call(attributes.load_attr(m, other, "keys"), [], {})))
     return [(key, operators.get_item(m, other, key)) for key in keys]
 
 

@@ -35,6 +35,7 @@ from ..runtime.relations import row_name
 from ..runtime.sources import Source
 from ..runtime.variation import LIMIT
 from . import rebuild
+from .breaks import Break
 from .values import Const, Sequence, Value
 
 if TYPE_CHECKING:
@@ -280,6 +281,8 @@ def truth(m: Machine, value: Const) -> bool:
         expr = _expr(m, value)  # type: ignore[arg-type]
         if varies(m, expr):
             return bool(with_where(m).ask("!=", expr, 0))
+    if value.value is NotImplemented:
+        raise Break("GB103", "a warning: NotImplemented in a boolean context")
     return bool(value.value)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import operator
 import types
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +168,8 @@ def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | N
                 return Sequence(containers.sequence_items(m, one) * other.value, one.cls)
     if symbol == "|" and isinstance(left, Dict) and isinstance(right, Dict):
         made = methods.copy_dict(m, left)
+        if right.cls is OrderedDict:  # of a subclass: it is asked first
+            made.cls = OrderedDict
         methods.update_dict(m, made, right)
         return made
     return None
@@ -187,7 +190,7 @@ def _inplace(m: Machine, symbol: str, name: str, left: Value, right: Value) -> V
             items = containers.writable(m, left).items
             items *= times
         return left
-    if isinstance(left, Dict) and left.cls is dict and symbol == "|=":
+    if isinstance(left, Dict) and left.cls in (dict, OrderedDict) and symbol == "|=":
         methods.update_dict(m, left, right)
         return left
     merged = set_algebra.in_place(m, symbol, left, right)

@@ -12,14 +12,20 @@ import importlib.util
 import itertools
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from collections.abc import Iterator as PythonIterator
 from typing import TYPE_CHECKING, Any
 
-from .tables import BUILTINS, Args, Kwargs, models
-from .values import Const, Obj, Value
+from . import attributes
+from .breaks import Break
+from .kinds import is_kind
+from .tables import BUILTINS, NONE, Args, Kwargs, models
+from .values import Const, Instance, Iterator, Obj, Value
 
 if TYPE_CHECKING:
     from .machine import Machine
+
+Steps = PythonIterator[Any]
 
 
 def stands_for(*reals: Any) -> Callable[[Any], Any]:
@@ -35,11 +41,11 @@ def stands_for(*reals: Any) -> Callable[[Any], Any]:
 
 # -- iterators -------------------------------------------------------------------------------------------
 @stands_for(itertools.cycle)
-def cycle(iterable: Any) -> Iterator[Any]:
+def cycle(iterable: Any) -> Steps:
     return _cycled(iter(iterable))
 
 
-def _cycled(source: Iterator[Any]) -> Iterator[Any]:
+def _cycled(source: Steps) -> Steps:
     seen = []
     for item in source:
         seen.append(item)
@@ -48,7 +54,7 @@ def _cycled(source: Iterator[Any]) -> Iterator[Any]:
         yield from seen
 
 
-def called_until(function: Any, sentinel: Any, /) -> Iterator[Any]:
+def called_until(function: Any, sentinel: Any, /) -> Steps:
     """iter(function, sentinel)"""
     while True:
         item = function()
@@ -58,11 +64,11 @@ def called_until(function: Any, sentinel: Any, /) -> Iterator[Any]:
 
 
 @stands_for(itertools.filterfalse)
-def filterfalse(function: Any, iterable: Any, /) -> Iterator[Any]:
+def filterfalse(function: Any, iterable: Any, /) -> Steps:
     return _left_out(function, iter(iterable))
 
 
-def _left_out(function: Any, source: Iterator[Any]) -> Iterator[Any]:
+def _left_out(function: Any, source: Steps) -> Steps:
     for item in source:
         if not (item if function is None or function is bool else function(item)):
             yield item
@@ -79,17 +85,17 @@ def _equal(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 @stands_for(itertools.groupby)
-def groupby(iterable: Any, key: Any = None) -> Iterator[Any]:
+def groupby(iterable: Any, key: Any = None) -> Steps:
     return _grouped(iter(iterable), key)
 
 
-def _grouped(source: Iterator[Any], key: Any) -> Iterator[Any]:
+def _grouped(source: Steps, key: Any) -> Steps:
     item: Any = None
     mark: Any = None
     over = False
     turn = 0
 
-    def group(wanted: Any, number: int) -> Iterator[Any]:
+    def group(wanted: Any, number: int) -> Steps:
         nonlocal item, mark, over
         if turn == number:
             yield item
@@ -121,14 +127,34 @@ def _grouped(source: Iterator[Any], key: Any) -> Iterator[Any]:
         turn += 1
 
 
+def refuse_copies(source: Any, n: Any) -> None:
+    """tee() hands on an iterator that can copy itself, and copies of it."""
+
+
+@models(refuse_copies)
+def _refuse_copies(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    source, n = args
+    if not isinstance(n, Const) or not is_kind(n.value, int) or n.value < 0:
+        raise Break("GB121", "tee() of another number of iterators")
+    if isinstance(source, Iterator) and source.kind == "object":
+        source = source.parts[0]
+    branch = isinstance(source, Iterator) and source.kind == "generator"
+    if branch and source.parts[0].code is _branch.__code__:  # type: ignore[attr-defined]
+        raise Break("GB120", "tee() of what tee() gave")
+    if isinstance(source, (Obj, Instance)) and attributes.has_attr(m, source, "__copy__"):
+        raise Break("GB120", "tee() of an iterator that copies itself")
+    return NONE
+
+
 @stands_for(itertools.tee)
-def tee(iterable: Any, n: Any = 2, /) -> tuple[Iterator[Any], ...]:
+def tee(iterable: Any, n: Any = 2, /) -> tuple[Steps, ...]:
     source = iter(iterable)
+    refuse_copies(source, n)
     seen: list[Any] = []
     return tuple([_branch(source, seen) for _ in range(n)])
 
 
-def _branch(source: Iterator[Any], seen: list[Any]) -> Iterator[Any]:
+def _branch(source: Steps, seen: list[Any]) -> Steps:
     at = 0
     while True:
         if at == len(seen):

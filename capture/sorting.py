@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .breaks import Thrown
+from .breaks import Break, Thrown
 from .containers import NotConstant, as_constant, raises, sequence_items, writable
 from .values import Const, Sequence, Value
 
@@ -72,8 +72,8 @@ def sort_list(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, 
     reverse = _is_reversed(m, kwargs)
     held = writable(m, value).items
     items: list[Any] = list(sequence_items(m, value))
-    held.clear()
     keyed: list[_Keyed] = []
+    value._items = _Shown()
     try:
         keyed = _keyed(m, items, kwargs)
         items = keyed
@@ -81,7 +81,18 @@ def sort_list(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, 
     except Thrown:
         held[:] = [getattr(one, "item", one) for one in items]
         raise
-    if held:
-        raise raises("ValueError: list modified during sort")
+    finally:
+        value._items = held
     held[:] = [one.item for one in keyed]
     return NONE
+
+
+def _refuse(*_: Any) -> Any:
+    raise Break("GB121", "a list that is changed while it is sorted")
+
+
+class _Shown(list[Any]):
+    """What a list shows while it is sorted: nothing. Python raises where the program writes to it."""
+
+    append = extend = insert = pop = remove = clear = reverse = sort = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]

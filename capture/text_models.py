@@ -66,6 +66,8 @@ def _constant_model(fn: Any) -> Model:
             if written is not None:
                 return written
         if args and isinstance(args[0], (Obj, Instance)):
+            if kwargs:
+                raise Break("GB121", f"{fn.__name__}() of an object with keywords")
             return _object_number(m, fn, args)
         try:
             plain, named = as_constants(m, args, kwargs)

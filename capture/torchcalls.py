@@ -7,6 +7,7 @@ turns a tensor into a Python value, touches autograd, or changes torch's global 
 from __future__ import annotations
 
 import operator
+import os
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -140,17 +141,32 @@ def is_torch_callable(fn: Any) -> bool:
     if type(fn) not in (types.FunctionType, types.BuiltinFunctionType):
         return False
     owner = getattr(fn, "__self__", None)
-    if is_kind(owner, type) and owner.__module__.startswith("torch._C"):
+    if is_kind(owner, type) and _is_torchs(owner):
         return True
     if is_kind(owner, torch.Tensor) or fn in _WALKED:
         return False
-    module = getattr(fn, "__module__", None) or ""
     if type(fn) is types.BuiltinFunctionType:
-        named = owner.__name__ if is_kind(owner, types.ModuleType) else ""
-        return module.startswith("torch") or named.startswith("torch._C")
-    if module not in _TORCH_MODULES or hasattr(fn, "__wrapped__"):
-        return False
-    return fn.__globals__.get("__name__", "").startswith("torch")
+        return _is_torchs(fn)
+    return _is_torchs_own(fn) and not hasattr(fn, "__wrapped__")
+
+
+def _is_torchs(named: Any) -> bool:
+    """Whether a C function or class is what torch has under its name: another module may call itself anything."""
+    path = (getattr(named, "__module__", None) or "").split(".")
+    holder: Any = torch if path[0] == "torch" else None
+    for part in path[1:]:
+        holder = getattr(holder, part, None)
+    # `torch.norm` is a Python function in front of the C one
+    holders = () if holder is None else (holder, torch._C._VariableFunctions)
+    return any(getattr(one, named.__name__, None) is named for one in holders)
+
+
+_FOLDER = os.path.dirname(torch.__file__) + os.sep
+
+
+def _is_torchs_own(fn: types.FunctionType) -> bool:
+    """Whether a Python function is one of torch's that compute with tensors, by where it is written."""
+    return fn.__module__ in _TORCH_MODULES and fn.__code__.co_filename.startswith(_FOLDER)
 
 
 def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -452,7 +468,7 @@ def call_tensor_method(
 
     class_attribute(m, value, name)  # somebody may patch torch.Tensor
     method = getattr(torch.Tensor, name)
-    if type(method) is types.FunctionType and method.__module__ not in _TORCH_MODULES:
+    if type(method) is types.FunctionType and not _is_torchs_own(method):
         raise Break("GB102", f"Tensor.{name}()")
     if name == "backward":
         from . import gradients
@@ -516,7 +532,7 @@ def hold_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> None
     for cls in {id(v.cls): v.cls for v in args if isinstance(v, Tensor)}.values():
         for name in (f"__{word}__", f"__r{word}__"):
             raw = of_class(m, cls, name)
-            if type(raw) is types.FunctionType and raw.__module__ not in _TORCH_MODULES:
+            if type(raw) is types.FunctionType and not _is_torchs_own(raw):
                 raise Break("GB102", f"Tensor.{name}, which is the program's own")
 
 

@@ -6,21 +6,26 @@ row does not know is a break. Fills the table of `tables`.
 
 from __future__ import annotations
 
+import _abc  # type: ignore[import-not-found]
+import _collections_abc
 import abc
+import contextlib
 import functools
+import os
 import types
 import typing
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..runtime.safe import mro_of
 from ..runtime.sources import Source
 from . import (
     attributes,
     containers,
     stores,
 )
-from .breaks import Break, LooksAtFrame, Thrown
+from .breaks import Break, LooksAtFrame, PlainFrame, Thrown
 from .containers import raises
 from .kinds import is_kind
 from .tables import NONE, Args, Kwargs, models
@@ -70,14 +75,16 @@ def _issubclass(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     )
 
 
-def _classes(m: Machine, value: Value) -> list[type]:
-    if isinstance(value, Sequence):
-        return [cls for item in containers.sequence_items(m, value) for cls in _classes(m, item)]
+def _classes(m: Machine, value: Value, depth: int = 0) -> list[type]:
+    if isinstance(value, Sequence) and depth < _DEPTH:
+        items = containers.sequence_items(m, value)
+        return [cls for item in items for cls in _classes(m, item, depth + 1)]
     if isinstance(value, Obj):
         if is_kind(value.value, type):
             return [value.value]
-        if is_kind(value.value, types.UnionType):
-            return [arg for arg in typing.get_args(value.value) if isinstance(arg, type)]
+        parts = typing.get_args(value.value) if is_kind(value.value, types.UnionType) else ()
+        if parts and all(is_kind(arg, type) for arg in parts):
+            return list(parts)
         if is_kind(value.value, _ALIASES):  # typing.Callable, typing.List: the class that they name
             if value.source is not None:
                 m.guard("is", value.source, value.value)
@@ -85,6 +92,7 @@ def _classes(m: Machine, value: Value) -> list[type]:
     raise Break("GB121", "isinstance() with this second argument")
 
 
+_DEPTH = 16  # of tuples in tuples; Python's own recursion ends somewhere
 _ALIASES: Any = type(typing.List)  # noqa: UP006 (the object itself is what is asked about)
 
 
@@ -105,9 +113,7 @@ def _asked(m: Machine, value: Value, cls: type, target: type, hook: str) -> bool
     if check is vars(type)[hook] or check is _OF_TENSORS.get(hook):
         return any(base is target for base in _bases(m, cls))
     if check is vars(abc.ABCMeta)[hook]:
-        result = issubclass(cls, target)
-        m.guard("abc", None, abc.get_cache_token())
-        return result
+        return _asked_of_abc(m, cls, target)
     if getattr(target, "_graftjit_tensor_face", False):
         return issubclass(cls, torch.Tensor)
     if not is_kind(check, types.FunctionType) or issubclass(meta, _OF_PROTOCOLS):
@@ -115,6 +121,53 @@ def _asked(m: Machine, value: Value, cls: type, target: type, hook: str) -> bool
     place = Source("const", None, target)
     method = m.wrap(check, Source("class_attr", place, hook))
     return m.truth(m.call(method, [m.wrap(target, place), value], {}))
+
+
+def _asked_of_abc(m: Machine, cls: type, target: type) -> bool:
+    """What an abstract class has been told and remembers, or can find out by code of the library's alone."""
+    _bases(m, cls)
+    token = abc.get_cache_token()
+    _, known, others, version = _abc._get_dump(target)
+    if version != token:
+        others = set()
+    if not any(ref() is cls for ref in (*known, *others)) and not _is_quiet(target, cls, set()):
+        raise Break("GB137", f"isinstance() with {target.__name__}, which runs code of its own")
+    result = issubclass(cls, target)
+    m.guard("abc", None, token)
+    return result
+
+
+# Modules whose hooks look at the classes that they are asked about, by the address of their globals.
+_LIBRARYS = {id(vars(module)): module for module in (_collections_abc, contextlib, os, typing)}
+
+
+def _is_quiet(target: Any, cls: type, seen: set[int]) -> bool:
+    """Whether `issubclass(cls, target)` runs no code of the program's: hooks of the class, and of all that derive from
+    it or are registered with it, which are asked in turn."""
+    if id(target) in seen:
+        return True
+    seen.add(id(target))
+    meta = type(target)
+    if meta is type:
+        return True
+    if (
+        attributes.mro_lookup(meta, "__subclasscheck__")
+        is not vars(abc.ABCMeta)["__subclasscheck__"]
+    ):
+        return attributes.mro_lookup(meta, "__subclasscheck__") is vars(type)["__subclasscheck__"]
+    hook: Any = attributes.mro_lookup(target, "__subclasshook__")
+    function = getattr(hook, "__func__", None)
+    own = hook is vars(object)["__subclasshook__"] or (
+        is_kind(function, types.FunctionType) and id(function.__globals__) in _LIBRARYS
+    )
+    if not own or "__subclasses__" in {name for base in mro_of(target) for name in vars(base)}:
+        return False
+    registered = [ref() for ref in _abc._get_dump(target)[0]]
+    return all(
+        _is_quiet(one, cls, seen)
+        for one in (*registered, *type.__subclasses__(target))
+        if one is not None
+    )
 
 
 _OF_PROTOCOLS: Any = type(typing.Protocol)
@@ -140,11 +193,15 @@ def _super(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         cell = frame.cells.get("__class__")
         first = frame.code.co_varnames[0] if frame.code.co_argcount else None
         if cell is None or first is None:
+            if len(m.frames) == 1:  # replacement code has its arguments elsewhere
+                raise PlainFrame("PL203", "super() where it has no first argument", m.where)
             raise raises("RuntimeError: super(): no arguments")
         receiver = frame.locals.get(first)
         if receiver is None and first in frame.cells:
             receiver = m.load_cell(frame.cells[first])
-        args = [m.load_cell(cell), receiver]  # type: ignore[list-item]
+        if receiver is None:
+            raise raises("RuntimeError: super(): arg[0] deleted")
+        args = [m.load_cell(cell), receiver]
     if len(args) != 2 or not isinstance(args[0], Obj) or not is_kind(args[0].value, type):
         raise Break("GB121", "super() with these arguments")
     given = args[1].value if isinstance(args[1], Obj) and is_kind(args[1].value, type) else None

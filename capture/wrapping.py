@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import os
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -136,6 +137,7 @@ def pin(value: Value) -> None:
         value.pin()
 
 
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 _MADE_AGAIN = ("local", "cell")  # roots of paths to what one call may have and the next make anew
 _OF_A_CLASS = ("class_attr", "mro_attr")
 
@@ -149,7 +151,7 @@ def _may_be_made_again(value: Any, source: Source) -> bool:
     if source.kind == "member" and source.key != "func":  # what a method or a property is made of
         return False
     names = value.__globals__
-    of_torch = str(dict.get(names, "__name__")).partition(".")[0] == "torch"
+    of_torch = value.__code__.co_filename.startswith(_TORCH)
     if of_torch or dict.get(names, value.__name__) is value:
         return False
     while source.base is not None:
@@ -322,6 +324,9 @@ def _dtype(m: Machine, value: Any, source: Source) -> Value:
 
 
 def _slice(m: Machine, value: Any, source: Source) -> Value:
+    if any(type(part) not in CONST_TYPES for part in (value.start, value.stop, value.step)):
+        m.guard("type", source, slice)
+        return Obj(value, source=source)
     m.guard("equals", source, value)
     return Const(value, source=source)
 
