@@ -81,14 +81,20 @@ __all__ = [
 ]
 
 
-# Bytes of a vector of torch's kernels on this processor.
-_VECTOR = 64 if "AVX512" in torch.backends.cpu.get_cpu_capability() else 32
+# Bytes of a vector of torch's kernels on this processor, and of the few that exist for AVX-512.
+VECTOR = 32
+WIDEST = 64 if "AVX512" in torch.backends.cpu.get_cpu_capability() else VECTOR
 
 
-def in_one_block(meta: Meta) -> bool:
+def in_one_block(meta: Meta, vector: int = VECTOR) -> bool:
     """Has a tensor fewer elements than eager's kernels on the CPU take at once, two vectors? Then they are computed one by
     one, and some operators choose otherwise there where a nan or two zeros meet: what eager does with an element of
     larger tensors hangs on its place. Where sizes are open nobody knows."""
     if meta.device.type != "cpu" or is_symbolic(meta.shape):
         return False
-    return math.prod(meta.shape) < 2 * _VECTOR // max(meta.dtype.itemsize, 4)
+    return math.prod(meta.shape) < 2 * vector // meta.dtype.itemsize
+
+
+def in_vectors(meta: Meta) -> bool:
+    """Do eager's kernels on the CPU take most of a tensor by vectors?"""
+    return meta.device.type == "cpu" and not in_one_block(meta)

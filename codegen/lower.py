@@ -18,6 +18,7 @@ from . import affine
 from . import lower_binary as two
 from . import lower_unary as one
 from . import lower_when as when
+from .extents import in_vectors
 from .lowering import RULES, At, Rule
 
 aten = torch.ops.aten
@@ -50,8 +51,11 @@ def _lerp(at: At) -> int:
     start, end, weight = (at.get(at.arg(i), at.math) for i in range(3))
     span = at.apply("sub", end, start)
     near = at.apply("fma", weight, span, start)
-    rest = at.apply("sub", at.const(1.0), weight)
-    far = at.apply("fma", at.apply("neg", span), rest, end)
+    if in_vectors(at.meta):
+        far = at.apply("fma", at.apply("sub", weight, at.const(1.0)), span, end)
+    else:  # the same number, but for the signs of zeros
+        rest = at.apply("sub", at.const(1.0), weight)
+        far = at.apply("fma", at.apply("neg", span), rest, end)
     small = at.apply("lt", at.apply("abs", weight), at.const(0.5))
     return at.done(at.apply("where", small, near, far))
 
@@ -201,7 +205,9 @@ for _name, _op in (("__lshift__", "shl"), ("__rshift__", "shr")):  # the operato
     _register(two.bitwise(_op), (_packet.Tensor, _packet.Scalar), two.integer_result)
 for _name in ("maximum", "minimum"):
     _register(two.extremum(_name), getattr(aten, _name).default, when.not_bool)
-for _name in ("fmax", "fmin", "atan2", "hypot"):
+for _name in ("fmax", "fmin"):
+    _register(two.other_extremum(_name), getattr(aten, _name).default, when.float_result)
+for _name in ("atan2", "hypot"):
     _register(two.binary(_name), getattr(aten, _name).default, when.float_result)
 
 _register(two.binary("copysign"), aten.copysign.Tensor, when.float_result)

@@ -13,7 +13,7 @@ import torch
 
 from ..ir.graph import Node
 from . import lower_when as when
-from .extents import in_one_block
+from .extents import WIDEST, in_one_block
 from .lowering import RULES, At, Rule
 
 aten = torch.ops.aten
@@ -98,9 +98,8 @@ def elu(at: At) -> int:
         grown = at.apply("exp", _times(at, x, at.const(steep)))
         slope = _times(at, at.const(steep * low), grown)
     above, below = _times(at, g, at.const(scale)), _times(at, g, slope)
-    if in_one_block(
-        at.meta
-    ):  # eager's loop of single elements asks the other way, which shows at nan
+    # eager's loop of single elements asks the other way, which shows at nan
+    if in_one_block(at.meta, WIDEST):
         negative = at.apply("le", x, at.const(0.0))
         return at.done(at.apply("where", negative, below, above))
     return at.done(at.apply("where", at.apply("gt", x, at.const(0.0)), above, below))

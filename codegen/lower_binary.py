@@ -31,11 +31,20 @@ def binary(op: str, exact_second: bool = False) -> Callable[[At], int]:
 
 def extremum(op: str) -> Callable[[At], int]:
     """maximum and minimum. Of two zeros eager's loop of single elements gives the first one, its vectors the second."""
-    plain = binary(op)
+    plain, turned = binary(op), _turned(op)
+    return lambda at: (turned if at.dtype.is_floating_point and in_one_block(at.meta) else plain)(
+        at
+    )
 
+
+def other_extremum(op: str) -> Callable[[At], int]:
+    """fmax and fmin. Of two zeros eager's give the first one, but for bfloat16, where it is the second."""
+    plain, turned = binary(op), _turned(op)
+    return lambda at: (plain if at.dtype == torch.bfloat16 else turned)(at)
+
+
+def _turned(op: str) -> Callable[[At], int]:
     def build(at: At) -> int:
-        if not (at.dtype.is_floating_point and in_one_block(at.meta)):
-            return plain(at)
         a, b = (at.get(at.arg(i), at.math, through=at.dtype) for i in (0, 1))
         return at.done(at.apply(op, b, a))
 
@@ -135,7 +144,8 @@ def pow_number(at: At) -> int:
     if exponent == 3:
         return at.done(at.apply("mul", square, x))
     special = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
-    through_pow = exponent == 0.5 and at.dtype == torch.float16  # in eager too: differs at -inf
+    # in eager too: differs at -inf and -0
+    through_pow = abs(exponent) == 0.5 and at.dtype == torch.float16
     if exponent in special and not through_pow:
         return at.done(at.apply(special[exponent], x))
     if exponent == -2:

@@ -16,6 +16,7 @@ import torch
 from ..ir.graph import Node
 from . import lower_unary as one
 from . import lower_when as when
+from .extents import in_vectors
 from .lower_reduce import _DIM, _DIMS, _elements, _fold_rule, _folded, _number_result
 from .lowering import RULES, At, Rule, opmath
 
@@ -89,7 +90,9 @@ def _hardshrink(at: At) -> int:
 def _softshrink(at: At) -> int:
     x = _operand(at, 0)
     edge = at.const(at.arg(1, "lambd", 0.5))
-    zero = at.apply("add", at.apply("mul", x, at.const(0.0)), at.const(0.0))  # nan stays; never -0
+    zero = at.apply("mul", x, at.const(0.0))  # nan stays
+    if in_vectors(at.meta):  # eager's vectors give no -0, its loop of single elements does
+        zero = at.apply("add", zero, at.const(0.0))
     far = at.apply("lt", x, at.apply("neg", edge))
     below = at.apply("where", far, at.apply("add", x, edge), zero)
     return at.done(at.apply("where", at.apply("gt", x, edge), at.apply("sub", x, edge), below))

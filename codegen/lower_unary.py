@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..ir.graph import Node
+from .extents import in_vectors
 from .lower_when import fits_integer
 from .lowering import At, opmath
 
@@ -102,7 +103,7 @@ def hardtanh(at: At) -> int:
 
 
 def clamped(at: At, low: Any, high: Any) -> int:
-    """clamp: nan stays, and of equals the operand stays."""
+    """clamp: nan stays, and of equals the operand stays; the bound where that is a tensor and eager takes vectors."""
     x = at.get(at.arg(0), at.math, through=at.dtype)
     if low is not None:
         bound = at.get(low, at.math, through=at.dtype)
@@ -116,6 +117,8 @@ def clamped(at: At, low: Any, high: Any) -> int:
 def bounded(at: At, op: str, x: int, bound: int, may_be_nan: bool) -> int:
     if not at.dtype.is_floating_point:
         return at.apply("maximum" if op == "lt" else "minimum", x, bound)
+    if may_be_nan and in_vectors(at.meta):
+        op = {"lt": "le", "gt": "ge"}[op]
     beyond = at.apply(op, x, bound)
     if may_be_nan:
         beyond = at.apply("or", beyond, at.apply("isnan", bound))

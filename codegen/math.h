@@ -594,27 +594,27 @@ LANES64(tan, u10)
 LANES64(asin, u10)
 LANES64(acos, u10)
 LANES64(atan, u10)
-LANES64(asinh, u10)
-LANES64(acosh, u10)
 LANES64(atanh, u10)
 LANES64(erfc, u15)
 PAIRS64(atan2, u10)
 PAIRS64(hypot, u05)
 PAIRS64(pow, u10)
-// SLEEF's overflow too early (from 709.0 on)
-#define ENDS64(NAME) \
+// SLEEF's overflow too early: beyond FAR
+#define ENDS64(NAME, FAR) \
   struct in_##NAME { static constexpr const char *name = SLEEF(NAME, u10); }; \
   static f64 NAME(f64 v) { \
     f64 r; \
-    const i64 inside = (v > -709.0) & (v < 709.0); \
+    const i64 inside = (v > -FAR) & (v < FAR); \
     i64_t near = of_one<in_##NAME> ? -1 : 0; \
     for (int i = 0; i < W; ++i) near &= inside[i]; \
     if (near) for (int i = 0; i < W; i += S) set_piece(r, i, of_one<in_##NAME>(piece(v, i))); \
     else for (int i = 0; i < W; ++i) r[i] = ::NAME(v[i]); \
     return r; \
   }
-ENDS64(sinh)
-ENDS64(cosh)
+ENDS64(sinh, 709.0)
+ENDS64(cosh, 709.0)
+ENDS64(asinh, 1e150)
+ENDS64(acosh, 1e150)
 __attribute__((noinline, cold)) static f64 fmod_by_lanes(f64 a, f64 b) {
   f64 r; for (int i = 0; i < W; ++i) r[i] = ::fmod(a[i], b[i]); return r;
 }

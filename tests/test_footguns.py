@@ -74,6 +74,22 @@ def test_of_two_zeros_eager_takes_one_by_the_place_of_the_element() -> None:
     assert torch.equal(found[:900], plain[:900])
 
 
+def test_of_zeros_of_both_signs_a_fold_keeps_one_by_its_own_order() -> None:
+    """So does eager's, whose order hangs on sizes and strides. The number is the same."""
+    x = torch.tensor([0.0, -0.0] * 50)
+    for of in (torch.amax, torch.amin):
+        assert graftjit.jit(lambda x, of=of: of(x, 0))(x) == of(x, 0) == 0
+
+
+def test_functions_that_eager_computes_wrong_by_vectors() -> None:
+    """On some processors eager's gelu of infinity, and its fmod and remainder of a quotient beyond 1e38, are nan; its erf of a
+    denormal bfloat16 is zero. A kernel gives what the function is."""
+    x, y = torch.full((64,), 3e38), torch.full((64,), 0.5)
+    assert bool(torch.fmod(x, y).isnan().all())
+    with pytest.raises(GraftError, match="nan or infinite in one of them only"):
+        graftjit.jit(torch.fmod)(x, y)
+
+
 def two_heads(x: torch.Tensor) -> Any:
     return torch.sin(x).sum(), torch.cos(x).sum()
 

@@ -193,23 +193,6 @@ def test_classes_in_range_and_out_of_it() -> None:
     assert _told(call, (I([3]),)).startswith("RuntimeError: Class values must be smaller")
 
 
-@pytest.mark.parametrize("size", [3, 6])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_nan_and_two_zeros_in_tensors_of_few_elements(size: int, dtype: torch.dtype) -> None:
-    zeros, below = torch.zeros(size, dtype=dtype), -torch.zeros(size, dtype=dtype)
-    for of in (torch.maximum, torch.minimum):
-        for a, b in ((zeros, below), (below, zeros)):
-            found = jit(_fresh(lambda a, b, of=of: of(a, b)))(a, b)
-            assert torch.equal(torch.signbit(found), torch.signbit(of(a, b)))
-    for of in (F.elu, F.celu, F.selu):
-        grads = []
-        for call in (lambda x, of=of: of(x).nansum(), jit(_fresh(lambda x, of=of: of(x).nansum()))):
-            x = torch.full((size,), float("nan"), dtype=dtype, requires_grad=True)
-            call(x).backward()
-            grads.append(x.grad)
-        assert torch.equal(*grads)
-
-
 def test_the_table_names_operators_of_torch() -> None:
     for name in RAISES:
         known = hasattr(torch.ops.aten, name) or any(f".{name}." in row for row in OPS)

@@ -1,0 +1,89 @@
+"""Signs of zeros and nan, beside eager's: its kernels choose by rules that are no part of an operator's meaning.
+
+Sizes are below and at a multiple of what eager's vectors take: between them it chooses by place (tests/test_footguns.py).
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from graftjit import jit
+
+NAN, INF = float("nan"), float("inf")
+SPECIAL = (0.0, -0.0, NAN, INF, -INF, 1.0, -1.0, 2.5, -3.0)
+OPERATORS = {
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "fmax": torch.fmax,
+    "fmin": torch.fmin,
+    "clamp_min": lambda a, b: a.clamp_min(b),
+    "clamp_max": lambda a, b: a.clamp_max(b),
+    "clamp": lambda a, b: a.clamp(b, b),
+    "clamp by numbers": lambda a, b: (a.clamp_min(-0.0), b.clamp_max(0.0), b.clamp(0.0, -0.0)),
+    "lerp": lambda a, b: (torch.lerp(a, b, 1.0), torch.lerp(a, b, 0.25)),
+    "softshrink": lambda a, b: (F.softshrink(a), F.softshrink(b)),
+    "hardshrink": lambda a, b: (F.hardshrink(a), F.relu(b)),
+    "pow": lambda a, b: (a**-0.5, b**0.5, a**2, b**-1),
+    "remainder": lambda a, b: (torch.remainder(a, 2.0), torch.fmod(b, 2.0)),
+    "where": lambda a, b: (torch.where(a > b, a, b), torch.where(a <= b, a, b)),
+}
+
+
+def _fresh(fn: Any) -> Any:
+    return types.FunctionType(fn.__code__.replace(), fn.__globals__, fn.__name__)
+
+
+def _given(dtype: torch.dtype, size: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    zeros = torch.zeros(size, dtype=dtype)
+    pool, made = torch.tensor(SPECIAL, dtype=dtype), torch.Generator().manual_seed(size)
+    drawn = [pool[torch.randint(len(pool), (size,), generator=made)] for _ in range(2)]
+    return [(zeros, -zeros), (-zeros, zeros), (drawn[0], drawn[1])]
+
+
+def _bits(found: Any) -> list[tuple[Any, Any]]:
+    """Where a result is nan, and the sign of what is not."""
+    flat = found if isinstance(found, tuple) else (found,)
+    return [(x.isnan().tolist(), (torch.signbit(x) & ~x.isnan()).tolist()) for x in flat]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_signs_of_zeros_and_nan(dtype: torch.dtype) -> None:
+    def all_of(given: Any) -> Any:
+        return [[of(a, b) for a, b in given] for of in OPERATORS.values()]
+
+    given = [pair for size in (7, 64) for pair in _given(dtype, size)]
+    plain, found = all_of(given), jit(_fresh(all_of))(given)
+    wrong = [
+        f"{name}, {a[:2].tolist()}... of {len(a)}"
+        for name, ours, theirs in zip(OPERATORS, found, plain, strict=True)
+        for (a, _), x, y in zip(given, ours, theirs, strict=True)
+        if _bits(x) != _bits(y)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("size", [3, 6, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_at_nan(size: int, dtype: torch.dtype) -> None:
+    def total(x: torch.Tensor, of: Any) -> torch.Tensor:
+        return of(x).nansum()
+
+    for of in (F.elu, F.celu, F.selu):
+        grads = []
+        for call in (total, jit(_fresh(total))):
+            x = torch.full((size,), NAN, dtype=dtype, requires_grad=True)
+            call(x, of).backward()
+            grads.append(x.grad)
+        torch.testing.assert_close(*grads, rtol=0, atol=0, equal_nan=True)
+
+
+def test_inverse_hyperbolic_functions_of_large_doubles() -> None:
+    x = torch.tensor([1e160, 1e308, 1e10, 3.0], dtype=torch.float64)
+    for of in (torch.asinh, torch.acosh):
+        assert torch.allclose(jit(lambda x, of=of: of(x))(x), of(x), rtol=1e-15)
+    assert torch.allclose(jit(lambda x: torch.asinh(-x))(x), torch.asinh(-x), rtol=1e-15)
