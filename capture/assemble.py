@@ -17,8 +17,9 @@ from ..ir.location import Location
 from ..runtime.sources import Source
 from .bytecodes import Instr, argument_names, decode, slot_names, successors
 from .encode import Cover, Item, Label, Shape, encode
+from .kinds import is_kind
 from .optable import FINAL, INTRINSICS_1, NULL_FIRST, VERSION, Raw
-from .reload import STEPS, survives_interning
+from .reload import STEPS, own_attribute, survives_interning
 from .unbound import load_cell, maybe_unbound
 
 Emitter = Callable[[], object]
@@ -344,6 +345,10 @@ class Assembler:
             self.call_const(globals)
         elif base is None:
             ROOT_LOADS[kind](self, key)
+        elif kind == "attr" and base.kind == "const" and is_kind(base.key, type):
+            self.call_const(
+                own_attribute, lambda: self.load_const(base.key), lambda: self.load_const(key)
+            )
         elif kind in ATTRIBUTE_LOADS:
             self.load_source(base)
             self.load_attr(ATTRIBUTE_LOADS[kind] or key)

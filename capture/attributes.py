@@ -85,6 +85,14 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
     return found if is_kind(found, dict) else None
 
 
+def in_instance_dict(own: dict[str, Any] | None, name: str) -> Any:
+    """What an instance dict has under a name, or MISSING; no key's class is asked."""
+    found = _native.look_up(own or {}, name)
+    if found is None:
+        raise safe.Unsure(name)
+    return found[0] if found else MISSING
+
+
 # -- class attributes ------------------------------------------------------------------------------------
 # What binding a method of C's gives; any other is a bound method.
 _BOUND: dict[type, type] = {
@@ -404,7 +412,7 @@ def generic_attr(m: Machine, value: Any, name: str, cls: type, hook: bool = True
         if in_dict is not None:
             return in_dict
     elif stored is MISSING and isinstance(value, Obj):
-        found = (own or {}).get(name, MISSING)
+        found = in_instance_dict(own, name)
         if value.source is None:
             if found is not MISSING:
                 raise Break("GB112", f"attribute {name!r} of an object without a place")

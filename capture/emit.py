@@ -269,7 +269,11 @@ def _set_global(e: Emitter, effect: SetGlobal) -> None:
         return
     if effect.value is not None:
         e.push(effect.value)
-    e.asm.load_const(effect.scope.names)
+    if effect.module is not None:  # code that held its globals would keep the module alive
+        e.push(effect.module)
+        e.asm.load_attr("__dict__")
+    else:
+        e.asm.load_const(effect.scope.names)
     e.asm.load_const(effect.name)
     if effect.value is None:
         e.asm.delete_subscr()

@@ -24,6 +24,7 @@ from ..ir.location import Location
 from ..ir.trace import Tracer
 from ..runtime import taking_back
 from ..runtime.guards import Row
+from ..runtime.safe import Unsure
 from ..runtime.sources import Source
 from ..runtime.state import snapshot
 from ..runtime.tensors import history
@@ -314,6 +315,10 @@ class _Attempt:
                 # Capture has come deeper, or made more at once, than the program itself will.
                 reason = f"{type(error).__name__} while this was followed"
                 self.forced[instr.index] = Break("GB117", reason, m.where)
+                raise Restart from None
+            except Unsure as error:
+                reason = f"a name beside keys whose equality is a matter of their class: {error}"
+                self.forced[instr.index] = Break("GB137", reason, m.where)
                 raise Restart from None
             except Break as stop:
                 if isinstance(stop, Thrown) and m.catch(f, instr, stop):

@@ -129,6 +129,7 @@ class SetGlobal:
     scope: Scope
     name: str
     value: Value | None
+    module: Value | None = None  # whose globals these are, where the program named it
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +260,13 @@ class Machine:
             return self.wrap(scope.builtins[name], Source("builtin", None, name))
         raise Break("GB108", f"NameError: name {name!r} is not defined")
 
-    def store_global(self, scope: Scope, name: str, value: Value | None) -> None:
+    def store_global(
+        self, scope: Scope, name: str, value: Value | None, module: Value | None = None
+    ) -> None:
         self.unhook(scope.names.get(name))
         self.globals[id(scope.names), name] = value
         self.keep.append(scope.names)
-        self.effects.append(SetGlobal(scope, name, value))
+        self.effects.append(SetGlobal(scope, name, value, module))
 
     # -- cells -------------------------------------------------------------------------------------------
     def real_cell(self, cell: Any, source: Source) -> Cell:

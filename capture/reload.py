@@ -45,6 +45,11 @@ def mro_attribute(cls: type, name: str) -> Any:
     raise AttributeError(name)
 
 
+def own_attribute(cls: type, name: str) -> Any:
+    """What a class itself has under a name, unbound."""
+    return _dict_of(cls)[name]
+
+
 def class_attribute(base: Any, name: str) -> Any:
     """The first raw hit along the mro of an object's type."""
     return mro_attribute(type(base), name)

@@ -24,6 +24,7 @@ from .attributes import (
     class_attribute,
     class_source,
     generic_attr,
+    in_instance_dict,
     instance_dict,
     is_data,
     is_property,
@@ -111,7 +112,7 @@ def _store_in_module(m: Machine, value: Obj, name: str, item: Value | None) -> N
     names = value.value.__dict__
     root = m.root_scope
     own = root if names is root.names else Scope(names, {}, Source("dict", value.source, None))
-    m.store_global(own, name, item)
+    m.store_global(own, name, item, value)
 
 
 def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool = False) -> None:
@@ -173,7 +174,9 @@ def set_in_overlay(
         raise Break("GB112", "an attribute is set while its __dict__ is in use")
     m.activity += 1
     if isinstance(value, Obj):
-        m.unhook((instance_dict(value.value) or {}).get(name))
+        held = in_instance_dict(instance_dict(value.value), name)
+        if held is not MISSING:
+            m.unhook(held)
     names = m.overlay.setdefault(value, {})
     if value in m.dicts and (item is None or name not in names):
         containers.moved(m, m.dicts[value])

@@ -91,6 +91,10 @@ def _may_go(value: Any) -> bool:
         return bool(value.__flags__ & HEAP_TYPE)
     if kind is types.ModuleType:
         return not is_lasting(value.__dict__.get("__name__"))
+    if kind is types.BuiltinFunctionType:
+        owner = value.__self__
+        free = owner is None or type(owner) is types.ModuleType  # not bound anew at each look-up
+        return free and not is_lasting(value.__module__)
     if issubclass(kind, enum.Enum):
         return bool(kind.__weakrefoffset__)  # one that is an int, too, has no weak references
     return issubclass(kind, _WEAK)

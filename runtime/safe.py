@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from . import _native
+
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>"})()
 
 _mro: Any = type.__dict__["__mro__"].__get__  # type: ignore[attr-defined]
@@ -67,12 +69,18 @@ def instance_dict(value: Any) -> Any:
         return MISSING
 
 
+class Unsure(Exception):
+    """Only the `__eq__` of a key's class could tell whether a name is in a class or an object."""
+
+
 def in_classes(cls: type, name: str) -> Any:
-    """The first raw hit for `name` along the dicts of cls.__mro__, or MISSING."""
+    """The first raw hit for `name` along the dicts of cls.__mro__, or MISSING. Raises Unsure."""
     for base in mro_of(cls):
-        found = class_dict(base).get(name, MISSING)
-        if found is not MISSING:
-            return found
+        found = _native.look_up(class_dict(base), name)
+        if found:
+            return found[0]
+        if found is None:
+            raise Unsure(name)
     return MISSING
 
 
@@ -133,8 +141,7 @@ def _look_up(value: Any, key: Any) -> tuple[Any, ...] | None:
     """(value[key],) or (); None if only the `__eq__` of a key's class could tell."""
     held = dict(value) if builtin_part(value) is types.MappingProxyType else value
     if type(key) in _HASHES_SAFELY and not _all_compare_safely(dict.keys(held)):
-        from . import _native  # it knows the hashes that the dict has stored
-
+        # it knows the hashes that the dict has stored
         return _native.look_up(held, key)
     if type(key) in _HASHES_SAFELY:
         return (dict.__getitem__(held, key),) if dict.__contains__(held, key) else ()

@@ -324,10 +324,12 @@ PyObject *set_known_types(PyObject *, PyObject *args, PyObject *kwargs) {
     Py_RETURN_NONE;
 }
 
-// look_up(dict, key) -> (value,) if found, () if absent, None if only a user's __eq__ could tell
+// look_up(dict or mapping proxy, key) -> (value,) if found, () if absent, None if only a user's __eq__ could tell
 PyObject *look_up(PyObject *, PyObject *args) {
     PyObject *dict, *key;
-    if (!PyArg_ParseTuple(args, "O!O", &PyDict_Type, &dict, &key)) return nullptr;
+    if (!PyArg_ParseTuple(args, "OO", &dict, &key)) return nullptr;
+    dict = dict_part(dict);
+    if (dict == nullptr) return PyErr_Format(PyExc_TypeError, "look_up() takes a dict");
     Py_hash_t hash = hashes_safely(key) ? PyObject_Hash(key) : 0;
     PyObject *found = dict_find_any(dict, key, hash);
     if (found != nullptr) return PyTuple_Pack(1, found);

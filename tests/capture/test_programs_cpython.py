@@ -6,6 +6,7 @@ import abc
 import collections
 import collections.abc
 import enum
+import gc
 import itertools
 import math
 import types
@@ -182,6 +183,78 @@ def test_super_without_a_first_argument():
 
     def f(x):
         return x + 1, one.n(x), one.gone(x)
+
+    return f, (t(2),)
+
+
+@agrees()
+def test_super_finds_a_static_method_of_a_metaclass():
+    made = []
+
+    class Meta(type):
+        def __new__(mcls, name, bases, ns):
+            made.append("Meta")
+            return super().__new__(mcls, name, bases, ns)
+
+        @staticmethod
+        def told(x):
+            return x * 2
+
+    class Derived(Meta):
+        def __new__(mcls, name, bases, ns):
+            made.append("Derived")
+            return super().__new__(mcls, name, bases, ns)
+
+        def told(cls, x):
+            y = super().told
+            print(y.__name__)
+            return y(x)
+
+    def f(x):
+        made.clear()
+        cls = types.new_class("B", (), {"metaclass": Derived})
+        return x + 1, list(made), type(cls).__name__, cls.told(x)
+
+    return f, (t(2),)
+
+
+@agrees(calls=2)
+def test_names_beside_keys_with_an_equality():
+    class Key:
+        def __hash__(self):
+            return hash("attr")
+
+        def __eq__(self, other):
+            told.append(other)
+            return False
+
+    class Base:
+        attr = 5
+
+    told = []
+
+    def f(x):
+        derived, held = type("Derived", (Base,), {Key(): 1}), Base()
+        held.__dict__[Key()] = 2
+        found = x + 1, derived.attr, held.attr
+        held.attr = 3
+        return found, held.attr, len(told) > 0
+
+    return f, (t(2),)
+
+
+@agrees(calls=2)
+def test_what_a_frame_made_goes():
+    def f(x):
+        gone = []
+        module = types.ModuleType("foo")
+        module.gone = gone
+        y = x + 1
+        source = "class A:\n    def __del__(self):\n        gone.append(1)\na = A()"
+        exec(source, module.__dict__)
+        del module
+        gc.collect()
+        return y, gone
 
     return f, (t(2),)
 
