@@ -309,7 +309,9 @@ def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
         return counted
     if numbers.has_numbers(left) or numbers.has_numbers(right):
         return _compare_items(m, symbol, numbers.as_sequence(left), numbers.as_sequence(right))
-    if isinstance(left, (Method, Function, Cell)) and symbol in ("==", "!="):
+    if isinstance(left, Cell):  # they compare by what they hold
+        raise Break("GB137", "comparison of cells")
+    if isinstance(left, (Method, Function)) and symbol in ("==", "!="):
         if isinstance(left, Method):
             raise Break("GB137", "comparison of bound methods")
         return Const((left is right) == (symbol == "=="))

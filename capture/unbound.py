@@ -22,6 +22,8 @@ _EMPTIES = frozenset({"DELETE_DEREF", "MAKE_CELL"})
 def maybe_unbound(code: types.CodeType) -> frozenset[str]:
     """Names among `co_cellvars`; what comes from outside is a free variable in Python's own words."""
     own = frozenset(code.co_cellvars) - _deleted_inside(code)
+    if "cell_contents" in code.co_names:  # what it empties in this way may be its own
+        own = frozenset()
     decoded = decode(code)
     reads = [i for i in decoded.instrs if i.op in _READS and i.arg in code.co_cellvars]
     if not reads:

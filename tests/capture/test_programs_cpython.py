@@ -489,3 +489,28 @@ def test_namespace_of_made_code():
         return foo()(), names["later"], x + 1
 
     return f, (t(2),)
+
+
+@agrees()
+def test_cells_that_are_emptied_and_compared():
+    def made(*values):
+        a = 1
+        if not values:
+            del a
+        else:
+            a = values[0]
+        return (lambda: a).__closure__[0]
+
+    def f(x):
+        a = 12
+        c = (lambda: a).__closure__
+        y = x + 1
+        del c[0].cell_contents
+        print(1)
+        try:
+            print(a)
+        except NameError as error:
+            text = type(error).__name__, str(error)
+        return y, text, made() == made(), made() < made(2), made(2) == made(2), made(2) > made(3)
+
+    return f, (t(2),)
