@@ -7,13 +7,13 @@ sizes it met first.
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from ..ir.graph import Meta
+from ..ir.graph import Meta, Node
 from ..ir.layout import is_dense
 from ..ir.symbols import Expr, bounds_of, decided, is_symbolic, product, symbols_of
 
@@ -86,15 +86,30 @@ VECTOR = 32
 WIDEST = 64 if "AVX512" in torch.backends.cpu.get_cpu_capability() else VECTOR
 
 
-def in_one_block(meta: Meta, vector: int = VECTOR) -> bool:
-    """Has a tensor fewer elements than eager's kernels on the CPU take at once, two vectors? Then they are computed one by
-    one, and some operators choose otherwise there where a nan or two zeros meet: what eager does with an element of
-    larger tensors hangs on its place. Where sizes are open nobody knows."""
-    if meta.device.type != "cpu" or is_symbolic(meta.shape):
+def one_by_one(node: Node, vector: int = VECTOR) -> bool:
+    """Do eager's kernels on the CPU take the elements one by one? They do where fewer lie side by side, in each operand, than
+    two vectors hold, and some operators choose otherwise there where a nan or two zeros meet. What eager does with an
+    element of larger tensors hangs on its place. Where sizes are open nobody knows."""
+    meta, steps = node.meta, [node.meta.stride]
+    rank = len(meta.shape)
+    for one in (*node.args, *node.kwargs.values()):
+        if isinstance(one, Node) and isinstance(one.meta, Meta):
+            sizes, strides = one.meta.shape, one.meta.stride
+            known = [0 if size == 1 else step for size, step in zip(sizes, strides, strict=True)]
+            steps.append((*[0] * (rank - len(sizes)), *known))
+    if meta.device.type != "cpu" or is_symbolic((meta.shape, steps)):
         return False
-    return math.prod(meta.shape) < 2 * vector // meta.dtype.itemsize
+    dims = sorted((d for d in range(rank) if meta.shape[d] != 1), key=lambda d: meta.stride[d])
+    if not dims or any(step[dims[0]] not in (0, 1) for step in steps):
+        return True
+    together = meta.shape[dims[0]]
+    for inner, outer in itertools.pairwise(dims):
+        if any(step[outer] != step[inner] * meta.shape[inner] for step in steps):
+            break
+        together *= meta.shape[outer]
+    return bool(together < 2 * vector // meta.dtype.itemsize)
 
 
-def in_vectors(meta: Meta) -> bool:
+def in_vectors(node: Node) -> bool:
     """Do eager's kernels on the CPU take most of a tensor by vectors?"""
-    return meta.device.type == "cpu" and not in_one_block(meta)
+    return node.meta.device.type == "cpu" and not one_by_one(node)

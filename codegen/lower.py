@@ -51,7 +51,7 @@ def _lerp(at: At) -> int:
     start, end, weight = (at.get(at.arg(i), at.math) for i in range(3))
     span = at.apply("sub", end, start)
     near = at.apply("fma", weight, span, start)
-    if in_vectors(at.meta):
+    if in_vectors(at.node):
         far = at.apply("fma", at.apply("sub", weight, at.const(1.0)), span, end)
     else:  # the same number, but for the signs of zeros
         rest = at.apply("sub", at.const(1.0), weight)

@@ -13,7 +13,7 @@ import torch
 
 from ..ir.graph import Node
 from . import lower_when as when
-from .extents import WIDEST, in_one_block
+from .extents import WIDEST, one_by_one
 from .lowering import RULES, At, Rule
 
 aten = torch.ops.aten
@@ -93,13 +93,13 @@ def elu(at: At) -> int:
     g, x = at.get(g, at.math), at.get(at.arg(5), at.math)
     low = alpha * scale
     if is_result:
-        slope = _times(at, at.const(steep), at.apply("add", x, at.const(low)))
+        below = _times(at, g, at.const(steep), at.apply("add", x, at.const(low)))
     else:
         grown = at.apply("exp", _times(at, x, at.const(steep)))
-        slope = _times(at, at.const(steep * low), grown)
-    above, below = _times(at, g, at.const(scale)), _times(at, g, slope)
+        below = _times(at, g, at.const(steep), at.const(low), grown)
+    above = _times(at, g, at.const(scale))
     # eager's loop of single elements asks the other way, which shows at nan
-    if in_one_block(at.meta, WIDEST):
+    if one_by_one(at.node, WIDEST):
         negative = at.apply("le", x, at.const(0.0))
         return at.done(at.apply("where", negative, below, above))
     return at.done(at.apply("where", at.apply("gt", x, at.const(0.0)), above, below))
@@ -109,14 +109,18 @@ def softplus(at: At) -> int:
     g, x = _both(at)
     steep = _times(at, x, at.const(at.arg(2)))
     grown = at.apply("exp", steep)
-    slope = at.apply("div", grown, at.apply("add", grown, at.const(1.0)))
+    below = at.apply("div", _times(at, g, grown), at.apply("add", grown, at.const(1.0)))
     above = at.apply("gt", steep, at.const(at.arg(3)))
-    return at.done(at.apply("where", above, g, _times(at, g, slope)))
+    return at.done(at.apply("where", above, g, below))
 
 
 def hardtanh(at: At) -> int:
     g, x = _both(at)
     low, high = at.const(at.arg(2)), at.const(at.arg(3))
+    # eager's loop of single elements asks the other way, which shows at nan
+    if one_by_one(at.node):
+        outside = at.apply("or", at.apply("le", x, low), at.apply("ge", x, high))
+        return at.done(at.apply("where", outside, at.const(0.0), g))
     inside = at.apply("and", at.apply("gt", x, low), at.apply("lt", x, high))
     return at.done(at.apply("where", inside, g, at.const(0.0)))
 

@@ -9,7 +9,7 @@ import torch
 
 from ..ir.graph import Node
 from ..ir.symbols import Expr
-from .extents import in_one_block
+from .extents import one_by_one
 from .lower_when import fits_integer, float_result
 from .lowering import At, opmath, result_type
 
@@ -32,9 +32,7 @@ def binary(op: str, exact_second: bool = False) -> Callable[[At], int]:
 def extremum(op: str) -> Callable[[At], int]:
     """maximum and minimum. Of two zeros eager's loop of single elements gives the first one, its vectors the second."""
     plain, turned = binary(op), _turned(op)
-    return lambda at: (turned if at.dtype.is_floating_point and in_one_block(at.meta) else plain)(
-        at
-    )
+    return lambda at: (turned if at.dtype.is_floating_point and one_by_one(at.node) else plain)(at)
 
 
 def other_extremum(op: str) -> Callable[[At], int]:

@@ -91,7 +91,7 @@ def _softshrink(at: At) -> int:
     x = _operand(at, 0)
     edge = at.const(at.arg(1, "lambd", 0.5))
     zero = at.apply("mul", x, at.const(0.0))  # nan stays
-    if in_vectors(at.meta):  # eager's vectors give no -0, its loop of single elements does
+    if in_vectors(at.node):  # eager's vectors give no -0, its loop of single elements does
         zero = at.apply("add", zero, at.const(0.0))
     far = at.apply("lt", x, at.apply("neg", edge))
     below = at.apply("where", far, at.apply("add", x, edge), zero)

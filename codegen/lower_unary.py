@@ -117,7 +117,7 @@ def clamped(at: At, low: Any, high: Any) -> int:
 def bounded(at: At, op: str, x: int, bound: int, may_be_nan: bool) -> int:
     if not at.dtype.is_floating_point:
         return at.apply("maximum" if op == "lt" else "minimum", x, bound)
-    if may_be_nan and in_vectors(at.meta):
+    if may_be_nan and in_vectors(at.node):
         op = {"lt": "le", "gt": "ge"}[op]
     beyond = at.apply(op, x, bound)
     if may_be_nan:

@@ -42,7 +42,15 @@ def _given(dtype: torch.dtype, size: int) -> list[tuple[torch.Tensor, torch.Tens
     zeros = torch.zeros(size, dtype=dtype)
     pool, made = torch.tensor(SPECIAL, dtype=dtype), torch.Generator().manual_seed(size)
     drawn = [pool[torch.randint(len(pool), (size,), generator=made)] for _ in range(2)]
-    return [(zeros, -zeros), (-zeros, zeros), (drawn[0], drawn[1])]
+    rows = torch.arange(size) % 2 * -0.0
+    apart = torch.stack([rows, rows], 1).to(dtype)[:, 0]  # strided: eager takes it one by one
+    return [
+        (zeros, -zeros),
+        (-zeros, zeros),
+        (drawn[0], drawn[1]),
+        (zeros, -apart),
+        (apart, -zeros),
+    ]
 
 
 def _bits(found: Any) -> list[tuple[Any, Any]]:
@@ -80,6 +88,36 @@ def test_gradients_at_nan(size: int, dtype: torch.dtype) -> None:
             call(x, of).backward()
             grads.append(x.grad)
         torch.testing.assert_close(*grads, rtol=0, atol=0, equal_nan=True)
+
+
+ACTIVATIONS = (
+    F.relu, F.relu6, F.leaky_relu, F.elu, F.celu, F.selu, F.silu, F.softplus, F.hardtanh, F.hardsigmoid, F.mish,
+    F.logsigmoid, torch.sigmoid, torch.tanh,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_at_special_numbers(dtype: torch.dtype) -> None:
+    def all_of(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return [of(one) for of in ACTIVATIONS for one in (x, y)]
+
+    greatest = torch.finfo(dtype).max
+    points = torch.tensor([*SPECIAL, greatest, -greatest], dtype=dtype)
+    above = torch.tensor([1.0, 2.5, greatest, -INF, NAN, -0.0, -3.0], dtype=dtype)
+    pairs = torch.cartesian_prod(points, above).t().contiguous()
+    grads = []
+    for call in (all_of, jit(_fresh(all_of))):
+        x, y = (pairs[0][:n].clone().requires_grad_() for n in (7, 64))
+        outs = call(x, y)
+        above = [pairs[1][: len(out)] for out in outs]
+        each = [
+            torch.autograd.grad(o, (x, y), g, True, allow_unused=True)
+            for o, g in zip(outs, above, strict=True)
+        ]
+        grads.append([g for pair in each for g in pair if g is not None])
+    for number, (ours, theirs) in enumerate(zip(*grads, strict=True)):
+        wrong = _bits(ours) != _bits(theirs)
+        assert not wrong, f"{ACTIVATIONS[number // 2].__name__} of {len(ours)}"
 
 
 def test_inverse_hyperbolic_functions_of_large_doubles() -> None:
