@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .runtime import _native, events, faults, wrappers
-from .runtime.options import JitConfig
+from .runtime.options import JitConfig, by_number
 from .unit import UNITS, Unit, first_state
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -68,17 +68,18 @@ def _policy(code: types.CodeType) -> Any:
     owner = _owner()
     if owner is not None:
         owner.met(code)
-    return _unit(JitConfig() if owner is None else owner.config).state_for(code)
+    return _unit().state_for(code)
 
 
-def _unit(config: JitConfig) -> Unit:
-    """Frames are compiled as the callable says below which they are first met."""
+def _unit() -> Unit:
+    """Of the frames that are compiled as the callable says below which this thread runs."""
+    config = by_number(_native.config_of_thread())
     if config not in _UNITS:
         _UNITS[config] = Unit("frames met by the hook", config)
     return _UNITS[config]
 
 
-_unit(JitConfig())  # there from the beginning: the one that is met most
+_unit()  # there from the beginning: the one that is met most
 
 
 def _owner() -> Unit | None:
@@ -96,19 +97,19 @@ def _owner() -> Unit | None:
 def state_for_code(code: types.CodeType) -> Any:
     """The state of a jitted function whose `__code__` was rebound."""
     try:
-        return _unit(JitConfig()).state_for(code)
+        return _unit().state_for(code)
     except Exception as error:
         faults.tell(code.co_qualname, error)
         return _native.CodeState(code)  # never misses: plain Python
 
 
-def counted(codes: list[types.CodeType]) -> list[tuple[Any, events.Counted]]:
-    """The states of these frames, and of what resumes them after a break, with their totals."""
-    names = {id(code) for code in codes}
+def counted(unit: Unit) -> list[tuple[Any, events.Counted]]:
+    """The states of the frames met below the unit's, and of what resumes them after a break, with their totals."""
+    names = {id(code) for code in unit.met()}
+    met = _UNITS.get(unit.config)
     return [
         (state, row)
-        for unit in list(_UNITS.values())
-        for state, row in unit.counted()
+        for state, row in (met.counted() if met else ())
         if id(first_state(state).code) in names
     ]
 

@@ -267,7 +267,7 @@ def _unit_of(target: Any) -> Any:
 def _report(unit: Any, before: dict[int, int] | None = None) -> Report:
     """What happened to a unit, and to the frames that were met below it. With `before` (calls of each state, by its
     identity) also to whatever has been called since, whoever compiled it."""
-    rows = [*unit.counted(), *hook.counted(unit.met())]
+    rows = [*unit.counted(), *hook.counted(unit)]
     if before is not None:
         told = {id(state) for state, _ in rows}
         everywhere = hook.everywhere()

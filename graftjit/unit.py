@@ -25,7 +25,7 @@ from .kin import KIN, Kin, Made, Recipe, keep_told, retargeted, tell
 from .room import Change, Room, change_of
 from .runtime import _native, beside, clocks, events, faults, progress, watching
 from .runtime.errors import BreakError, CheckError, GraftError, InternalError
-from .runtime.options import JitConfig
+from .runtime.options import JitConfig, number_of
 from .runtime.session import SESSION
 from .runtime.state import State, snapshot
 from .runtime.taking_back import Begun
@@ -68,7 +68,7 @@ class Unit:
             found = self._states.get(id(code))
             state = None if found is None else found()
             if state is None or state.code is not code:  # an id may be used again
-                state = _native.CodeState(code, self._miss_of())
+                state = _native.CodeState(code, self._miss_of(), number_of(self.config))
                 state.origin = origin and weakref.ref(first_state(origin))
                 state.resumes = {}
                 state.room = Room(self.config.recompile_limit)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,20 @@ class JitConfig(metaclass=_CheckedNames):
     def replace(self, **changes: Any) -> JitConfig:
         """A copy with some options changed, checked again."""
         return type(self)(**{**dataclasses.asdict(self), **changes})
+
+
+# Configurations by number, by which native code knows them. Number 0 is that of frames below no callable.
+_NUMBERED = [JitConfig()]
+_NUMBERING = threading.Lock()
+
+
+def number_of(config: JitConfig) -> int:
+    """The number of a configuration, given at first need."""
+    with _NUMBERING:
+        if config not in _NUMBERED:
+            _NUMBERED.append(config)
+        return _NUMBERED.index(config)
+
+
+def by_number(number: int) -> JitConfig:
+    return _NUMBERED[number]

@@ -64,6 +64,14 @@ def test_sums_that_overflow_in_eager_alone() -> None:
         graftjit.jit(lambda x: torch.nn.functional.layer_norm(x, (8,)))(x)
 
 
+def test_gelu_overflows_in_eager_alone() -> None:
+    """Eager's vectors give nan for gelu(inf) and inf above 1.7e38, where its loop for one element gives x, as a kernel does."""
+    gelu, x = torch.nn.functional.gelu, torch.tensor([float("inf"), 3e38] * 8)
+    assert torch.equal(gelu(x[:1]), x[:1]) and torch.equal(gelu(x[1:2]), x[1:2])
+    with pytest.raises(GraftError, match="nan or infinite in one of them only"):
+        graftjit.jit(gelu)(x)
+
+
 def test_of_two_zeros_eager_takes_one_by_the_place_of_the_element() -> None:
     """Its vectors take the second of two zeros, its loop over the elements behind them the first. A kernel takes the second
     one at each place of a tensor of that size."""

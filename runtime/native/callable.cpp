@@ -24,10 +24,11 @@ struct Callable {
 
 // --- calls ------------------------------------------------------------------------------------------------------
 
-// Runs the original as it is. `outcome.extent`: with frames inside looked up, but not this one again.
-PyObject *call_plain(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames, bool extent) {
+// Runs the original as it is. `extent`: with frames inside looked up, but not this one again.
+PyObject *call_plain(CodeState *state, PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames,
+                     bool extent) {
     std::optional<Extent> scope;
-    if (extent) scope.emplace();
+    if (extent) scope.emplace(state->config);
     if (lookup_is_on()) this_thread.skip = PyFunction_GET_CODE(function);
     return call_frame(function, args, nargsf, kwnames);
 }
@@ -47,6 +48,7 @@ bool refresh_state(Callable *self, PyObject *code) {
     }
     Ref callback(Py_NewRef(callbacks.state_for));
     LookupScope off(Lookup::off);
+    ConfigScope config(self->state->config);
     Ref state(PyObject_CallOneArg(callback.get(), code));
     if (!state) return false;
     if (!PyObject_TypeCheck(state.get(), state_type)) {
@@ -64,7 +66,7 @@ PyObject *call_function(PyObject *object, PyObject *const *args, size_t nargsf, 
     if (self->state->code != (PyObject *)code && !refresh_state(self, (PyObject *)code)) return nullptr;
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     if (self->state->disabled || is_watched(self->state, code))
-        return call_plain(self->function, args, nargsf, kwnames, false);
+        return call_plain(self->state, self->function, args, nargsf, kwnames, false);
     Ref state(Py_NewRef((PyObject *)self->state));
     CallSample sample(((CodeState *)state.get())->clock);
     View view{args, n, function->func_globals, function->func_builtins, function->func_closure};
@@ -75,13 +77,16 @@ PyObject *call_function(PyObject *object, PyObject *const *args, size_t nargsf, 
         Bound bound(n_parameters(code));
         Binding binding = bound.bind(function, args, n, kwnames);
         if (binding == Binding::error) return nullptr;
-        if (binding == Binding::refused) return sample.done(call_plain(self->function, args, nargsf, kwnames, false));
+        if (binding == Binding::refused) {
+            auto *known = (CodeState *)state.get();
+            return sample.done(call_plain(known, self->function, args, nargsf, kwnames, false));
+        }
         view.locals = bound.values;
         view.n_locals = bound.n;
         outcome = answer((CodeState *)state.get(), view, &self->cache);
     }
     if (!outcome.plain) return sample.done(run_tails(outcome.result));
-    return sample.done(call_plain(self->function, args, nargsf, kwnames, outcome.extent));
+    return sample.done(call_plain((CodeState *)state.get(), self->function, args, nargsf, kwnames, outcome.extent));
 }
 
 // The code of a resume function as a function over a closure; a new reference.
@@ -111,7 +116,8 @@ PyObject *call_resume(PyObject *object, PyObject *const *args, size_t nargsf, Py
         outcome = answer((CodeState *)state.get(), view, closure == nullptr ? &self->cache : nullptr);
     if (!outcome.plain) return outcome.result;
     Ref function(resume_function(self, closure));
-    return function ? call_plain(function.get(), args + 1, (size_t)(n - 1), nullptr, outcome.extent) : nullptr;
+    if (!function) return nullptr;
+    return call_plain((CodeState *)state.get(), function.get(), args + 1, (size_t)(n - 1), nullptr, outcome.extent);
 }
 
 // --- attributes ---------------------------------------------------------------------------------------------------

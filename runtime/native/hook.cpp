@@ -49,7 +49,7 @@ CodeState *ask_policy(PyObject *code, PyObject *globals, Skip *skip) {
     // A state of another code object: what the policy keeps is out of date, the frame runs as it is.
     if (((CodeState *)state.get())->code != code) return nullptr;
     if (state_adopt(code, (CodeState *)state.get()) < 0) return nullptr;
-    return state_of(code);
+    return (CodeState *)state.get();  // the code object keeps it
 }
 
 CodeState *state_for_frame(PyObject *code, PyObject *globals, Skip *skip) {
@@ -134,7 +134,7 @@ PyObject *call_in_extent(PyObject *, PyObject *const *args, Py_ssize_t n, PyObje
         PyErr_SetString(PyExc_TypeError, "call_in_extent(callable, *args, **kwargs)");
         return nullptr;
     }
-    Extent extent;
+    Extent extent(this_thread.config);
     // args[0] is the callable: its slot may be used by the callee, as PY_VECTORCALL_ARGUMENTS_OFFSET allows.
     return PyObject_Vectorcall(args[0], args + 1, (size_t)(n - 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
 }
@@ -197,7 +197,7 @@ PyObject *call_frame(PyObject *function, PyObject *const *args, size_t nargsf, P
     return result;
 }
 
-Extent::Extent() : scope(Lookup::on) { acquire(); }
+Extent::Extent(unsigned config) : scope(Lookup::on), config(config) { acquire(); }
 Extent::~Extent() { release(); }
 
 int hook_init(PyObject *module) {

@@ -6,12 +6,13 @@
 // Keeps the evaluator installed, and lookups on for this thread, while the object lives.
 class Extent {
   public:
-    Extent();
+    explicit Extent(unsigned config);
     Extent(const Extent &) = delete;
     ~Extent();
 
   private:
     LookupScope scope;
+    ConfigScope config;
 };
 
 // Calls a Python function. Arguments that are a pending call's are held by the new frame alone: what the program

@@ -18,9 +18,9 @@ struct CodeExtra {
     bool skip_below = false;  // and leave the frames below alone as well
 };
 
-// The code object dies or replaces its state: one that someone else still holds must not point at a dead object.
+// The code object dies or gives a state up: one that someone else still holds must not point at a dead object.
 void give_up(CodeState *state, bool code_is_dying) {
-    if (state == nullptr) return;
+    state->next = nullptr;
     if (state->owned_by_code) {
         state->owned_by_code = false;
         if (code_is_dying)
@@ -31,10 +31,14 @@ void give_up(CodeState *state, bool code_is_dying) {
     Py_DECREF(state);
 }
 
+void give_up_all(CodeState *state, bool code_is_dying) {
+    while (state != nullptr) give_up(std::exchange(state, state->next), code_is_dying);
+}
+
 void free_extra(void *memory) {
     auto *extra = (CodeExtra *)memory;
     if (extra == nullptr) return;
-    give_up(extra->state, true);
+    give_up_all(extra->state, true);
     delete extra;
 }
 
@@ -116,6 +120,7 @@ Outcome run_entry(CodeState *state, Entry *entry, const View &view, PyObject *co
     entry->hits++;
     if (entry->kind == Kind::plain) return {nullptr, true, (bool)entry->extent};
     LookupScope off(Lookup::off);
+    ConfigScope config(state->config);
     if (entry->kind == Kind::code) return {entry_run_code(entry, view, cache)};
     PyObject *result = entry_run_direct(entry, inputs);
     if (result == nullptr && drop_for_rerun(state, entry)) return {nullptr, true};
@@ -202,14 +207,16 @@ struct Search {
 // --- the type ---------------------------------------------------------------------------------------------------
 
 PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static const char *names[] = {"code", "miss", nullptr};
+    static const char *names[] = {"code", "miss", "config", nullptr};
     PyObject *code, *miss = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|O", (char **)names, &PyCode_Type, &code, &miss))
+    unsigned config = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OI", (char **)names, &PyCode_Type, &code, &miss, &config))
         return nullptr;
     auto *self = (CodeState *)type->tp_alloc(type, 0);
     if (self == nullptr) return nullptr;
     self->code = Py_NewRef(code);
     self->miss = Py_NewRef(miss);
+    self->config = config;
     self->entries = PyTuple_New(0);
     if (self->entries != nullptr) return (PyObject *)self;
     Py_DECREF(self);
@@ -317,6 +324,7 @@ PyMemberDef state_members[] = {
     {"miss", T_OBJECT_EX, offsetof(CodeState, miss), 0, "(state, locals, globals, closure) -> Entry | None"},
     {"misses", T_ULONGLONG, offsetof(CodeState, misses), 0, "how often no entry's guards held"},
     {"watched", T_ULONGLONG, offsetof(CodeState, watched), 0, "calls left to plain Python for a tracer's sake"},
+    {"config", T_UINT, offsetof(CodeState, config), READONLY, "the number of the configuration"},
     {"disabled", T_BOOL, offsetof(CodeState, disabled), 0, "run in plain Python without a look"},
     {"__dictoffset__", T_PYSSIZET, offsetof(CodeState, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(CodeState, weak_references), READONLY, nullptr},
@@ -330,7 +338,7 @@ PyType_Slot state_slots[] = {
     {Py_tp_methods, state_methods},
     {Py_tp_getset, state_getset},
     {Py_tp_members, state_members},
-    {Py_tp_doc, (void *)"CodeState(code, miss=None): the entries of one code object"},
+    {Py_tp_doc, (void *)"CodeState(code, miss=None, config=0): the entries of one code object, by one configuration"},
     {0, nullptr}};
 
 PyType_Spec state_spec = {"graftjit.runtime._native.CodeState", sizeof(CodeState), 0,
@@ -348,6 +356,8 @@ PyObject *adopt_state(PyObject *, PyObject *args) {
     if (state_adopt(code, state == Py_None ? nullptr : (CodeState *)state) < 0) return nullptr;
     Py_RETURN_NONE;
 }
+
+PyObject *config_of_thread(PyObject *, PyObject *) { return PyLong_FromUnsignedLong(this_thread.config); }
 
 PyObject *state_of_code(PyObject *, PyObject *code) {
     CodeState *state = PyCode_Check(code) ? state_of(code) : nullptr;
@@ -379,7 +389,8 @@ PyObject *set_callbacks(PyObject *, PyObject *args, PyObject *kwargs) {
 
 PyMethodDef module_methods[] = {
     {"adopt_state", adopt_state, METH_VARARGS, "adopt_state(code, state | None): the code object keeps the state"},
-    {"state_of", state_of_code, METH_O, "state_of(code) -> the state that the code object keeps, or None"},
+    {"state_of", state_of_code, METH_O, "state_of(code) -> the first state that the code object keeps, or None"},
+    {"config_of_thread", config_of_thread, METH_NOARGS, "the number of the configuration that frames are compiled by here"},
     {"set_callbacks", (PyCFunction)(void (*)(void))set_callbacks, METH_VARARGS | METH_KEYWORDS,
      "set_callbacks(*, policy, state_for, check, on_rerun) -> what was set before; None takes one away"},
     {nullptr, nullptr, 0, nullptr}};
@@ -415,16 +426,21 @@ int state_adopt(PyObject *code, CodeState *state) {
         PyErr_SetString(PyExc_RuntimeError, "adopt_state: no room for extra data on code objects");
         return -1;
     }
-    if (extra->state == state) return 0;
-    CodeState *before = extra->state;
-    extra->state = state;
     extra->skip_epoch = 0;
-    if (state != nullptr) {
-        Py_INCREF(state);
-        state->owned_by_code = true;
-        Py_DECREF(code);
+    if (state == nullptr) {
+        give_up_all(std::exchange(extra->state, nullptr), false);
+        return 0;
     }
-    give_up(before, false);
+    CodeState **place = &extra->state;
+    while (*place != nullptr && (*place)->config != state->config) place = &(*place)->next;
+    CodeState *before = *place;
+    if (before == state) return 0;
+    Py_INCREF(state);
+    state->owned_by_code = true;
+    Py_DECREF(code);
+    state->next = before == nullptr ? nullptr : before->next;
+    *place = state;
+    if (before != nullptr) give_up(before, false);
     return 0;
 }
 
@@ -437,7 +453,9 @@ CodeState *policy_cached(PyObject *code, Skip *skip) {
     CodeExtra *extra = extra_of(code, false);
     bool skipped = extra != nullptr && extra->skip_epoch == callbacks.policy_epoch;
     *skip = !skipped ? Skip::no : extra->skip_below ? Skip::below : Skip::frame;
-    return extra == nullptr || skipped ? nullptr : extra->state;
+    CodeState *state = extra == nullptr || skipped ? nullptr : extra->state;
+    while (state != nullptr && state->config != this_thread.config) state = state->next;
+    return state;
 }
 
 int policy_remember_skip(PyObject *code, Skip skip) {

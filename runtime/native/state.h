@@ -11,6 +11,8 @@ struct CodeState {
     PyObject_HEAD
     PyObject *code;    // borrowed while the code object owns this state (see `state_adopt`), else strong
     bool owned_by_code;
+    unsigned config;   // the number of the configuration that its frames are compiled by
+    CodeState *next;   // of the same code object, which owns it, by another configuration
     PyObject *miss;
     PyObject *entries;  // tuple in order of publication; replaced as a whole
     Py_ssize_t hint;    // the entry that answered last is asked first
@@ -52,6 +54,7 @@ struct Giving {
 
 struct ThreadState {
     Lookup lookup = Lookup::unset;
+    unsigned config = 0;  // that of the frame whose entry runs: frames below it are compiled alike
     Capturing *capturing = nullptr;
     PyObject *skip = nullptr;     // the next frame, if it is of this code, has been looked up already
     const void *passing = nullptr;  // the frame that an older evaluator has been given
@@ -75,6 +78,17 @@ class LookupScope {
     Lookup before;
 };
 
+// By which configuration frames of this thread are compiled until the end of the scope.
+class ConfigScope {
+  public:
+    explicit ConfigScope(unsigned config) : before(this_thread.config) { this_thread.config = config; }
+    ConfigScope(const ConfigScope &) = delete;
+    ~ConfigScope() { this_thread.config = before; }
+
+  private:
+    unsigned before;
+};
+
 // What `answer` found: a result (null with an exception set), or that the original is to run in plain Python.
 struct Outcome {
     PyObject *result = nullptr;
@@ -84,13 +98,14 @@ struct Outcome {
 
 Outcome answer(CodeState *state, const View &view, FunctionCache *cache);
 
-// The code object keeps this state from now on, and dies with it or gets another one.
+// The code object keeps this state from now on, in place of the one of the same configuration; null: it keeps none.
 int state_adopt(PyObject *code, CodeState *state);
 
-// The state that the code object keeps, borrowed, or null.
+// The first state that the code object keeps, borrowed, or null.
 CodeState *state_of(PyObject *code);
 
-// Cached verdict of the policy on a code object: its state, or null with *skip set, or null: not asked yet.
+// Cached verdict of the policy on a code object: its state by this thread's configuration, or null with *skip set, or
+// null: not asked yet.
 // What the policy says of a code object: whether its frames are left alone, with all frames below them or by themselves.
 enum class Skip { no, frame, below };
 CodeState *policy_cached(PyObject *code, Skip *skip);

@@ -29,7 +29,8 @@ from typing import Any
 import pytest
 import torch
 
-from graftjit import jit
+from graftjit import JitConfig, graft_break, hook, jit
+from graftjit.runtime.options import number_of
 
 X = torch.linspace(-1, 1, 4)
 HERE = __file__
@@ -973,3 +974,27 @@ def a_jitted_function_looked_at_inside(x):
 
 
 JITTED = jit(documented)
+
+
+def test_frames_below_are_compiled_as_their_own_callable_says() -> None:
+    """Whichever callable met them first."""
+
+    def below(x):
+        graft_break("so that this frame is one of its own")
+        return x + 1 if torch.compiler.is_compiling() else x - 1
+
+    def f(x):
+        return below(x) * 2
+
+    x = torch.ones(2)
+    configs = (JitConfig(claims_compiling=True), JitConfig(), JitConfig(jit_level="O0"))
+    functions = [jit(f, config=config) for config in configs]
+    for _ in range(3):
+        assert [fn(x)[0].item() for fn in functions] == [4, 0, 0]
+    met = [
+        state.config
+        for unit in hook.units()
+        for state in unit.states
+        if state.code is below.__code__
+    ]
+    assert sorted(met) == sorted(map(number_of, configs))

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from beside import fresh, same
 
 import graftjit
+from graftjit.runtime.session import SESSION
 
 EDGES = [
     0.0,
@@ -80,7 +81,10 @@ def test_pointwise(name: str, dtype: torch.dtype) -> None:
     function = POINTWISE[name]
     x = torch.cat([torch.tensor(EDGES), torch.linspace(-9, 9, 2048)]).to(dtype).requires_grad_()
     g = torch.linspace(0.5, 2, x.numel()).to(dtype)
-    expected, found = _gradient(function, x, g), _gradient(graftjit.jit(function), x, g)
+    # gelu's values at infinity are a listed divergence (tests/test_footguns.py).
+    with SESSION.override(check=name != "gelu"):
+        found = _gradient(graftjit.jit(function), x, g)
+    expected = _gradient(function, x, g)
     assert found.dtype is dtype
     torch.testing.assert_close(found[: len(EDGES)], expected[: len(EDGES)], equal_nan=True)
     if dtype is torch.float64:
