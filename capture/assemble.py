@@ -365,6 +365,7 @@ ROOT_LOADS: dict[str, Callable[[Assembler, Any], None]] = {
     "builtin": Assembler.load_global,  # guarded to be absent from the globals
     "cell": Assembler.load_closure,
     "const": Assembler.load_const,
+    "context": lambda asm, key: asm.call_const(getattr(key, "get", key)),
 }
 
 ATTRIBUTE_LOADS: dict[str, str] = {

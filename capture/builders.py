@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ from .values import (
     Slice,
     Super,
     Tensor,
+    Token,
     Value,
 )
 
@@ -401,6 +403,15 @@ def _write_list(e: Emitter, target: Sequence) -> None:
     e.asm.pop_top()
 
 
+def _token(e: Emitter, value: Token) -> None:
+    if value.used:
+        raise Break("GB125", "a used token of a context variable")
+    if value.previous is not None:  # variables are set in the order of the program
+        e.push(value.previous)
+        e.asm.pop_top()
+    e.asm.call_const(ContextVar.set, lambda: e.push(value.variable), lambda: e.push(value.value))
+
+
 BUILDERS: dict[type, Callable[[Emitter, Any], None]] = {
     Tensor: _tensor,
     Obj: _obj,
@@ -421,5 +432,6 @@ BUILDERS: dict[type, Callable[[Emitter, Any], None]] = {
     Getter: _getter,
     Context: _context,
     ContextExit: _context_exit,
+    Token: _token,
     Iterator: _iterator,
 }

@@ -13,6 +13,7 @@ import math
 import operator
 import types
 import unicodedata
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from . import (
     arrays,
     attributes,
     containers,
+    context_variables,
     contexts,
     hybrids,
     iteration,
@@ -87,6 +89,8 @@ def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
             raise Break("GB121", f"{real.__name__}() of values that are not constants") from None
         return containers.fold(lambda: real(*plain, **named))
     owner = getattr(real, "__self__", None)
+    if is_kind(owner, np.ufunc):
+        return arrays.call_ufunc_method(m, Obj(owner), real.__name__, args, kwargs)
     if isinstance(owner, type) and real.__name__ in (
         "fromkeys",
         "maketrans",
@@ -190,6 +194,8 @@ def call_builtin_method(
         return _constant_method(m, receiver, name, args, kwargs)
     if isinstance(receiver, Super):
         return _object_method(m, receiver, name, args, kwargs)
+    if isinstance(receiver, Obj) and type(receiver.value) is ContextVar:
+        return context_variables.call(m, receiver, name, args, kwargs)
     if isinstance(receiver, Context):
         return contexts.method(m, receiver, name, args)
     if (

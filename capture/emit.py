@@ -18,7 +18,7 @@ from .breaks import Break
 from .builders import BUILDERS, write_back
 from .containers import has_nan
 from .encode import Cover
-from .machine import Effect, Filled, Frame, Machine, SetAttr, SetGlobal, Written
+from .machine import Effect, Filled, Frame, Machine, SetAttr, SetGlobal, SetVariable, Written
 from .numbers import Held
 from .resume import begin_handling
 from .tables import NONE
@@ -286,9 +286,15 @@ def _filled(e: Emitter, effect: Filled) -> None:
     e.asm.pop_top()
 
 
+def _set_variable(e: Emitter, effect: SetVariable) -> None:
+    e.push(effect.token)
+    e.asm.pop_top()
+
+
 _REPLAY: dict[type, Callable[[Emitter, Any], None]] = {
     Filled: _filled,
     SetAttr: _set_attr,
     SetGlobal: _set_global,
+    SetVariable: _set_variable,
     Written: lambda e, effect: write_back(e, effect.target),
 }

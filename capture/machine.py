@@ -27,7 +27,7 @@ from .breaks import Break, PlainFrame, Thrown
 from .bytecodes import Decoded, Instr, decode
 from .kinds import is_kind
 from .unmodelled import UNMODELLED
-from .values import Cell, Const, Tensor, Unread, Value
+from .values import Cell, Const, Tensor, Token, Unread, Value
 
 if TYPE_CHECKING:
     from .modes import Entered
@@ -149,7 +149,14 @@ class Filled:
     items: tuple[Value, ...]
 
 
-Effect = SetAttr | SetGlobal | Written | Filled
+@dataclass(frozen=True, slots=True)
+class SetVariable:
+    """A context variable is set: token.variable.set(token.value)."""
+
+    token: Token
+
+
+Effect = SetAttr | SetGlobal | Written | Filled | SetVariable
 
 
 class Machine:
@@ -179,6 +186,7 @@ class Machine:
         self.storages: dict[Value, Value] = {}  # objects from outside that are containers beneath
         self.globals: dict[tuple[int, str], Value | None] = {}
         self.effects: list[Effect] = []
+        self.variables: dict[Value, Token] = {}  # context variables that the frame has set
         # leaves whose gradients go before the program runs, for the frame drops them before it computes anything
         self.cleared: list[Tensor] = []
         self.contexts: list[Any] = []
@@ -229,7 +237,7 @@ class Machine:
     # -- guards ------------------------------------------------------------------------------------------
     def guard(self, kind: str, source: Source | None, expected: Any) -> None:
         """Add a row, once a kind and source (and name, for rows about an absent name)."""
-        about = kind.startswith("no_") or kind in ("same", "distinct", "apart", "value")
+        about = kind.startswith("no_") or kind in ("same", "distinct", "apart", "value", "element")
         key = (kind, source, expected if about else None)
         if key not in self.rows:
             self.rows[key] = Row(kind, source, expected, self.users_line)
@@ -390,6 +398,7 @@ class Machine:
             self.derived,
             self.open_generators,
             self.globals,
+            self.variables,
             self.dicts,
         )
         for store in stores:

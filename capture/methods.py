@@ -36,7 +36,7 @@ from .containers import (
 )
 from .iteration import drain, each, hint, iterate
 from .values import Const, Dict, DictView, Instance, Iterator, Obj, Sequence, Set, Value
-from .wrapping import freeze
+from .wrapping import freeze, hashes_by_identity, pin
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -89,6 +89,8 @@ def contains(m: Machine, value: Value, item: Value) -> bool | None:
                 return False
         return dict_get(m, value, frozen) is not None
     if isinstance(value, Set):
+        if value.shut is not None and isinstance(item, Obj) and hashes_by_identity(item.value):
+            return _in_shut(m, value, item)
         return freeze(read_key(m, item)) in value.items
     if isinstance(value, Const):
         return _in_constant(m, value, item)
@@ -97,6 +99,16 @@ def contains(m: Machine, value: Value, item: Value) -> bool | None:
     if isinstance(value, (Sequence, Iterator, DictView)):
         return any(m.same_or_equal(one, item) for one in each(m, value))
     return None
+
+
+def _in_shut(m: Machine, value: Set, item: Obj) -> bool:
+    """Whether a set from outside, into which nobody has looked, holds a class, a function or the like."""
+    pin(item)
+    if freeze(item) in value.unread:
+        return True
+    held = set.__contains__(value.origin, item.value)
+    m.guard("element" if held else "no_element", value.source, item.value)
+    return held
 
 
 def _in_constant(m: Machine, value: Const, item: Value) -> bool:

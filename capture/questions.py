@@ -6,10 +6,12 @@ In: `torch.is_grad_enabled()` and its like. Out: constants; `_set_grad_enabled` 
 from __future__ import annotations
 
 import os
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..runtime.sources import Source
 from . import containers
 from .attributes import MISSING, mro_lookup
 from .breaks import Break
@@ -72,8 +74,22 @@ def _by_its_code(fn: Any) -> Model:
     return lambda m, args, kwargs: inline(m, Obj(fn), args, kwargs)
 
 
+def _asked_at_each_call(fn: Any) -> Model:
+    return lambda m, args, kwargs: m.wrap(fn(), Source("context", None, fn))
+
+
 for _question in (torch.compiler.is_dynamo_compiling, torch.compiler.is_exporting):
     BUILTINS[_question] = _by_its_code(_question)
+
+# Whether a graph is being captured on the stream of the call: asked again before each call. A build without the device
+# has a class in the place of the question, whose making raises.
+for _device in ("cuda", "xpu"):
+    BUILTINS[getattr(torch, _device).is_current_stream_capturing] = _by_its_code(
+        getattr(torch, _device).is_current_stream_capturing
+    )
+    _question = getattr(torch._C, f"_{_device}_isCurrentStreamCapturing")
+    if is_kind(_question, types.BuiltinFunctionType):
+        BUILTINS[_question] = _asked_at_each_call(_question)
 BUILTINS[torch._C._log_api_usage_once] = lambda m, args, kwargs: (
     NONE
 )  # counts the names that a process uses

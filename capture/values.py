@@ -172,6 +172,11 @@ class Set(Value):
     )  # instructions of the root that added or removed an item
 
     @property
+    def unread(self) -> dict[Any, Value]:
+        """What is known of a set that is still shut: what the frame has added."""
+        return self._items
+
+    @property
     def items(self) -> dict[Any, Value]:
         if self.shut is not None:
             held = self.shut()
@@ -291,6 +296,16 @@ class Context(Value):
     kwargs: dict[str, Any]
     undo: list[Callable[[], None]] = field(default_factory=list)
     before: bool = False  # of a grad mode: the mode that it found, as its attribute `prev` holds it
+
+
+@dataclass(eq=False, slots=True)
+class Token(Value):
+    """What `variable.set(value)` of a context variable gave; `previous` is that of the set before it in this frame."""
+
+    variable: Value
+    value: Value
+    previous: Token | None
+    used: bool = False
 
 
 @dataclass(eq=False, slots=True)

@@ -14,6 +14,7 @@ import os
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,6 +73,7 @@ IDENTITY_TYPES = (
     classmethod,
     property,
     enum.Enum,
+    ContextVar,
     type(torch.ops.aten.add),
     type(torch.ops.aten.add.Tensor),
     np.ufunc,
@@ -105,6 +107,15 @@ def wrap(m: Machine, value: Any, source: Source) -> Value:
     m.known[id(value)] = made
     m.keep.append(value)
     return made
+
+
+def hashes_by_identity(value: Any) -> bool:
+    """Whether this is a class, function or the like that is equal to nothing but itself."""
+    return (
+        is_kind(value, IDENTITY_TYPES)
+        and in_classes(type(value), "__hash__") is _BY_IDENTITY
+        and in_classes(type(value), "__eq__") is _SAME
+    )
 
 
 # What capture asks of classes, and `type` must answer: a metaclass that does instead would be run by capture.

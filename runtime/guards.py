@@ -51,6 +51,8 @@ ROW_KINDS: dict[str, str] = {
     "keys": "the keys of a dict or the elements of a set, in order, are expected (a tuple): each identical or"
     " 'equals'",
     "set": "a set or frozenset whose elements are the constants in expected (a frozenset)",
+    "element": "the set at source holds the object in expected, which hashes by identity",
+    "no_element": "the set at source lacks the object in expected, which hashes by identity",
     "no_attr": "the instance dict of value lacks the name in expected (true if there is no instance dict)",
     "no_item": "the dict at source lacks the key in expected (exact str keys)",
     "no_global": "f_globals lacks the name in expected (source is None)",

@@ -16,6 +16,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -94,12 +95,20 @@ def _cell(frame: FrameView, name: str) -> Any:
     return frame.closure[names.index(name)]
 
 
+def _in_context(_frame: FrameView, key: Any) -> Any:
+    try:
+        return key.get() if type(key) is ContextVar else key()
+    except Exception:
+        return MISSING
+
+
 _ROOTS: dict[str, Callable[[FrameView, Any], Any]] = {
     "local": _from_vector,
     "global": lambda frame, key: dict_get(frame.globals, key),
     "globals": lambda frame, _key: frame.globals,
     "builtin": lambda frame, key: dict_get(frame.builtins, key),
     "cell": _cell,
+    "context": _in_context,
     "const": lambda _frame, key: MISSING if given(key) is Gone else given(key),
 }
 
@@ -206,6 +215,14 @@ def _equal_set(value: Any, expected: frozenset[Any]) -> bool:
         return False
     elements = {canonical(element) for element in part.__iter__(value)}
     return elements == {canonical(element) for element in expected}
+
+
+def _in_set(value: Any, expected: Any) -> bool | None:
+    """None: this is no set."""
+    for part in (set, frozenset):
+        if is_a(value, part):
+            return part.__contains__(value, expected)
+    return None
 
 
 def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
@@ -326,6 +343,8 @@ _CHECKS: dict[str, Check] = {
     "len": lambda value, expected, _read: length_of(value) == expected,
     "keys": lambda value, expected, _read: _equal_keys(value, expected),
     "set": lambda value, expected, _read: _equal_set(value, expected),
+    "element": lambda value, expected, _read: _in_set(value, expected),
+    "no_element": lambda value, expected, _read: _in_set(value, expected) is False,
     "no_attr": lambda value, expected, _read: _attr(value, expected) is MISSING,
     "no_item": lambda value, expected, _read: dict_lacks(value, expected),
     "no_global": lambda _value, expected, read: dict_lacks(read.frame.globals, expected),
@@ -413,6 +432,8 @@ _FORMS: dict[str, str] = {
     "len": "len({source}) == {expected}",
     "keys": "list({source}) == {expected}",
     "set": "{source} == {expected}",
+    "element": "{expected} in {source}",
+    "no_element": "{expected} not in {source}",
     "no_attr": "{source} has no attribute {expected} of its own",
     "no_item": "{expected} not in {source}",
     "no_global": "no global {expected}",
@@ -438,7 +459,7 @@ _FORMS: dict[str, str] = {
 
 RECOMPILE_CODES: dict[str, str] = {
     "type": "RC401", "tensor": "RC402", "equals": "RC403", "is": "RC404", "len": "RC405", "keys": "RC405",
-    "set": "RC405", "no_attr": "RC406", "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406",
+    "set": "RC405", "element": "RC405", "no_element": "RC405", "no_attr": "RC406", "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406",
     "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "nested": "RC407", "device": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408",
     "history": "RC402", "unhooked": "RC402", "unbound_cell": "RC406", "number": "RC403", "relation": "RC411", "value": "RC412",
 }  # fmt: skip
@@ -562,6 +583,8 @@ def _distinct_now(_value: Any, row: Row, read: Reader) -> str:
 
 
 _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
+    "element": lambda _value, row, _read: f"without {show(row.expected)}",
+    "no_element": lambda _value, row, _read: f"with {show(row.expected)}",
     "type": lambda value, _row, _read: show(type(value)).removeprefix("class "),
     "len": lambda value, _row, _read: show(length_of(value)),
     "keys": lambda value, _row, _read: (
@@ -594,7 +617,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
 }
 
 _BEFORE: dict[str, str] = {
-    "no_attr": "absent", "no_item": "absent", "no_global": "absent", "no_class_attr": "absent",
+    "element": "with it", "no_element": "without it", "no_attr": "absent", "no_item": "absent", "no_global": "absent", "no_class_attr": "absent",
     "no_mro_attr": "absent", "state": "as captured", "distinct": "distinct", "unhooked": "without hooks", "apart": "a dict of its own", "unbound_cell": "empty",
     "abc": "not registered", "unhandled": "handling nothing", "mro": "as captured",
 }  # fmt: skip

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -68,7 +70,7 @@ class Source:
         found = known.get(id(self))
         if found is None:
             base = "" if self.base is None else self.base.text(known)
-            key = _fixed(self.key) if self.kind == "const" else self.key
+            key = _WORDS.get(self.kind, _itself)(self.key)
             if isinstance(key, torch.Tensor):
                 key = _Named(type(key).__name__)
             found = known[id(self)] = KINDS[self.kind].text.format(base=base, key=key)
@@ -119,6 +121,18 @@ def _fixed(value: Any) -> str:
     return name if isinstance(name, str) else f"a {type(value).__name__}"
 
 
+def _question(key: Any) -> str:
+    """What is called for the value of a root "context"."""
+    return f"{key.name}.get" if type(key) is ContextVar else str(key.__name__)
+
+
+def _itself(key: Any) -> Any:
+    return key
+
+
+_WORDS: dict[str, Callable[[Any], Any]] = {"const": _fixed, "context": _question}
+
+
 @dataclass(frozen=True, slots=True)
 class SourceKind:
     """How one kind of source reads: its text in reports, and the law of its meaning."""
@@ -135,6 +149,8 @@ KINDS: dict[str, SourceKind] = {
     "builtin": SourceKind("{key}", "f_builtins[key]"),
     "cell": SourceKind("{key}", "the closure cell object of that free variable"),
     "const": SourceKind("{key}", "a fixed object, held by the entry (a torch module, a type): no load"),
+    "context": SourceKind("{key}()", "what a ContextVar holds in the context of the call, or what a C function without arguments"
+                          " says of the thread; an error is a failed guard"),
     # steps; none of them runs user code
     "contents": SourceKind("{base}", "cell_contents of a cell; empty is a failed guard"),
     "referent": SourceKind("{base}()", "what an exact weakref.ref refers to; None when it is gone"),

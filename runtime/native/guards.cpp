@@ -137,6 +137,14 @@ PyObject *nth_key(PyObject *base, Py_ssize_t n) {
 }
 
 // What the constant of an operation stands for; null if it is gone.
+// 1, 0, or -1: this is no set, or the object is gone.
+int in_set(PyObject *value, PyObject *object) {
+    if (!PyAnySet_Check(value) || object == nullptr || object == Py_None) return -1;
+    int found = PySet_Contains(value, object);
+    if (found < 0) PyErr_Clear();
+    return found;
+}
+
 PyObject *given(const Instruction &at) { return at.weak ? referent(at.key) : at.key; }
 
 }  // namespace
@@ -158,6 +166,12 @@ PyObject *guard_load(Run &run, const Instruction &at) {
                 return nullptr;
             return PyTuple_GET_ITEM(view.closure, at.number);
         case CONST: return given(at);
+        case CONTEXT: {
+            if (!PyContextVar_CheckExact(at.key)) return run.keep(PyObject_CallNoArgs(at.key));
+            PyObject *held = nullptr;
+            (void)PyContextVar_Get(at.key, nullptr, &held);
+            return run.keep(held);
+        }
         case REFERENT: return PyWeakref_CheckRefExact(base) ? run.keep(PyObject_CallNoArgs(base)) : nullptr;
         case CONTENTS: return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
         case TYPE: return (PyObject *)Py_TYPE(base);
@@ -315,6 +329,8 @@ bool guard_holds(Run &run, const Instruction &at) {
         case LEN: return builtin_length(value) == at.number;
         case KEYS: return keys_hold(value, at.key);
         case SET: return elements_hold(value, *(const Elements *)at.record);
+        case ELEMENT: return in_set(value, given(at)) == 1;
+        case NO_ELEMENT: return in_set(value, given(at)) == 0;
         case NO_ATTR: return instance_attribute(value, at.key, at.hash) == nullptr;
         case NO_ITEM: {
             PyObject *dict = dict_part(value);

@@ -30,6 +30,7 @@ const OpLaw LAWS[] = {
     {"globals", GLOBALS, Needs::nothing, true},
     {"builtin", BUILTIN, Needs::name, true},
     {"cell", CELL, Needs::number, true},
+    {"context", CONTEXT, Needs::object, true},
     {"const", CONST, Needs::object, true},
     {"contents", CONTENTS, Needs::nothing, true},
     {"referent", REFERENT, Needs::nothing, true},
@@ -49,6 +50,8 @@ const OpLaw LAWS[] = {
     {"check len", LEN, Needs::number, false},
     {"check keys", KEYS, Needs::object, false},
     {"check set", SET, Needs::elements, false},
+    {"check element", ELEMENT, Needs::object, false},
+    {"check no_element", NO_ELEMENT, Needs::object, false},
     {"check no_attr", NO_ATTR, Needs::name, false},
     {"check no_item", NO_ITEM, Needs::key, false},
     {"check no_global", NO_GLOBAL, Needs::name, false},
@@ -189,7 +192,8 @@ bool add_instruction(GuardProgram *self, PyObject *item) {
     at.key = Py_NewRef(key);
     at.weak = is_weak(key);
     self->code->push_back(at);
-    if (law->op == DICT || law->op == SLOT || law->op == MEMBER || law->op == REFERENT || law->op == GRAD)
+    if (law->op == DICT || law->op == SLOT || law->op == MEMBER || law->op == REFERENT || law->op == GRAD ||
+        law->op == CONTEXT)
         self->n_owned++;
     return prepare(self->code->back(), *law, key, n);
 }

@@ -47,7 +47,7 @@ class Parter {
             bool always = runs_at_each_call(at);
             if (always && at.into >= 0) {
                 heap->each_call[at.into] = 1;
-                origin[at.into] = at.op == LOCAL ? (int)at.number : origin[at.source];
+                origin[at.into] = at.op == LOCAL ? (int)at.number : at.source < 0 ? -1 : origin[at.source];
             }
             (always ? heap->always : heap->rest).push_back((int)i);
             if (!always) add_roots(at);
@@ -71,7 +71,7 @@ class Parter {
     }
 
     bool runs_at_each_call(const Instruction &at) const {
-        if (at.op == LOCAL || is_about_the_thread(at.op)) return true;
+        if (at.op == LOCAL || at.op == CONTEXT || is_about_the_thread(at.op)) return true;
         if (at.source < 0 && at.registers == nullptr) return false;
         if (!from_arguments(at)) return false;
         if (is_argument_step(at.op) || is_argument_check(at.op)) return true;

@@ -1433,3 +1433,31 @@ def test_compiling_needs_no_room_of_the_program():
         sys.setrecursionlimit(before)
     # What checks a program under GRAFTJIT_CHECK runs on the program's own stack.
     assert jitted is None or jitted >= plain - 5
+
+
+@agrees(breaks=0, calls=5)
+def test_classes_in_a_set_from_outside():
+    class A:
+        pass
+
+    class B:
+        pass
+
+    seen = {A, int, torch.Tensor}
+    others = set()
+
+    def f(x):
+        found = [kind in seen for kind in (A, B, float, torch.Tensor)]
+        if B not in others:
+            others.add(B)
+            x = x * 2
+        return x + sum(found), B in others
+
+    def add():
+        seen.add(B)
+
+    def remove():
+        seen.discard(A)
+        others.clear()
+
+    return f, (torch.ones(2),), [None, add, remove, None]
