@@ -343,7 +343,7 @@ _CHECKS: dict[str, Check] = {
     "len": lambda value, expected, _read: length_of(value) == expected,
     "keys": lambda value, expected, _read: _equal_keys(value, expected),
     "set": lambda value, expected, _read: _equal_set(value, expected),
-    "element": lambda value, expected, _read: _in_set(value, expected),
+    "element": lambda value, expected, _read: _in_set(value, expected) is True,
     "no_element": lambda value, expected, _read: _in_set(value, expected) is False,
     "no_attr": lambda value, expected, _read: _attr(value, expected) is MISSING,
     "no_item": lambda value, expected, _read: dict_lacks(value, expected),
