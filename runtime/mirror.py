@@ -36,6 +36,7 @@ from .safe import (
     dict_keys,
     dict_lacks,
     in_classes,
+    in_set,
     instance_dict,
     is_a,
     item,
@@ -217,14 +218,6 @@ def _equal_set(value: Any, expected: frozenset[Any]) -> bool:
     return elements == {canonical(element) for element in expected}
 
 
-def _in_set(value: Any, expected: Any) -> bool | None:
-    """None: this is no set."""
-    for part in (set, frozenset):
-        if is_a(value, part):
-            return part.__contains__(value, expected)
-    return None
-
-
 def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
     """The TensorSpec that a tensor meets now."""
     with torch._C.DisableTorchFunction():
@@ -343,8 +336,8 @@ _CHECKS: dict[str, Check] = {
     "len": lambda value, expected, _read: length_of(value) == expected,
     "keys": lambda value, expected, _read: _equal_keys(value, expected),
     "set": lambda value, expected, _read: _equal_set(value, expected),
-    "element": lambda value, expected, _read: _in_set(value, expected) is True,
-    "no_element": lambda value, expected, _read: _in_set(value, expected) is False,
+    "element": lambda value, expected, _read: in_set(value, expected) is True,
+    "no_element": lambda value, expected, _read: in_set(value, expected) is False,
     "no_attr": lambda value, expected, _read: _attr(value, expected) is MISSING,
     "no_item": lambda value, expected, _read: dict_lacks(value, expected),
     "no_global": lambda _value, expected, read: dict_lacks(read.frame.globals, expected),

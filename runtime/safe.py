@@ -305,3 +305,11 @@ def _show_real_tensor(tensor: torch.Tensor) -> str:
         return show_tensor(
             tensor.dtype, tensor.device, tensor.shape, tensor.stride(), tensor.requires_grad
         )
+
+
+def in_set(value: Any, expected: Any) -> bool | None:
+    """None: this is no set."""
+    for part in (set, frozenset):
+        if is_a(value, part):
+            return part.__contains__(value, expected)
+    return None
