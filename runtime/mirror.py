@@ -31,10 +31,11 @@ from .guards import Row, TensorSpec
 from .relations import Relation, holds_for, read_number, row_name
 from .safe import (
     MISSING,
-    canonical,
     dict_get,
     dict_keys,
     dict_lacks,
+    equal_keys,
+    equal_set,
     in_classes,
     in_set,
     instance_dict,
@@ -42,6 +43,7 @@ from .safe import (
     item,
     length_of,
     mro_of,
+    ordered,
     same_constant,
     show,
     show_tensor,
@@ -195,29 +197,6 @@ class Reader:
 # --- rows --------------------------------------------------------------------------------------------
 
 
-def _ordered(value: Any) -> Any:
-    """An iterator over a dict's keys or a set's elements in their order, or MISSING."""
-    for part in (set, frozenset):
-        if is_a(value, part):
-            return part.__iter__(value)
-    return dict_keys(value)
-
-
-def _equal_keys(value: Any, expected: tuple[Any, ...]) -> bool:
-    keys = _ordered(value)
-    if keys is MISSING or length_of(value) != len(expected):
-        return False
-    return all(same_constant(key, other) for key, other in zip(keys, expected, strict=True))
-
-
-def _equal_set(value: Any, expected: frozenset[Any]) -> bool:
-    part = set if is_a(value, set) else frozenset if is_a(value, frozenset) else None
-    if part is None or part.__len__(value) != len(expected):
-        return False
-    elements = {canonical(element) for element in part.__iter__(value)}
-    return elements == {canonical(element) for element in expected}
-
-
 def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
     """The TensorSpec that a tensor meets now."""
     with torch._C.DisableTorchFunction():
@@ -334,8 +313,8 @@ _CHECKS: dict[str, Check] = {
     "is": lambda value, expected, _read: value is given(expected),
     "equals": lambda value, expected, _read: same_constant(value, expected),
     "len": lambda value, expected, _read: length_of(value) == expected,
-    "keys": lambda value, expected, _read: _equal_keys(value, expected),
-    "set": lambda value, expected, _read: _equal_set(value, expected),
+    "keys": lambda value, expected, _read: equal_keys(value, expected),
+    "set": lambda value, expected, _read: equal_set(value, expected),
     "element": lambda value, expected, _read: in_set(value, expected) is True,
     "no_element": lambda value, expected, _read: in_set(value, expected) is False,
     "no_attr": lambda value, expected, _read: _attr(value, expected) is MISSING,
@@ -581,7 +560,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     "type": lambda value, _row, _read: show(type(value)).removeprefix("class "),
     "len": lambda value, _row, _read: show(length_of(value)),
     "keys": lambda value, _row, _read: (
-        show(value) if _ordered(value) is MISSING else _show_keys(_ordered(value))
+        show(value) if ordered(value) is MISSING else _show_keys(ordered(value))
     ),
     "tensor": _tensor_now,
     "no_attr": lambda value, row, _read: show(_attr(value, row.expected)),

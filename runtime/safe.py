@@ -307,6 +307,29 @@ def _show_real_tensor(tensor: torch.Tensor) -> str:
         )
 
 
+def ordered(value: Any) -> Any:
+    """An iterator over a dict's keys or a set's elements in their order, or MISSING."""
+    for part in (set, frozenset):
+        if is_a(value, part):
+            return part.__iter__(value)
+    return dict_keys(value)
+
+
+def equal_keys(value: Any, expected: tuple[Any, ...]) -> bool:
+    keys = ordered(value)
+    if keys is MISSING or length_of(value) != len(expected):
+        return False
+    return all(same_constant(key, other) for key, other in zip(keys, expected, strict=True))
+
+
+def equal_set(value: Any, expected: frozenset[Any]) -> bool:
+    part = set if is_a(value, set) else frozenset if is_a(value, frozenset) else None
+    if part is None or part.__len__(value) != len(expected):
+        return False
+    elements = {canonical(element) for element in part.__iter__(value)}
+    return elements == {canonical(element) for element in expected}
+
+
 def in_set(value: Any, expected: Any) -> bool | None:
     """None: this is no set."""
     for part in (set, frozenset):
