@@ -381,15 +381,16 @@ class _Attempt:
 
     def _compile(self, made: Capture) -> None:
         if made.graph is not None:
-            made.rerun = not made.graph.mutates or self.machine.fragile
-            made.graph.late = made.graph.mutates and made.rerun
+            clean = not made.graph.mutates or self.machine.fragile
+            made.graph.late = made.graph.mutates and clean
             made.program = self.backend(made.graph)
+            made.rerun = clean or getattr(made.program, "tells_begun", False)
             made.symbolic = numbers.told(self.machine, made.graph)
             if made.graph.mutates:
                 self._guard_aliases()
                 for source, tensor in self.tracer.followed():
                     self.machine.guard("history", source, history(tensor))
-            if made.rerun:
+            if clean:
                 raises = self.tracer.may_raise_since(0)
                 made.program = taking_back.again(made.program, made.graph, raises)
         else:

@@ -6,6 +6,7 @@ types' own methods, so no code of a subclass runs that plain Python would not ha
 
 from __future__ import annotations
 
+import sys
 import types
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -14,11 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..runtime.errors import GraftError
-from ..runtime.events import RanPlain
+from ..runtime import faults
+from ..runtime.errors import GraftError, InternalError
 from ..runtime.safe import instance_dict
 from ..runtime.session import SESSION
-from ..runtime.taking_back import Begun
 
 
 def make_record(cls: type, items: tuple[Any, ...]) -> Any:
@@ -236,12 +236,11 @@ def spent_iterator(kind: type) -> Iterator[Any]:
 
 
 def program_failed(error: BaseException) -> None:
-    """A compiled program raised before anything was changed. What plain Python must see itself is raised on."""
-    if isinstance(error, Begun):
-        raise error.error
-    if not isinstance(error, Exception) or isinstance(error, GraftError):
+    """A compiled program of the calling frame raised before anything was changed. What plain Python must see itself is raised on."""
+    if isinstance(error, GraftError) and not isinstance(error, InternalError):
         raise error
-    SESSION.emit(RanPlain(code="GB108", reason=f"{type(error).__name__}: {error}"))
+    name = sys._getframe(1).f_code.co_qualname
+    faults.safely(SESSION.emit, faults.of_a_run(name, error))
 
 
 def size_of(tensor: torch.Tensor, dim: int) -> int:

@@ -19,6 +19,7 @@ import torch.nn.functional
 from ..ir.errors import CannotTrace
 from ..ir.registered import in_python
 from ..ir.trace import DataDependent, TraceError, Unsupported
+from ..runtime import faults
 from ..runtime.sources import Source
 from . import containers, numbers, scripted, value_questions
 from .breaks import Break, NeedsPlainSizes
@@ -79,6 +80,7 @@ _REFUSED: dict[str, str] = {
                      "_typed_storage", "_nested_tensor_from_mask_left_aligned"), "GB104"),
     **dict.fromkeys(("set_", "resize_", "resize_as_", "__setstate__", "apply_", "map_", "swap_tensors",
                      "as_subclass", "_make_subclass", "set_data"), "GB115"),
+    **dict.fromkeys(("nested_tensor", "_nested_tensor_from_tensor_list", "_nested_from_padded"), "FB304"),
 }  # fmt: skip
 
 # Functions of torch._C that act on the thread's or the library's state.
@@ -223,6 +225,7 @@ def record(
     except (Unsupported, TraceError) as error:
         if m.facts.symbols and not m.varied.plain:  # it may fail because of symbolic numbers alone
             raise NeedsPlainSizes(name, str(error)) from None
+        _check_whose(error)
         code = "GB108"
         if isinstance(error, Unsupported):
             code = "GB114" if error.code == "history" else "GB124"
@@ -241,9 +244,16 @@ def differentiate(m: Machine, fn: Any, fn_args: tuple[Any, ...]) -> tuple[Any, .
     try:
         found = _run(m, fn, fn_args, {})
     except CannotTrace as error:
+        _check_whose(error)
         raise Break("GB108" if isinstance(error, TraceError) else _AUTOGRAD, str(error)) from error
     _failing(m, "backward", start)
     return found  # type: ignore[no-any-return]
+
+
+def _check_whose(error: CannotTrace) -> None:
+    """A fault of a rule of ours is no exception of the call's."""
+    if isinstance(error, TraceError) and faults.is_ours(error.original):
+        raise error.original
 
 
 def _made_of_tensors(result: Any) -> bool:

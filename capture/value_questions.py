@@ -15,6 +15,7 @@ import torch
 
 from ..ir.graph import Node
 from ..ir.symbols import symbols_of
+from ..runtime import faults
 from ..runtime.sources import Source
 from ..runtime.value_guards import ValueCheck, ValueProgram, program_of
 from .breaks import Break
@@ -80,7 +81,9 @@ def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
         return None
     try:
         found = program.compute(values, as_truth)
-    except Exception:  # the program itself is to meet it, at its place
+    except Exception as error:  # the program itself is to meet it, at its place
+        if faults.is_ours(error):
+            raise
         return None
     if not sources:  # made of nothing but constants
         return found

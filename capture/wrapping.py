@@ -233,7 +233,8 @@ def _tensor(m: Machine, value: Any, source: Source) -> Value:
 def tensor_spec(value: torch.Tensor) -> TensorSpec:
     """What a guard holds this tensor to."""
     if value.layout is not torch.strided or value.is_quantized or value.is_nested:
-        raise Break("FB304", f"a tensor with layout {value.layout}")
+        what = "a nested tensor" if value.is_nested else f"a tensor with layout {value.layout}"
+        raise Break("FB304", what)
     return TensorSpec(
         type(value),
         value.dtype,

@@ -67,7 +67,9 @@ def compile_joint(
     replay = compile_replay(graph)
     plan = _plan(graph, halves)
     twin = Twin(graph, plan, replay) if check else None
-    program = JointProgram(plan, forward.program, backward, replay, tell, _tail(graph), twin)
+    program = JointProgram(
+        plan, forward.program, backward, replay, tell, _tail(graph), twin, graph.late
+    )
     if watched:  # whoever looks on wants to see it before autograd asks for it
         backward(())
     return program, forward

@@ -28,7 +28,6 @@ from .runtime.errors import BreakError, CheckError, GraftError, InternalError
 from .runtime.options import JitConfig, number_of
 from .runtime.session import SESSION
 from .runtime.state import State, snapshot
-from .runtime.taking_back import Begun
 from .runtime.weak import Living, until_exit
 from .telling import place_of
 from .turns import TURNS, other_threads
@@ -545,11 +544,5 @@ def check(
 
 def on_rerun(state: Any, entry: Any, error: BaseException) -> None:
     """A compiled program raised; the frame runs again in plain Python, which raises its own exception."""
-    if isinstance(error, CheckError):
-        raise error
-    if isinstance(error, Begun):
-        raise error.error
-    event = events.RanPlain(
-        code="GB108", reason=f"{type(error).__name__}: {error}", where=place_of(state.code)
-    )
-    faults.safely(SESSION.emit, event, state)
+    event = faults.of_a_run(state.code.co_qualname, error)
+    faults.safely(SESSION.emit, dataclasses.replace(event, where=place_of(state.code)), state)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from . import faults
+
 _ROOMS = ("graftjit", *(f"graftjit.{room}" for room in ("capture", "codegen", "ir", "runtime")))
 _told: list[Any] = []  # the module that has been told
 
@@ -22,5 +24,8 @@ def leave_ours_alone() -> None:
     if add is None:  # still being imported
         return
     _told.append(rules)
-    for room in _ROOMS:
-        add(room)
+    try:
+        for room in _ROOMS:
+            add(room)
+    except Exception as error:
+        faults.tell("torch.compile", error, "It may compile frames of graftjit.")

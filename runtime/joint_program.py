@@ -20,6 +20,7 @@ from torch.autograd.function import BackwardCFunction
 from ..ir.dataclass import dataclass
 from . import faults, generators, inner_results
 from .errors import CheckError, GraftError
+from .taking_back import begins
 
 Tensors = tuple[torch.Tensor, ...]
 # a backward program, and of each wanted input the place of its gradient among the results
@@ -191,7 +192,11 @@ def _tried(work: Callable[..., Any], argument: Any) -> tuple[Any, Any]:
 
 
 class JointProgram:
-    """The callable for one graph. It takes the graph's tensors and numbers and returns a tuple of its outputs."""
+    """The callable for one graph. It takes the graph's tensors and numbers and returns a tuple of its outputs.
+
+    `tells_begun`: raises `Begun` where it may have written to its inputs by then."""
+
+    tells_begun = True
 
     def __init__(
         self,
@@ -202,11 +207,16 @@ class JointProgram:
         tell: Callable[[str], None],
         tail: Callable[..., Tensors] | None = None,
         twin: Twin | None = None,
+        late: bool = False,
     ) -> None:
-        """`backward(missing)` builds one for gradients of which those are missing. `tail(*inputs, *pieces, *numbers)` gives the results; None where they are the pieces."""
+        """`backward(missing)` builds one for gradients of which those are missing. `tail(*inputs, *pieces, *numbers)` gives the results; None where they are the pieces.
+        `late`: where the forward raises, it has written nothing yet."""
         self.plan, self.replay, self._tell, self._tail = plan, replay, tell, tail
         self._twin = twin
         self._forward, self._build = forward, backward
+        if plan.written:
+            self._forward = forward if late else begins(forward)
+            self._tail = tail and begins(tail)
         self._backwards: dict[tuple[int, ...], tuple[Consumer, list[tuple[int, int]]]] = {}
         self._plain = tuple(at for at in range(plan.n_pieces) if at not in plan.results)
         saved = {at for kind, at in plan.saved if kind == "input"}
@@ -264,6 +274,12 @@ class JointProgram:
             node.begun = self._twin.begin(inputs)
         held = self._held(inputs)
         made = self._forward(*inputs)
+        rest = begins(self._rest) if plan.written else self._rest
+        return rest(node, inputs, held, made)
+
+    def _rest(self, node: Any, inputs: Sequence[Any], held: Held, made: Tensors) -> Tensors:
+        """What is left to do when the forward has run."""
+        plan = self.plan
         if self._twin is not None:
             self._twin.values(node.begun, inputs, [made[at] for at in plan.results])
         if plan.dirty:

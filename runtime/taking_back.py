@@ -49,6 +49,18 @@ def _drawing_anew(program: Program, graph: Graph) -> Program:
     return run
 
 
+def begins(program: Program) -> Program:
+    """The program; whatever it raises, it may have changed its inputs by then."""
+
+    def run(*inputs: Any) -> Any:
+        try:
+            return program(*inputs)
+        except Exception as error:
+            raise Begun(error) from None
+
+    return run
+
+
 def _telling(program: Program, written: Sequence[int]) -> Program:
     """The program; an exception after the first write is told apart."""
 

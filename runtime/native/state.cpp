@@ -99,9 +99,9 @@ class Inputs {
 };
 
 // A program that changed nothing raised an ordinary error: the original is to run once in plain Python, unless
-// Python's side of this has an error of its own.
+// Python's side of this has an error of its own, or says that this one is to come out.
 bool drop_for_rerun(CodeState *state, Entry *entry) {
-    if (!entry->rerun || !PyErr_ExceptionMatches(PyExc_Exception)) return false;
+    if (!entry->rerun) return false;
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);

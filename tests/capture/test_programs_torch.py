@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from graftjit import jit
+
 from .harness import agrees
 
 
@@ -613,3 +615,25 @@ def test_scripted_functions_that_break():
         return one_way(x) + 1, counts(x), one_way(-x)
 
     return f, (t(2, 3),)
+
+
+def test_nested_tensors_are_a_named_break():
+    def f(x, given):
+        made = torch.nested.nested_tensor([x, x * 2]) * 3
+        padded = torch.nested.to_padded_tensor(made, 0.0)
+        return padded + 1, [part.sum() for part in (given * 2).unbind()]
+
+    def listed(x, n):
+        return torch._nested_tensor_from_tensor_list([x * 2, x]).unbind()[n] + 1
+
+    for layout in (torch.strided, torch.jagged):
+        given = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=layout)
+        for function, last in ((f, given), (listed, 1)):
+            run = jit(function)
+            for _ in range(2):
+                found, wanted = run(torch.ones(3), last), function(torch.ones(3), last)
+                torch.testing.assert_close(found, wanted)
+            notes = [*run.report().breaks, *run.report().notes]
+            told = {(note.code, note.reason) for note in notes}
+            assert any(code == "FB304" and "nested" in reason for code, reason in told)
+            assert not {code for code, _ in told} & {"PL205", "GB108"}

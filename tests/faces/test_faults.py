@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 from graftjit import jit
 from graftjit.codegen import build, units
 from graftjit.runtime import _native, joint_program
-from graftjit.runtime.errors import BuildError
+from graftjit.runtime.errors import BuildError, InternalError
 from graftjit.runtime.session import SESSION
 
 # stage -> (module, function). What fails there is caught at the miss: WN607, and plain Python from then on.
@@ -35,6 +36,9 @@ STAGES = {
     "what varies": ("graftjit.runtime.variation", "Variation.observe"),
     "capture": ("graftjit.capture.frame", "capture"),
     "the walk": ("graftjit.capture.torchcalls", "to_argument"),
+    "a shape": ("graftjit.ir.record", "Recorder.infer"),
+    "a node": ("graftjit.ir.record", "Recorder.node"),
+    "the end of a trace": ("graftjit.ir.trace", "Tracer.finish"),
     "replacement code": ("graftjit.capture.emit", "Emitter.push"),
     "the assembler": ("graftjit.capture.assemble", "Assembler.finish"),
     "the backend": ("graftjit.codegen.backend", "compile_graph"),
@@ -68,12 +72,13 @@ def breaks_down(monkeypatch: Any, stage: tuple[str, str]) -> list[str]:
         owner = getattr(owner, part)
     failed: list[str] = []
 
-    def fault(*_args: Any, **_kwargs: Any) -> Any:
-        failed.append(path)
-        raise LookupError(f"a fault of ours in {path}")
+    # A line of graftjit's own, by which a fault is told from what the program raises.
+    text = f"def fault(*_, **__):\n    failed.append(1)\n    raise LookupError('a fault of ours in {path}')\n"
+    scope: dict[str, Any] = {"failed": failed}
+    exec(compile(text, importlib.import_module(module).__file__ or "", "exec"), scope)
 
     assert hasattr(owner, name)
-    monkeypatch.setattr(owner, name, fault)
+    monkeypatch.setattr(owner, name, scope["fault"])
     monkeypatch.setattr(SESSION, "_warned", set())
     return failed
 
@@ -146,6 +151,89 @@ def test_a_failure_under_check(stage, monkeypatch, tmp_path):
         breaks_down(monkeypatch, stage)
         with pytest.raises(Exception, match="a fault of ours"):
             run(torch.ones(3), [])
+
+
+# Programs by what is around them, and what fails in their runs.
+def _plain(x: Any, o: Any) -> Any:
+    return (x * o.w).sum()
+
+
+def _stored(x: Any, o: Any) -> Any:
+    o.n += 1
+    return (x * o.w).sum()
+
+
+def _caught(x: Any, o: Any) -> Any:
+    o.buffer += 1
+    try:
+        return (x * o.w)[o.at].sum()
+    except IndexError:
+        return x.sum() * 3
+
+
+def _counted(x: Any, o: Any) -> Any:
+    o.buffer += 1
+    return (x * o.w * o.buffer).sum()
+
+
+RUNS = {
+    "what the backward needs": ("graftjit.runtime.joint_program", "Holder.__call__"),
+    "the forward": ("graftjit.runtime.joint_program", "JointProgram.__call__"),
+}
+
+
+class Owner:
+    def __init__(self, outside: bool) -> None:
+        self.n, self.buffer, self.at = 0, torch.zeros(()), torch.tensor([0, 9 if outside else 2])
+        self.w = torch.linspace(0.5, 1, 3).requires_grad_()
+
+
+@pytest.mark.parametrize("outside", [False, True], ids=["", "raises"])
+@pytest.mark.parametrize("f", [_plain, _stored, _caught, _counted])
+@pytest.mark.parametrize("stage", RUNS.values(), ids=RUNS)
+def test_a_run_that_fails_before_it_has_written(stage, f, outside, monkeypatch, caplog):
+    found = []
+    for run in (f, jit(f)):
+        x, o = torch.ones(3, requires_grad=True), Owner(outside)
+        with SESSION.override(check=False):
+            for call in range(3):
+                if run is not f and call == 1:
+                    failed = breaks_down(monkeypatch, stage)
+                run(x, o).backward()
+        found.append((o.n, o.buffer, x.grad, o.w.grad))
+    assert failed
+    torch.testing.assert_close(found[1], found[0])
+    (warning,) = warned(caplog, "WN607")
+    assert "This call ran in plain Python" in warning
+
+
+def test_a_run_that_fails_when_it_has_written(monkeypatch):
+    run, x, o = jit(_counted), torch.ones(3, requires_grad=True), Owner(False)
+    with SESSION.override(check=False):
+        run(x, o)
+        breaks_down(monkeypatch, ("graftjit.runtime.joint_program", "JointProgram._rest"))
+        with pytest.raises(InternalError, match="failed after it had written to its inputs"):
+            run(x, o)
+    assert o.buffer == 2  # once a call
+
+
+def test_a_program_that_fails_as_plain_python_does(monkeypatch, caplog):
+    """It is the program's own exception, with nothing of ours around it."""
+
+    def f(x: Any, at: Any, seen: list[int]) -> Any:
+        seen.append(0)
+        return (x * 2)[at].sum()
+
+    monkeypatch.setattr(SESSION, "_warned", set())
+    for grad in (False, True):
+        run, seen, texts = jit(f), [], []
+        for function in (run, run, f):
+            x = torch.ones(3, requires_grad=grad)
+            with pytest.raises(IndexError) as raised:
+                function(x, torch.tensor([0, 9]), seen)
+            texts.append((str(raised.value), raised.value.__context__))
+        assert texts[0] == texts[1] == texts[2] and len(seen) == 3
+    assert not warned(caplog, "WN607")
 
 
 BACKWARD = {
@@ -278,6 +366,45 @@ def test_a_backward_that_fails_as_eagers_does(monkeypatch, caplog):
         texts.append((str(raised.value), raised.value.__context__))
     assert texts[0] == texts[1] == ("no more than 3", None)
     assert not warned(caplog, "WN607")
+
+
+AT_A_BREAK = {
+    "a resume function": ("graftjit.capture.resume", "resume_code"),
+    "the tail of a break": ("graftjit.capture.frame", "break_tail"),
+    "what is told of a break": ("graftjit.telling", "resumed"),
+    "a question to tensor data": ("graftjit.runtime.value_guards", "ValueProgram.compute"),
+}
+
+
+@pytest.mark.parametrize("stage", AT_A_BREAK.values(), ids=AT_A_BREAK)
+def test_a_frame_that_breaks_and_asks(stage, monkeypatch, caplog, unchecked):
+    def f(x: Any, ids: Any, log: list[int]) -> Any:
+        log.append(len(log))
+        y = x * 2 if ids.eq(0).any() else x * 3
+        print(end="")
+        return y + 1
+
+    run, seen = jit(f), []
+    if stage[1] == "ValueProgram.compute":  # guards ask, too
+        run(torch.ones(3), torch.tensor([1, 4]), [])
+    failed = breaks_down(monkeypatch, stage)
+    for first in (1, 0, 1):
+        x, ids = torch.ones(3), torch.tensor([first, 4])
+        torch.testing.assert_close(run(x, ids, seen), f(x, ids, []))
+    assert failed and seen == [0, 1, 2]
+    assert warned(caplog, "WN607")
+
+
+def test_beside_torch_compile(monkeypatch, caplog):
+    rules = types.SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "torch._dynamo", sys.modules.get("torch._dynamo", rules))
+    monkeypatch.setitem(sys.modules, "torch._dynamo.trace_rules", rules)
+    rules.add = lambda room: {}[room]
+    monkeypatch.setattr(SESSION, "_warned", set())
+    with SESSION.override(check=False):
+        f = program()
+        torch.testing.assert_close(jit(f)(torch.ones(3), []), f(torch.ones(3), []))
+    assert len(warned(caplog, "WN607")) == 1
 
 
 def test_frames_below_a_break(monkeypatch, caplog):
