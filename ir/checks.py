@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 
 from .opdef import OPS, OpDef
+from .registered import OURS
 
-_LIBRARY = torch.library.Library("graftjit", "FRAGMENT")  # its operators live as long as it
+_LIBRARY = torch.library.Library(OURS, "FRAGMENT")  # its operators live as long as it
 _LIBRARY.define("check_classes(Tensor index, SymInt num_classes) -> ()")
 
 

@@ -190,6 +190,8 @@ def test_what_cannot_raise_is_not_computed(f: Any) -> None:
 def test_classes_in_range_and_out_of_it() -> None:
     call = jit(lambda i: F.one_hot(i, 3).float() * 2)
     assert torch.equal(call(I([1, 2])), F.one_hot(I([1, 2]), 3).float() * 2)
+    report = call.report()
+    assert (report.graph_count, report.break_count) == (1, 0)
     assert _told(call, (I([3]),)).startswith("RuntimeError: Class values must be smaller")
 
 
