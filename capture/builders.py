@@ -159,7 +159,9 @@ def _method(e: Emitter, value: Method) -> None:
     c_types = (types.WrapperDescriptorType, types.MethodDescriptorType)
     if isinstance(value.func, Obj) and is_kind(value.func.value, c_types):
         descriptor: Any = value.func.value
-        e.asm.call_const(descriptor.__get__, lambda: e.push(value.receiver))
+        e.asm.call_const(
+            rebuild.bound, lambda: e.asm.load_const(descriptor), lambda: e.push(value.receiver)
+        )
         return
     e.asm.call_const(types.MethodType, lambda: e.push(value.func), lambda: e.push(value.receiver))
 

@@ -50,6 +50,11 @@ def make_function(
     return made
 
 
+def bound(descriptor: Any, receiver: Any) -> Any:
+    """A C method of this object. Without the type CPython 3.11 crashes where a method takes its defining class."""
+    return descriptor.__get__(receiver, type(receiver))
+
+
 def attributes_of(made: Any) -> dict[str, Any]:
     """The instance dict of an object just made."""
     found: dict[str, Any] = instance_dict(made)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import _abc  # type: ignore[import-not-found]
 import _collections_abc
 import abc
+import builtins
+import collections
 import contextlib
 import functools
 import os
@@ -286,10 +288,20 @@ def _load_cell(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     return m.load_cell(cell)
 
 
+# Python's own classes whose items are generic aliases, by address: a class of another library may give anything.
+_PARAMETRIZED = {
+    id(cls): cls
+    for module in (builtins, collections)
+    for cls in vars(module).values()
+    if isinstance(cls, type)
+    and isinstance(vars(cls).get("__class_getitem__"), types.ClassMethodDescriptorType)
+}
+
+
 def generic_alias(m: Machine, cls: Obj, index: Value) -> Value | None:
     """`list[Tensor]` of a builtin class and other classes; None for what else decides itself what its items are."""
     kind: Any = cls.value
-    if not isinstance(vars(kind).get("__class_getitem__"), types.ClassMethodDescriptorType):
+    if id(kind) not in _PARAMETRIZED:
         return None
     given = index.items if isinstance(index, Sequence) and index.cls is tuple else [index]
     parts = [one for one in given if isinstance(one, Obj) and isinstance(one.value, type)]

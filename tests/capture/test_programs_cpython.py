@@ -9,6 +9,7 @@ import enum
 import gc
 import itertools
 import math
+import re
 import types
 
 import torch
@@ -514,3 +515,21 @@ def test_cells_that_are_emptied_and_compared():
         return y, text, made() == made(), made() < made(2), made(2) == made(2), made(2) > made(3)
 
     return f, (t(2),)
+
+
+@agrees()
+def test_a_c_method_with_a_defining_class_is_alive_at_a_break():
+    def f(x):
+        match, y = re.compile("a").match, x + 1
+        print(1)
+        return y, match("ab").span()
+
+    return f, (t(2),)
+
+
+@agrees()
+def test_generic_aliases_of_other_classes():
+    def f(x, cls):
+        return x + 1, type(cls[int]).__name__, list[int]
+
+    return f, (t(2), re.Pattern), [lambda: (t(2), collections.deque), lambda: (t(2), dict)]
