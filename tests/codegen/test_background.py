@@ -102,7 +102,7 @@ def test_a_compiler_that_fails(gate, monkeypatch):
     def refused(*args, **kwargs):
         raise BuildError("the compiler is gone")
 
-    monkeypatch.setattr(build.subprocess, "run", refused)
+    monkeypatch.setattr(build.subprocess, "Popen", refused)
     with SESSION.override(check=False):
         made, x, y = jit(program, config=LATER), torch.randn(3, 5), torch.randn(5)
         made(x, y)

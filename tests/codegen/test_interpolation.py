@@ -13,6 +13,7 @@ from symbolic import check_open
 
 from graftjit import jit
 from graftjit.codegen.shadow import differs
+from graftjit.ir.as_plain import AS_PLAIN
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 # (mode, dimensions)
@@ -151,6 +152,11 @@ def test_images_of_bytes(mode: str, channels: int) -> None:
             assert torch.equal(ours, theirs) and ours.stride() == theirs.stride()
 
 
+def opened(mode: str, how: dict[str, Any]) -> Any:
+    """As a call is traced."""
+    return lambda x: AS_PLAIN[F.interpolate](x, mode=mode, **how)
+
+
 def test_open_sizes() -> None:
     def batches(size: int) -> list[torch.Tensor]:
         return [torch.randn(size, 6, 12, 15)]
@@ -161,11 +167,9 @@ def test_open_sizes() -> None:
     sizes = (6, 9, 21, 40)
     for mode in ("bilinear", "bicubic"):
         for how in ({"scale_factor": 2.0}, {"size": (31, 32)}):
-            check_open(interpolation(mode, how), batches, ((0,),), sizes, kernels=1)
-    check_open(interpolation("nearest", {"size": (31, 32)}), batches, ((0,),), sizes, library=None)
-    check_open(
-        interpolation("bilinear", {"size": (31, 32)}), images, ((2, 3),), sizes, library=None
-    )
+            check_open(opened(mode, how), batches, ((0,),), sizes, kernels=1)
+    check_open(opened("nearest", {"size": (31, 32)}), batches, ((0,),), sizes, library=None)
+    check_open(opened("bilinear", {"size": (31, 32)}), images, ((2, 3),), sizes, library=None)
 
 
 @pytest.mark.parametrize("mode, rank", MIXED + NEAREST)

@@ -82,7 +82,10 @@ def test_any_sequence_folds_and_renders(found):
     report = Report("f", tuple(found))
     for name in LISTS:
         assert len(getattr(report, name)) <= 4 * sum(
-            1 + len(getattr(e, "guards", ())) + len(getattr(e, "steps", ())) for e in found
+            1
+            + sum(len(getattr(e, name, ())) for name in ("guards", "steps", "programs"))
+            + sum(len(one.steps) for one in getattr(e, "programs", ()))
+            for e in found
         )
     assert report.text() and report.html()
     again = Report.from_json(report.json())
