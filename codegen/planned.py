@@ -226,6 +226,8 @@ def _planned(graph: Graph, expect: bool = False) -> _Planned:
             from . import cubins  # late: programs on the CPU need nothing of it
 
             cubins.expect()
+    if any("_backward" in str(node.target) for node in better.nodes if node.op == "call"):
+        from . import lower_backward  # noqa: F401 (late: it fills the table of rules, which few programs need)
     planned = _Planned(graph, clock, better, schedule.plan(better, kinds=kinds), kinds=kinds)
     planned.passes = tuple(passes or ())
     clock.lap("plan")

@@ -4,6 +4,9 @@ a target, a word or a label is out of range, all is left as eager leaves it."""
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -307,3 +310,27 @@ def test_adversaries(wrong: str) -> None:
             (kind if wrong == "kind" else labels)[5] = 9
         both.run(real[:, :6].contiguous(), noise.contiguous(), kind.clone(), labels.clone())
     both.is_whole()
+
+
+FIRST = """
+import sys, torch, graftjit
+
+@graftjit.jit
+def step(x, w):
+    w.grad = None
+    loss = (x @ w).tanh().sum()
+    loss.backward()
+    return loss
+
+step(torch.ones(5, 4), torch.ones(4, 8, requires_grad=True))
+print(*[kernel.name for kernel in step.report().kernels])
+"""
+
+
+def test_backward_operators_are_fused_in_a_process_that_has_no_other_backward(tmp_path) -> None:
+    environment = {**os.environ, "GRAFTJIT_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST], capture_output=True, text=True, timeout=300, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout and "tanh_backward" not in done.stdout
