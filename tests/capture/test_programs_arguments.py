@@ -135,7 +135,7 @@ def test_data_deeper_than_the_stack(depth: int) -> None:
         return y * 2, told(repr, nested), nested
 
     plain, compiled = fn(torch.ones(2)), jit(fn)(torch.ones(2))
-    assert plain[1] == compiled[1] == "RecursionError"
+    assert plain[1] == compiled[1]  # "RecursionError" but where C has room for more (Python 3.13)
     assert functools.reduce(lambda one, _: one[0], range(depth), compiled[2]) == []
 
 

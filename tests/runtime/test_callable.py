@@ -363,7 +363,12 @@ def test_a_program_that_fails_is_run_again_in_plain_python(callbacks: Any) -> No
         call(1)
     assert caught.value.__context__ is None
     assert told == [(f.__code__, entry, "from the program")]
-    error = KeyboardInterrupt()
+    error = KeyboardInterrupt()  # what is to come out is for Python's side to say
+
+    def comes_out(state: Any, entry: Any, error: BaseException) -> None:
+        raise error
+
+    callbacks(on_rerun=comes_out)
     with pytest.raises(KeyboardInterrupt):
         call(1)
     entry.rerun = False
