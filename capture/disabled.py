@@ -8,10 +8,7 @@ which the program never asked for. The wrapper is known by its code, which takes
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from ..runtime import wrappers
 from .breaks import Break
@@ -20,8 +17,6 @@ from .values import Obj, Value
 
 if TYPE_CHECKING:
     from .machine import Frame, Machine
-
-_TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 def _wrapped(func: Any, args: Any, kwargs: Any) -> Any:
@@ -50,4 +45,6 @@ def _is_torchs(fn: Value) -> bool:
     """Whether this is a function that stands in a file of torch's."""
     real = getattr(fn, "value", None)
     code = getattr(getattr(real, "__func__", real), "__code__", None)
-    return is_kind(code, type(_wrapped.__code__)) and code.co_filename.startswith(_TORCH)
+    return is_kind(code, type(_wrapped.__code__)) and code.co_filename.startswith(
+        wrappers.TORCH_FOLDER
+    )

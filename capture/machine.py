@@ -22,6 +22,7 @@ from ..runtime.guards import Row
 from ..runtime.relations import can_hold
 from ..runtime.sources import Source
 from ..runtime.variation import Variation
+from ..runtime.wrappers import TORCH_FOLDER
 from . import lookers, numbers, wrapping
 from .breaks import Break, PlainFrame, Thrown
 from .bytecodes import Decoded, Instr, decode
@@ -38,7 +39,7 @@ MAX_DEPTH = 64
 _FACE = os.path.dirname(str(sys.modules[__name__.partition(".")[0]].__file__))
 # Files of torch, and of ours, that compute for the program: layers and functions.
 _LIBRARY = (
-    os.path.dirname(torch.__file__) + os.sep,
+    TORCH_FOLDER,
     *(os.path.join(_FACE, name) for name in ("cell.py", "layers.py", "nn.py", "ops.py")),
 )
 

@@ -5,13 +5,13 @@ In: `torch.is_grad_enabled()` and its like. Out: constants; `_set_grad_enabled` 
 
 from __future__ import annotations
 
-import os
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..runtime.sources import Source
+from ..runtime.wrappers import TORCH_FOLDER
 from . import containers
 from .attributes import MISSING, mro_lookup
 from .breaks import Break
@@ -53,16 +53,13 @@ for _question in _STATE_QUESTIONS:
     BUILTINS[_question] = _answers(_question)
 
 
-_LIBRARY = os.path.dirname(torch.__file__) + os.sep
-
-
 def _is_compiling(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     """What plain Python says, by its own code; True where `JitConfig(claims_compiling=True)` asks for it, in code that is not
     torch's own."""
     asking = next(
         frame.code for frame in reversed(m.frames) if frame.code.co_name != "is_compiling"
     )
-    if m.claims_compiling and not asking.co_filename.startswith(_LIBRARY):
+    if m.claims_compiling and not asking.co_filename.startswith(TORCH_FOLDER):
         return Const(True)
     return inline(m, Obj(torch.compiler.is_compiling), args, kwargs)
 

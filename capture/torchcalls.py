@@ -7,7 +7,6 @@ turns a tensor into a Python value, touches autograd, or changes torch's global 
 from __future__ import annotations
 
 import operator
-import os
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from ..ir.registered import in_python
 from ..ir.trace import DataDependent, TraceError, Unsupported
 from ..runtime import faults
 from ..runtime.sources import Source
+from ..runtime.wrappers import TORCH_FOLDER
 from . import containers, numbers, scripted, value_questions
 from .breaks import Break, NeedsPlainSizes
 from .containers import NotConstant, as_constant, from_constant
@@ -163,12 +163,9 @@ def _is_torchs(named: Any) -> bool:
     return any(getattr(one, named.__name__, None) is named for one in holders)
 
 
-_FOLDER = os.path.dirname(torch.__file__) + os.sep
-
-
 def _is_torchs_own(fn: types.FunctionType) -> bool:
     """Whether a Python function is one of torch's that compute with tensors, by where it is written."""
-    return fn.__module__ in _TORCH_MODULES and fn.__code__.co_filename.startswith(_FOLDER)
+    return fn.__module__ in _TORCH_MODULES and fn.__code__.co_filename.startswith(TORCH_FOLDER)
 
 
 def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:

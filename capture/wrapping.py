@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import enum
 import functools
-import os
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from ..runtime import _native
 from ..runtime.guards import TensorSpec
 from ..runtime.safe import ARRAY_SCALARS, MISSING, in_classes
 from ..runtime.sources import Source
+from ..runtime.wrappers import TORCH_FOLDER
 from . import sizes, tables
 from .breaks import Break
 from .kinds import is_kind
@@ -111,11 +111,11 @@ def wrap(m: Machine, value: Any, source: Source) -> Value:
 
 def hashes_by_identity(value: Any) -> bool:
     """Whether this is a class, function or the like that is equal to nothing but itself."""
-    return (
-        is_kind(value, IDENTITY_TYPES)
-        and in_classes(type(value), "__hash__") is _BY_IDENTITY
-        and in_classes(type(value), "__eq__") is _SAME
-    )
+    return is_kind(value, IDENTITY_TYPES) and _compares_by_identity(type(value))
+
+
+def _compares_by_identity(cls: type) -> bool:
+    return in_classes(cls, "__hash__") is _BY_IDENTITY and in_classes(cls, "__eq__") is _SAME
 
 
 # What capture asks of classes, and `type` must answer: a metaclass that does instead would be run by capture.
@@ -148,7 +148,6 @@ def pin(value: Value) -> None:
         value.pin()
 
 
-_TORCH = os.path.dirname(torch.__file__) + os.sep
 _MADE_AGAIN = ("local", "cell")  # roots of paths to what one call may have and the next make anew
 _OF_A_CLASS = ("class_attr", "mro_attr")
 
@@ -162,7 +161,7 @@ def _may_be_made_again(value: Any, source: Source) -> bool:
     if source.kind == "member" and source.key != "func":  # what a method or a property is made of
         return False
     names = value.__globals__
-    of_torch = value.__code__.co_filename.startswith(_TORCH)
+    of_torch = value.__code__.co_filename.startswith(TORCH_FOLDER)
     if of_torch or dict.get(names, value.__name__) is value:
         return False
     while source.base is not None:
@@ -386,6 +385,6 @@ def freeze(value: Value) -> Any:
         return ("object", id(value))
     if isinstance(value, Instance):
         cls = value.cls.value  # type: ignore[attr-defined]
-        if in_classes(cls, "__hash__") is _BY_IDENTITY and in_classes(cls, "__eq__") is _SAME:
+        if _compares_by_identity(cls):
             return ("object", id(value))
     raise Break("GB137", "a key whose hash or equality runs code of its own")

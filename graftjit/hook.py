@@ -44,7 +44,7 @@ def skipped_file(name: str) -> bool:
     if name.startswith("<"):
         return name.startswith("<frozen") or name == "<string>"
     path = os.path.abspath(name)
-    if path.startswith(_SITE) and not path.startswith(os.path.dirname(torch.__file__) + os.sep):
+    if path.startswith(_SITE) and not path.startswith(wrappers.TORCH_FOLDER):
         return False
     return path.startswith(_SKIPPED_FOLDERS)
 

@@ -307,12 +307,15 @@ def _show_real_tensor(tensor: torch.Tensor) -> str:
         )
 
 
+def _set_part(value: Any) -> type[set] | type[frozenset] | None:
+    """The builtin set that a value is, or derives from."""
+    return set if is_a(value, set) else frozenset if is_a(value, frozenset) else None
+
+
 def ordered(value: Any) -> Any:
     """An iterator over a dict's keys or a set's elements in their order, or MISSING."""
-    for part in (set, frozenset):
-        if is_a(value, part):
-            return part.__iter__(value)
-    return dict_keys(value)
+    part = _set_part(value)
+    return dict_keys(value) if part is None else part.__iter__(value)
 
 
 def equal_keys(value: Any, expected: tuple[Any, ...]) -> bool:
@@ -323,7 +326,7 @@ def equal_keys(value: Any, expected: tuple[Any, ...]) -> bool:
 
 
 def equal_set(value: Any, expected: frozenset[Any]) -> bool:
-    part = set if is_a(value, set) else frozenset if is_a(value, frozenset) else None
+    part = _set_part(value)
     if part is None or part.__len__(value) != len(expected):
         return False
     elements = {canonical(element) for element in part.__iter__(value)}
@@ -332,7 +335,5 @@ def equal_set(value: Any, expected: frozenset[Any]) -> bool:
 
 def in_set(value: Any, expected: Any) -> bool | None:
     """None: this is no set."""
-    for part in (set, frozenset):
-        if is_a(value, part):
-            return part.__contains__(value, expected)
-    return None
+    part = _set_part(value)
+    return None if part is None else part.__contains__(value, expected)

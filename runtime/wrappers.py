@@ -11,7 +11,8 @@ import types
 
 import torch
 
-_FILE = os.path.join(os.path.dirname(torch.__file__), "_dynamo", "eval_frame.py")
+TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep  # files that begin with it are torch's
+_FILE = os.path.join(TORCH_FOLDER, "_dynamo", "eval_frame.py")
 COMPILED, DISABLED = "torch.compile", "torch.compiler.disable"
 _KINDS = {
     "_TorchDynamoContext.__call__.<locals>.compile_wrapper": COMPILED,

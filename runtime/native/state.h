@@ -67,27 +67,20 @@ inline bool lookup_is_on() {
     return this_thread.lookup == Lookup::on || (lookup_always && this_thread.lookup == Lookup::unset);
 }
 
-// Sets what happens to frames of this thread until the end of the scope.
-class LookupScope {
+// A setting of this thread until the end of the scope.
+template <class T, T ThreadState::*setting>
+class ThreadScope {
   public:
-    explicit LookupScope(Lookup lookup) : before(this_thread.lookup) { this_thread.lookup = lookup; }
-    LookupScope(const LookupScope &) = delete;
-    ~LookupScope() { this_thread.lookup = before; }
+    explicit ThreadScope(T value) : before(this_thread.*setting) { this_thread.*setting = value; }
+    ThreadScope(const ThreadScope &) = delete;
+    ~ThreadScope() { this_thread.*setting = before; }
 
   private:
-    Lookup before;
+    T before;
 };
 
-// By which configuration frames of this thread are compiled until the end of the scope.
-class ConfigScope {
-  public:
-    explicit ConfigScope(unsigned config) : before(this_thread.config) { this_thread.config = config; }
-    ConfigScope(const ConfigScope &) = delete;
-    ~ConfigScope() { this_thread.config = before; }
-
-  private:
-    unsigned before;
-};
+using LookupScope = ThreadScope<Lookup, &ThreadState::lookup>;    // what happens to frames
+using ConfigScope = ThreadScope<unsigned, &ThreadState::config>;  // by which configuration they are compiled
 
 // What `answer` found: a result (null with an exception set), or that the original is to run in plain Python.
 struct Outcome {
@@ -104,10 +97,11 @@ int state_adopt(PyObject *code, CodeState *state);
 // The first state that the code object keeps, borrowed, or null.
 CodeState *state_of(PyObject *code);
 
-// Cached verdict of the policy on a code object: its state by this thread's configuration, or null with *skip set, or
-// null: not asked yet.
 // What the policy says of a code object: whether its frames are left alone, with all frames below them or by themselves.
 enum class Skip { no, frame, below };
+
+// Cached verdict of the policy on a code object: its state by this thread's configuration, or null with *skip set, or
+// null: not asked yet.
 CodeState *policy_cached(PyObject *code, Skip *skip);
 int policy_remember_skip(PyObject *code, Skip skip);
 
