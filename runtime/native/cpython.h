@@ -40,6 +40,21 @@
 #define graft_set_extra _PyCode_SetExtra
 #endif
 
+// --- weak references ---------------------------------------------------------------------------------------
+
+// What a weak reference refers to, borrowed; null once it is gone.
+inline PyObject *referent(PyObject *weak) {
+#if PY313
+    PyObject *found;
+    if (PyWeakref_GetRef(weak, &found) <= 0) return nullptr;
+    Py_DECREF(found);
+    return found;
+#else
+    PyObject *found = PyWeakref_GET_OBJECT(weak);
+    return found == Py_None ? nullptr : found;
+#endif
+}
+
 // --- recursion -------------------------------------------------------------------------------------------
 
 // How many Python frames this thread may still push.

@@ -32,11 +32,5 @@ struct Instruction {
 // A weak reference that stands for its referent: an instance of runtime.weak.Weak, not of weakref.ref itself.
 inline bool is_weak(PyObject *key) { return PyWeakref_CheckRef(key) && !PyWeakref_CheckRefExact(key); }
 
-// Borrowed; null once it is gone.
-inline PyObject *referent(PyObject *weak) {
-    PyObject *found = PyWeakref_GET_OBJECT(weak);
-    return found == Py_None ? nullptr : found;
-}
-
 // Elements of the expected set, sorted by hash.
 using Elements = std::vector<std::pair<Py_hash_t, PyObject *>>;

@@ -22,8 +22,8 @@ PyTypeObject *tail_type, *pending_type;
 
 // A new reference. It is alive as long as the state of the frame that is left: the call under way holds that one.
 PyObject *tail_target(Tail *self) {
-    PyObject *target = self->target == nullptr ? nullptr : PyWeakref_GetObject(self->target);
-    if (target != nullptr && target != Py_None) return Py_NewRef(target);
+    PyObject *target = self->target == nullptr ? nullptr : referent(self->target);
+    if (target != nullptr) return Py_NewRef(target);
     PyErr_SetString(PyExc_SystemError, "graftjit: what resumes this frame is gone");
     return nullptr;
 }
