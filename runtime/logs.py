@@ -3,7 +3,8 @@
 In: events as they are recorded. Out: lines of `logging`. The loggers are `graftjit.capture`, `graftjit.ir`, `graftjit.codegen`
 and `graftjit.runtime`, below `graftjit`, which gives the warnings. Breaks, recompiles and frames left to plain Python
 are of level INFO, all else is DEBUG; so nothing is seen unless it is asked for, by GRAFTJIT_DEBUG or by the levels of
-these loggers. Called by `Session.emit`.
+these loggers. The root logger's level does not count: a program that logs at DEBUG gets its own lines alone. Called by
+`Session.emit`.
 """
 
 from __future__ import annotations
@@ -45,11 +46,14 @@ def log(event: events.Event, debug: int) -> None:
 
 
 def asked(logger: logging.Logger, severity: int) -> bool:
-    """Whether the logger's levels let this through: as `isEnabledFor`, which would keep its answer in a table that a
+    """Whether the levels of our loggers let this through. `isEnabledFor` would keep its answer in a table that a
     program can see."""
     if logger.disabled or logger.manager.disable >= severity:
         return False
-    return severity >= logger.getEffectiveLevel()
+    own = logger.level or LOGGER.level
+    if not own and severity < logging.WARNING:
+        return False
+    return severity >= (own or logger.getEffectiveLevel())
 
 
 def one_line(event: events.Event) -> str:

@@ -21,7 +21,9 @@ _TESTS = os.path.join(sysconfig.get_path("stdlib"), "test") + os.sep
 
 
 def plain() -> tuple[Callable[[Any], Made], list[str]]:
-    """As CPython runs it."""
+    """As CPython runs it, beside torch, which patches the standard library (`inspect.getfile`)."""
+    import torch  # noqa: F401
+
     return lambda method: lambda bound: functools.partial(bound), []
 
 

@@ -288,6 +288,15 @@ def test_loggers_of_rooms_say_what_is_logged_without_debug(session, caplog):
     assert told == [("graftjit.capture", "INFO"), ("graftjit.capture", "DEBUG")]
 
 
+def test_the_root_loggers_level_does_not_ask_for_our_lines(session, caplog):
+    with caplog.at_level(logging.DEBUG), session.override(debug=0):  # of a program that logs
+        session.emit(GraphBreak(code="GB103", reason="print", where=Location("f.py", 3)))
+        session.emit(FrameSeen(frame="f"))
+        assert not caplog.records
+        session.warn_once("WN605", "no effect")
+    assert len(caplog.records) == 1
+
+
 def test_options_are_read_at_first_use(monkeypatch):
     session = Session()
     monkeypatch.setenv("GRAFTJIT_CHECK", "0")
