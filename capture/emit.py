@@ -41,7 +41,7 @@ class Emitter:
         self.frame = frame
         self.outputs: list[Tensor] = []
         self.arrays: list[Any] = []  # arrays whose memory is made anew
-        self.loaded: list[Value] = []
+        self.loaded: dict[Value, None] = {}  # in the order of loading
         self.temps: dict[Value, str] = {}
         self.building: set[Value] = set()
         self.root_cells = {cell: name for name, cell in frame.cells.items()}
@@ -91,7 +91,7 @@ class Emitter:
     def _loader(self, value: Value) -> Callable[[], None]:
         return lambda: self.push(value)
 
-    def preload(self, values: list[Value]) -> None:
+    def preload(self, values: Iterable[Value]) -> None:
         """Load pre-existing values before anything is changed."""
         for value in values:
             self.push(value)
@@ -124,8 +124,7 @@ class Emitter:
             self.asm.push_null()
             return
         if value.source is not None:
-            if value not in self.loaded:
-                self.loaded.append(value)
+            self.loaded[value] = None
             self.asm.load_source(value.source)
             self._remember(value)
             return
@@ -142,8 +141,7 @@ class Emitter:
 
     def _compute(self, value: Held) -> None:
         """A number that was computed from some of outside, before anything is changed."""
-        if value not in self.loaded:
-            self.loaded.append(value)
+        self.loaded[value] = None
         made, sources = numbers.function_of(self.m, value.expr)
         self.asm.call_const(made, *[partial(self.asm.load_source, source) for source in sources])
         self._remember(value)

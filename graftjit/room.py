@@ -3,7 +3,9 @@
 In: the state at each miss, with the first guard that failed in the nearest entry. Out: yes or no, and, at the limit,
 the entry that goes: the one that has answered least of late. A function whose new entries hardly ever answer a second
 call is not compiled for ever: a combination must then be met twice, later four times, up to 64 times, before it is
-compiled; and whatever comes, one call in so many is. So nothing is ever turned off, and what is useful is found.
+compiled; and whatever comes, one call in so many is. Where a frame is compiled again and again and no tensor operator is
+met, an entry gains nothing: of the calls that no entry answers, one in so many is compiled. So nothing is ever turned off,
+and what is useful is found.
 Kept of a combination are texts and weak references.
 """
 
@@ -27,6 +29,7 @@ _MOST = 6  # 64 times at most
 _BETWEEN = (
     16  # calls between two that are compiled whatever they bring, for each time that is asked for
 )
+_BARREN = 16  # entries without a tensor operator, each one anew for its code
 _REMEMBERED = 256
 _COMPARED = 8  # entries that a call is compared with to say what has changed
 _BY_IDENTITY = ("is", "type", "mro")
@@ -87,6 +90,11 @@ class Room:
     def __init__(self, limit: int, warned: bool = False) -> None:
         self.limit = limit
         self.useless = 0  # entries that went without having been of use; fewer for each that was
+        self.made = 0  # entries so far
+        # Of a frame's beginning: entries without a tensor operator that were made anew for it or for what resumes it; half as
+        # many for each with one.
+        self.barren = 0
+        self._passed = 0
         self.warned = warned
         self._waited = 0
         self._uses: list[_Use] = []
@@ -96,6 +104,25 @@ class Room:
     def times(self) -> int:
         """How often a combination has to be met before it is compiled."""
         return 1 << min(self.useless // max(self.limit, PATIENCE), _MOST)
+
+    def pays(self, first: Room) -> bool:
+        """Whether this call is looked at at all: not where nothing but Python has been found. `first`: the room of the
+        frame's beginning."""
+        if not self.made or first.barren < _BARREN:
+            return True
+        self._passed += 1
+        if self._passed < _BETWEEN << min(first.barren // _BARREN, _MOST):
+            return False
+        self._passed = 0
+        return True
+
+    def add(self, first: Room, computes: bool) -> None:
+        """An entry is made; `computes`: with a tensor operator."""
+        if computes:
+            first.barren //= 2
+        elif self.made:
+            first.barren += 1
+        self.made += 1
 
     def worth(self, change: Change | None) -> bool:
         """Whether an entry is to be made for this call."""

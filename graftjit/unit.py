@@ -185,6 +185,10 @@ class Unit:
     def _guarded_miss(self, state: Any, code: types.CodeType, view: FrameView) -> Any:
         for attempt in range(1, ATTEMPTS + 1):
             try:
+                first: Room = first_state(state).room
+                if not state.room.pays(first):
+                    self._tell_plain(state, "PL207", "compiled often, and never with a tensor operator")
+                    return None
                 adopted = self._adopted(state, code, view)
                 if adopted is not None:
                     return adopted
@@ -230,6 +234,7 @@ class Unit:
         if change is not None:
             telling.recompiled(state, change, view)
         self._make_room(state, change)
+        state.room.add(first_state(state).room, made.graph is not None and bool(made.graph.nodes))
         return self._publish(state, code, made, resumes, stages)
 
     def _check_own_frame(self, made: Capture, view: FrameView) -> None:

@@ -183,7 +183,7 @@ _TABLE: tuple[Code, ...] = (
     Code("PL206", "disabled", "GRAFTJIT_DISABLE is set", "unset GRAFTJIT_DISABLE, or set it to 0"),
     Code("PL207", "recompile limit reached",
          "every call brought a new combination of guarded values, and what was compiled for them never answered a"
-         " second call: a combination is now compiled when it has been met more often",
+         " second call, or had no tensor operator: a combination is now compiled when it has been met more often",
          "pass what varies as a tensor; the recompiles in the report name it"),
     Code("PL208", "being traced or debugged",
          "sys.settrace, sys.monitoring or a profiler wants to see each line", "remove the tracer"),

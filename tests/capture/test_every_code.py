@@ -646,7 +646,7 @@ def ever_new():
 @raises("RC410")
 def more_than_there_is_room_for():
     def f(x, name):  # RC410
-        return {name: x}
+        return {name: x + 1}
 
     def step(n):
         return lambda: (t(), f"{n}")

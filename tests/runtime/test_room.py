@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import weakref
 
 import pytest
@@ -18,7 +19,7 @@ X = torch.arange(4.0)
 
 
 def keyed(x, name):
-    return {name: x}
+    return {name: x + 1}
 
 
 def small(limit: int = 4):
@@ -181,3 +182,29 @@ def test_reset_begins_anew(everything):
 def test_the_default_is_32_entries():
     assert JitConfig().recompile_limit == 32
     assert graftjit.jit(keyed).state.room.limit == 32
+
+
+def test_a_frame_without_tensor_operators_is_compiled_less_and_less():
+    def count(words):
+        found = {}
+        for word in words:
+            found[word] = str.format("{}", len(word)) + os.fspath(word)
+        return list(found.items())
+
+    jitted = graftjit.jit(count)
+    for number in range(200):
+        words = [f"{number}", f"{number + 1}"]
+        assert jitted(words) == count(words)
+    resumed = jitted.report().recompile_count
+    assert resumed < 60
+    assert "PL207" in codes_of(jitted)
+
+
+def test_a_frame_that_computes_now_and_then_is_compiled_for_what_it_computes():
+    def f(x, name, compute):
+        return {name: x + 1 if compute else x}
+
+    jitted = graftjit.jit(f, config=JitConfig(recompile_limit=64))
+    for number in range(40):
+        assert list(jitted(X, f"{number}", number % 2 == 1)) == [f"{number}"]
+    assert jitted.report().recompile_count == 39
