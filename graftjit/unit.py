@@ -187,7 +187,9 @@ class Unit:
             try:
                 first: Room = first_state(state).room
                 if not state.room.pays(first):
-                    self._tell_plain(state, "PL207", "compiled often, and never with a tensor operator")
+                    self._tell_plain(
+                        state, "PL207", "compiled often, and never with a tensor operator"
+                    )
                     return None
                 adopted = self._adopted(state, code, view)
                 if adopted is not None:
