@@ -77,6 +77,12 @@ _PURE = {
 """C functions whose result follows from their arguments, by address: another module may call itself `math`."""
 
 
+_PURE_CLASSMETHODS = {
+    (str, "maketrans"), (bytes, "maketrans"), (bytes, "fromhex"), (bytearray, "maketrans"),
+    (float, "fromhex"), (int, "from_bytes"),
+}  # fmt: skip
+
+
 def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     """A C function: folded when it is pure and its arguments are constants."""
     if id(real) in _PURE:
@@ -91,19 +97,15 @@ def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     owner = getattr(real, "__self__", None)
     if is_kind(owner, np.ufunc):
         return arrays.call_ufunc_method(m, Obj(owner), real.__name__, args, kwargs)
-    if isinstance(owner, type) and real.__name__ in (
-        "fromkeys",
-        "maketrans",
-        "fromhex",
-        "from_bytes",
-    ):
-        if real.__name__ == "fromkeys" and owner is dict:
-            if not 1 <= len(args) <= 2 or kwargs:
-                raise Break("GB121", "dict.fromkeys() with these arguments")
-            made = Dict({})
-            for key in iteration.each(m, args[0]):
-                containers.dict_set(m, made, key, args[1] if len(args) > 1 else Const(None))
-            return made
+    if owner is dict and real.__name__ == "fromkeys":
+        if not 1 <= len(args) <= 2 or kwargs:
+            raise Break("GB121", "dict.fromkeys() with these arguments")
+        made = Dict({})
+        for key in iteration.each(m, args[0]):
+            containers.dict_set(m, made, key, args[1] if len(args) > 1 else Const(None))
+        return made
+    # A subclass of theirs makes its result by its own `__new__` and `__init__`: Python calls it.
+    if isinstance(owner, type) and (owner, real.__name__) in _PURE_CLASSMETHODS:
         plain, named = as_constants(m, args, kwargs)
         return containers.fold(lambda: real(*plain, **named))
     if real is tuple.__new__ and len(args) == 2 and isinstance(args[0], Obj):

@@ -157,7 +157,7 @@ def _item_of(origin: Any, index: int) -> Any:
 
 def writable(m: Machine, value: Any) -> Any:
     """A list or set about to be written: everything in it is read first, so positions may move."""
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and value.origin is not None:
         sequence_items(m, value)
     m.rewritten(value)
     return value

@@ -14,6 +14,9 @@ import types
 
 import torch
 
+import graftjit
+from graftjit.capture import containers
+
 from .harness import agrees
 
 
@@ -68,6 +71,55 @@ def test_ordered_dict_whose_key_has_another_hash_by_now():
         return y, found
 
     return f, (t(2),)
+
+
+@agrees(calls=2)
+def test_fromkeys_of_a_class_that_makes_its_instances_itself():
+    told = []
+
+    class Kept(dict):
+        def __new__(cls):
+            told.append("made")
+            return held
+
+    held = {}
+
+    def f(x):
+        nonlocal held
+        held = {i: i for i in range(3)}
+        made = Kept.fromkeys(["a"])
+        return x + 1, made, made is held, list(told)
+
+    return f, (t(2),), [lambda: told.clear()]
+
+
+@agrees(codes=())
+def test_what_builtin_types_make_of_constants():
+    def f(x):
+        table = str.maketrans("ab", "ba")
+        return (
+            x + 1,
+            "abc".translate(table),
+            bytes.fromhex("0a"),
+            int.from_bytes(b"\x01\x00", "big"),
+        )
+
+    return f, (t(2),)
+
+
+def test_a_deque_of_the_frame_is_not_read_at_each_step(monkeypatch):
+    read = []
+    whole = containers.sequence_item
+    monkeypatch.setattr(containers, "sequence_item", lambda *args: read.append(1) or whole(*args))
+
+    def f(x):
+        held = collections.deque()
+        for i in range(200):
+            held.appendleft(i)
+        return x + 1, sum(held)
+
+    assert graftjit.jit(f)(t(2))[1] == f(t(2))[1]
+    assert len(read) < 2000
 
 
 @agrees(codes=())
