@@ -142,6 +142,7 @@ class Capture:
     plain: BreakRecord | None = None
     rerun: bool = False
     symbolic: list[tuple[str, str]] = field(default_factory=list)  # what varies, and why
+    claimed: bool = False  # whether the program was told that it is being compiled
 
 
 def capture(
@@ -164,6 +165,7 @@ def capture(
         try:
             made = attempt.run()
             made.symbolic += told
+            made.claimed = attempt.machine.claimed
             return made
         except Restart:
             continue

@@ -171,6 +171,7 @@ class Machine:
         self.varied = varied or Variation(dynamic=False)
         self.tracer = tracer  # of what is walked now: the root's, or the innermost of `inner`
         self.claims_compiling = False  # whether `torch.compiler.is_compiling()` is to say True
+        self.claimed = False  # whether it was asked, and said so
         self.inner: list[Inner] = []
         self.modes: list[Entered] = []  # torch function modes that are active, innermost last
         self.root_scope = root_scope

@@ -60,6 +60,7 @@ def _is_compiling(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         frame.code for frame in reversed(m.frames) if frame.code.co_name != "is_compiling"
     )
     if m.claims_compiling and not asking.co_filename.startswith(TORCH_FOLDER):
+        m.claimed = True
         return Const(True)
     return inline(m, Obj(torch.compiler.is_compiling), args, kwargs)
 

@@ -105,6 +105,7 @@ def captured(state: Any, code: types.CodeType, made: Capture, seconds: dict[str,
             nodes=sum(node.op == "call" for node in graph.nodes) if graph else 0,
             calls=len(graph.calls) if graph else 0,
             guards=_guards(state, guard_lines(made.rows)),
+            claimed=made.claimed,
             seconds=tuple(seconds.items()),
             where=where,
         )
@@ -160,6 +161,7 @@ def counted(state: Any) -> events.Counted | None:
     # The first run of an entry is the miss that made it.
     hits = [(number_of(entry), max(0, entry.hits - 1)) for entry in entries]
     checks = [(number_of(entry), *entry.guard_time) for entry in entries]
+    values = [(number_of(entry), clocks.value_seconds(entry.rows)) for entry in entries]
     _calls, samples, seconds, inside, gap_samples, gap = state.times()
     return events.Counted(
         frame=code.co_qualname,
@@ -169,6 +171,7 @@ def counted(state: Any) -> events.Counted | None:
         resumed=state.origin is not None,
         entry_hits=tuple(pair for pair in hits if pair[0]),
         guards=tuple((number, spent) for number, timed, spent in checks if number and timed),
+        values=tuple(pair for pair in values if all(pair)),
         samples=samples,
         seconds=samples * seconds,
         inside=samples * inside,

@@ -15,6 +15,7 @@ from typing import Any
 from ..ir.dataclass import dataclass
 from . import _native, roofline
 from .events import Timed
+from .guards import Row
 from .program import COMPUTES
 from .session import SESSION
 
@@ -51,6 +52,12 @@ def timed(state: Any) -> list[Timed]:
     """What was measured of the programs of a state."""
     pairs = [(one, one.program()) for one in getattr(state, "followed", ())]
     return [_timed(one, program) for one, program in pairs if program is not None]
+
+
+def value_seconds(rows: Iterable[Row]) -> float:
+    """What value guards among these rows take to compute what they compare; 0.0 where that was not sampled."""
+    programs = {row.expected.program for row in rows if row.kind == "value"}
+    return sum(program.run.times()[2] for program in programs)
 
 
 def _timed(one: Followed, program: Any) -> Timed:

@@ -53,6 +53,7 @@ class Entered(Event):
     resumed   the frame is what follows a break; `span`: (first, last) line of that
     graphs    graphs in this entry (0 or 1); nodes: ATen nodes; calls: torch-level calls
     let_go    guards whose texts the log has let go of
+    claimed   `torch.compiler.is_compiling()` said True in it, as `JitConfig(claims_compiling=True)` asks
     """
 
     kind: str = "code"
@@ -63,6 +64,7 @@ class Entered(Event):
     calls: int = 0
     guards: tuple[GuardLine, ...] = ()
     let_go: int = 0
+    claimed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +239,7 @@ class Counted(Event):
 
     entries       those that are alive; entry_hits: (number of an entry, calls that it answered) of each
     guards        (number of an entry, seconds that a check of its guards takes) where that was measured
+    values        (number of an entry, seconds of that in which values of tensors are computed) where there are such guards
     samples       calls that were timed; seconds: these calls together; inside: of that, in compiled programs
     after         of what resumes a frame: where the break is that it follows
     gap_samples   how often the way from the compiled part before that break was timed; gap: these together
@@ -248,6 +251,7 @@ class Counted(Event):
     resumed: bool = False
     entry_hits: tuple[tuple[int, int], ...] = ()
     guards: tuple[tuple[int, float], ...] = ()
+    values: tuple[tuple[int, float], ...] = ()
     samples: int = 0
     seconds: float = 0.0
     inside: float = 0.0

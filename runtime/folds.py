@@ -194,6 +194,7 @@ def fold_entries(told: Folding) -> list[EntryRecord]:
     """One record an entry, in the order in which they were made."""
     hits = {(e.frame, entry): n for e in told.of(events.Counted) for entry, n in e.entry_hits}
     checks = {(e.frame, entry): s for e in told.of(events.Counted) for entry, s in e.guards}
+    values = {(e.frame, entry): s for e in told.of(events.Counted) for entry, s in e.values}
     counted = {e.frame for e in told.of(events.Counted) if e.entry_hits}
     programs: dict[tuple[str, int], list[events.Compiled]] = {}
     for e in told.programs:
@@ -221,6 +222,8 @@ def fold_entries(told: Folding) -> list[EntryRecord]:
                 library=sum(c.library for c in compiled),
                 guards=len(e.guards) + e.let_go,
                 guard_seconds=checks.get(key, 0.0),
+                value_seconds=values.get(key, 0.0),
+                claimed=e.claimed,
                 stages=tuple(getattr(e, "seconds", ())),
                 hits=hits.get(key, 0),
                 alive=key in hits or e.frame not in counted,

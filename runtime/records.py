@@ -74,7 +74,9 @@ class EntryRecord(Place):
     graph           the name of its graph, empty without one
     operators       in the graph, which became `kernels` (`distinct` different ones) and `library` calls of ATen;
                     calls: of torch's functions in the program
-    guards          how many conditions; `guard_seconds`: what checking them takes
+    guards          how many conditions; `guard_seconds`: what checking them takes; `value_seconds`: of that, what computing
+                    values of tensors takes that some of them compare
+    claimed         `torch.compiler.is_compiling()` said True in it: `JitConfig(claims_compiling=True)`
     stages          (stage, seconds) of making it
     hits            calls that it answered, not counting the one that made it
     alive           whether calls can still find it
@@ -93,6 +95,8 @@ class EntryRecord(Place):
     library: int = 0
     guards: int = 0
     guard_seconds: float = 0.0
+    value_seconds: float = 0.0
+    claimed: bool = False
     stages: tuple[tuple[str, float], ...] = ()
     hits: int = 0
     alive: bool = True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .text_layout import Line, counted, duration, line, percent, wrap
 from .text_places import short_place
-from .text_summary import work
+from .text_summary import checked, work
 
 if TYPE_CHECKING:
     from .records import EntryRecord, FrameRecord
@@ -79,8 +79,10 @@ def _entry(entry: EntryRecord, frame: FrameRecord, width: int, verbosity: int) -
         facts.append(work(entry.operators, entry.kernels, entry.distinct, entry.library))
     elif not entry.graph:
         facts.append("no tensor operators")
-    checked = f" ({duration(entry.guard_seconds)})" if entry.guard_seconds else ""
-    facts.append(counted(entry.guards, "guard") + checked)
+    spent = checked(entry.guard_seconds, entry.value_seconds)
+    facts.append(counted(entry.guards, "guard") + (f" ({spent})" if entry.guard_seconds else ""))
+    if entry.claimed:
+        facts.append("is_compiling() said True")
     facts.append(counted(entry.hits, "hit"))
     if entry.adopted:
         facts.append("taken over")

@@ -5,14 +5,14 @@ In: a Report. Out: its name, the verdict, then what was made of what, and what t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .text_changes import settled_count
 from .text_layout import Line, Span, counted, cut, duration, line, listed, percent, wrap
 
 if TYPE_CHECKING:
-    from .records import FrameRecord
+    from .records import EntryRecord, FrameRecord
     from .report import Report
 
 INDENT = "  "
@@ -98,9 +98,14 @@ def _work_facts(report: Report) -> list[str]:
     return facts
 
 
-def _guard_seconds(report: Report) -> float:
-    """What a hit pays for its guards, on the mean over hits: an entry that is hardly ever met was hardly measured."""
-    timed = [(entry.hits, entry.guard_seconds) for entry in report.entries if entry.guard_seconds]
+def checked(seconds: float, values: float) -> str:
+    """What guards take, and how much of it computes values of tensors (`runtime.value_guards`)."""
+    return duration(seconds) + (f", {duration(values)} of it for values" if values else "")
+
+
+def _a_hit(report: Report, of: Callable[[EntryRecord], float]) -> float:
+    """What a hit pays, on the mean over hits: an entry that is hardly ever met was hardly measured."""
+    timed = [(entry.hits, of(entry)) for entry in report.entries if of(entry)]
     hits = sum(count for count, _ in timed)
     if not hits:
         return min((seconds for _, seconds in timed), default=0.0)
@@ -114,9 +119,12 @@ def _call_facts(report: Report) -> list[str]:
         calls = counted(called[0].hits + called[0].misses, "call")
         facts.append(f"{calls} ({counted(called[0].hits, 'hit')})")
     if report.guards:
-        seconds = _guard_seconds(report)
+        seconds = _a_hit(report, lambda entry: entry.guard_seconds)
+        values = _a_hit(report, lambda entry: entry.value_seconds)
         told = counted(len(report.guards), "guard")
-        facts.append(f"{told}, checked in {duration(seconds)}" if seconds else told)
+        facts.append(f"{told}, checked in {checked(seconds, values)}" if seconds else told)
+    if any(entry.claimed for entry in report.entries):
+        facts.append("is_compiling() said True")
     if report.dropped:
         facts.append(f"{counted(report.dropped, 'older event')} dropped")
     return facts

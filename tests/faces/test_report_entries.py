@@ -142,3 +142,35 @@ def test_what_was_taken_over_has_its_kernels_graphs_and_times():
     assert (mine.kernels, mine.library, mine.graph) == (other.kernels, other.library, other.graph)
     assert second.frames[0].lines == first.frames[0].lines != ()
     assert not second.libraries  # nothing was built for it
+
+
+def test_what_value_guards_take_stands_beside_what_guards_take():
+    @jit
+    def f(x, mask):
+        return x + 1 if mask.all() else x - 1
+
+    mask = torch.ones(64, 64, dtype=torch.bool)
+    for _ in range(100):
+        f(torch.ones(3), mask)
+    report = f.report()
+    (entry,) = report.entries
+    assert 0 < entry.value_seconds < entry.guard_seconds
+    assert "of it for values" in str(report)
+
+    plain = jit(lambda x: x + 1)
+    for _ in range(100):
+        plain(torch.ones(3))
+    (entry,) = plain.report().entries
+    assert entry.guard_seconds and not entry.value_seconds
+
+
+def test_a_claim_is_told():
+    def f(x):
+        return x * 2 if torch.compiler.is_compiling() else x * 3
+
+    for claims in (True, False):
+        run = jit(f, config=JitConfig(claims_compiling=claims))
+        run(torch.ones(3))
+        report = run.report()
+        assert [entry.claimed for entry in report.entries] == [claims]
+        assert ("is_compiling() said True" in str(report)) == claims
