@@ -16,7 +16,7 @@ import torch
 
 from ..runtime import device, kernel_file
 from ..runtime.errors import BuildError
-from ..runtime.kernel_store import Library
+from ..runtime.kernel_store import BUILD_PREFIX, Library
 from ..runtime.session import SESSION
 from ..runtime.version import VERSION
 from . import units
@@ -92,7 +92,8 @@ def load(
 def once(source: str, symbols: Sequence[str]) -> dict[str, int]:
     """The addresses of these symbols in a library that is built now and kept in no store: for a measurement. It
     stays loaded. Raises BuildError or OSError."""
-    with tempfile.TemporaryDirectory(prefix="graftjit-") as folder:
+    root = next(SESSION.store.scratch_roots())
+    with tempfile.TemporaryDirectory(prefix=BUILD_PREFIX, dir=root) as folder:
         target = Path(folder) / "kernel.so"
         _compile(source, target)
         return kernel_file.open_library(target.read_bytes(), symbols, "measured")[1]

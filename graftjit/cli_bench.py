@@ -36,6 +36,7 @@ examples:
 
 exit status: that of the script where it fails; 1 where results differ, or nothing was jitted; 0 else
 """
+SLOWER = 1.05  # from here on a call is said to be slower than plain Python; below it is noise
 TOLERATED = 1e-2  # by the largest value of a result; narrow floats are that far from each other
 
 
@@ -107,6 +108,9 @@ def table(results: list[Result], peer: bool) -> Iterator[str]:
         yield f"  {shown:<{wide - 2}}{row}".rstrip()
         if result.said:
             yield f"    {result.said}"
+        if result.jitted > SLOWER * result.plain:
+            times = result.jitted / result.plain
+            yield f"    takes {times:.2g} times as long as in plain Python: python -m graftjit explain says why"
 
 
 def _cells(result: Result, peer: bool) -> list[str]:

@@ -32,7 +32,7 @@ from .whole_file import write_whole
 DEFAULT_LIMIT = 1 << 30
 _TOUCH_AFTER = 3600.0  # seconds; a hit renews a file's time only when it is older than this
 _STALE_BUILD = 3600.0  # seconds after which a build folder belongs to nobody
-_BUILD_PREFIX = "building-"
+BUILD_PREFIX = "building-"
 _ROOM = 4 << 20  # bytes; a folder that cannot take them is full
 _SUFFIXES = tuple(f".{kind}" for kind in (*kernel_file.KERNELS, "note"))
 
@@ -223,11 +223,11 @@ class KernelStore:
         return Library(path, addresses, len(data), False, handle)
 
     def _built(self, source: str, build: Build) -> bytes:
-        """What the compiler makes, in a folder for temporary files, or in the store's where that has no room."""
+        """What the compiler makes."""
         failed: list[str] = []
-        for root in (Path(tempfile.gettempdir()), self.folder):
+        for root in self.scratch_roots():
             try:
-                scratch = Path(tempfile.mkdtemp(prefix=_BUILD_PREFIX, dir=root))
+                scratch = Path(tempfile.mkdtemp(prefix=BUILD_PREFIX, dir=root))
             except OSError as error:
                 failed.append(str(error))
                 continue
@@ -244,6 +244,18 @@ class KernelStore:
             found="; ".join(failed),
             todo="set TMPDIR or GRAFTJIT_CACHE_DIR to a folder that can be written and has room",
         )
+
+    def scratch_roots(self) -> Iterator[Path]:
+        """Where to compile: in the store's own folder, from which `files` removes what killed processes have left; in the
+        folder for temporary files where the store cannot be written."""
+        if self.usable() and self._writing:
+            try:
+                private.make_folder(self.folder)
+            except OSError:
+                pass  # `publish` tells of it
+            else:
+                yield self.folder
+        yield Path(tempfile.gettempdir())
 
     def publish(self, name: Name, data: bytes) -> Path | None:
         """Put a kernel or a note on its shelf, under its name, at once. None where there is no folder for it."""
@@ -262,7 +274,7 @@ class KernelStore:
         shelf = self.folder / name.key[:2]
         private.make_folder(shelf)
         path = shelf / str(name)
-        write_whole(path, data, self.folder, _BUILD_PREFIX)
+        write_whole(path, data, self.folder, BUILD_PREFIX)
         return path
 
     def _give_up(self, code: str, reason: str) -> None:
@@ -292,7 +304,7 @@ class KernelStore:
             return found
         now = time.time()
         for shelf in _entries(self.folder):
-            if shelf.name.startswith(_BUILD_PREFIX):
+            if shelf.name.startswith(BUILD_PREFIX):
                 if now - _mtime(shelf) > _STALE_BUILD:
                     shutil.rmtree(shelf, ignore_errors=True)
                     _remove(Path(shelf.path))

@@ -131,3 +131,12 @@ def test_the_report_of_a_trace(tmp_path, capsys):
     assert main(["trace", str(tmp_path / "none.jsonl")]) == 2
     (tmp_path / "text.jsonl").write_text("no trace")
     assert main(["trace", str(tmp_path / "text.jsonl")]) == 2
+
+
+def test_what_is_slower_than_plain_python_is_told():
+    def said(jitted):
+        result = replays.Result("f", "f32[2]", plain=1.0, jitted=jitted, error=0.0)
+        return [line for line in cli_bench.table([result], False) if "as long as" in line]
+
+    assert not said(0.5) and not said(1.01)
+    assert "takes 1.8 times as long as in plain Python" in said(1.8)[0]

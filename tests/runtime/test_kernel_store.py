@@ -7,7 +7,9 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -401,6 +403,32 @@ def test_abandoned_build_folders_go(tmp_path):
     store = KernelStore(tmp_path)
     left = store.folder / "building-left"
     left.mkdir(parents=True)
+    os.utime(left, (1, 1))
+    store.load(SOURCE, ["answer"], build)
+    assert not left.exists()
+
+
+def test_a_process_that_is_killed_leaves_no_temporary_files(tmp_path):
+    text = """
+import os, signal, sys
+from pathlib import Path
+from graftjit.runtime.kernel_store import KernelStore
+
+def build(source, target):
+    target.write_text(source)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+KernelStore(Path(sys.argv[1])).load("text", ["answer"], build)
+"""
+    temporary, store = tmp_path / "temporary", KernelStore(tmp_path / "store")
+    temporary.mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", text, str(tmp_path / "store")],
+        env={**os.environ, "TMPDIR": str(temporary)}, check=False,
+    )  # fmt: skip
+    assert ended.returncode == -signal.SIGKILL
+    assert not list(temporary.iterdir())
+    (left,) = store.folder.glob("building-*")
     os.utime(left, (1, 1))
     store.load(SOURCE, ["answer"], build)
     assert not left.exists()
