@@ -31,18 +31,21 @@ _WATCHING = _Watching()
 class _Matches:
     """The pattern for a module's name in an entry of `warnings.filters`, which asks it with `match`."""
 
-    def __init__(self, over: str) -> None:
-        self.over = over
+    def __init__(self, over: str, but: str = " ") -> None:
+        self.over, self.but = over, but
 
     def match(self, module: str) -> bool:
-        return _WATCHING.over == self.over
+        return _WATCHING.over == self.over and not module.startswith(self.but)
 
 
-# What torch deprecates in its own code is nobody's to hear, and would be ignored by default.
+# A deprecated function of torch warns in the name of its caller. What torch's own code calls is not for the user to
+# mend, and is ignored by default.
+_OF_TORCH = {UserWarning: " ", FutureWarning: " ", RuntimeWarning: " "}
+_OF_TORCH |= dict.fromkeys((DeprecationWarning, PendingDeprecationWarning), "torch.")
 _ENTRIES: list[Any] = [
     ("error", None, Warning, _Matches("python"), 0),
-    *[("error", None, kind, _Matches("torch"), 0) for kind in (UserWarning, FutureWarning, RuntimeWarning)],
-]  # fmt: skip
+    *[("error", None, kind, _Matches("torch", but), 0) for kind, but in _OF_TORCH.items()],
+]
 
 
 @contextmanager
