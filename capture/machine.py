@@ -163,6 +163,9 @@ Effect = SetAttr | SetGlobal | Written | Filled | SetVariable
 class Machine:
     """One capture of one root frame. Thrown away after; a restart makes a new one."""
 
+    claims_compiling = False  # whether `torch.compiler.is_compiling()` is to say True
+    claimed = False  # whether it was asked, and said so
+
     def __init__(self, tracer: Tracer, root_scope: Scope, varied: Variation | None = None) -> None:
         self.root_tracer = tracer
         self.facts = tracer.facts
@@ -170,8 +173,6 @@ class Machine:
         self.numbers = numbers._Numbers()
         self.varied = varied or Variation(dynamic=False)
         self.tracer = tracer  # of what is walked now: the root's, or the innermost of `inner`
-        self.claims_compiling = False  # whether `torch.compiler.is_compiling()` is to say True
-        self.claimed = False  # whether it was asked, and said so
         self.inner: list[Inner] = []
         self.modes: list[Entered] = []  # torch function modes that are active, innermost last
         self.root_scope = root_scope
@@ -402,12 +403,6 @@ class Machine:
             self.globals,
             self.variables,
             self.dicts,
-        )
-        for store in stores:
-            store.clear()
-        self.numbers.held.clear()
-        self.facts.forget_origins()  # they name what the program may drop; a graph keeps its facts
-        for kept in (
             self.keep,
             self.effects,
             self.cleared,
@@ -417,8 +412,11 @@ class Machine:
             self.unhooked,
             self.keys,
             self.shared,
-        ):
-            kept.clear()
+        )
+        for store in stores:
+            store.clear()
+        self.numbers.held.clear()
+        self.facts.forget_origins()  # they name what the program may drop; a graph keeps its facts
 
     # -- walking -----------------------------------------------------------------------------------------
     def run(self, frame: Frame) -> Value:
