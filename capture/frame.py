@@ -260,6 +260,7 @@ class _Attempt:
         self.machine.release()
         self.root.locals.clear()  # unread arguments and the dict that they are in hold each other
         self.root.locals, self.root.cells, self.root.stack = {}, {}, []
+        self.root.loops.clear()
         if self.ends is not None:
             self.ends.let_go()
         let_go()

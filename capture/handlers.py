@@ -27,7 +27,7 @@ from . import (
 from .breaks import Break
 from .bytecodes import Instr
 from .containers import raises
-from .machine import Frame, Machine, handles
+from .machine import LIBRARY, Frame, Loop, Machine, handles
 from .values import (
     NULL,
     Cell,
@@ -360,15 +360,10 @@ def _for_iter(m: Machine, f: Frame, i: Instr) -> None:
     if not isinstance(iterator, Iterator):
         begun = str(getattr(iterator, "source", "")).startswith(".stack")
         raise Break("GB120", BROKEN_LOOP if begun else "a loop over an iterator from outside")
-    steps, before = f.loops.get(id(iterator), (0, m.tracer.recorded))
-    f.loops[id(iterator)] = (steps + 1, before)
-    if steps >= MAX_UNROLLED and m.tracer.recorded - before >= steps and _repeats(f, i):
-        raise Break(
-            "GB116",
-            f"a loop of more than {MAX_UNROLLED} equal steps: its body is a frame of its own",
-        )
+    _count_step(m, f, i, iterator)
     item = iteration.take(m, iterator)
     if item is None:
+        f.loops.pop(i.index, None)
         f.pop()
         f.pc = i.target  # type: ignore[assignment]
     else:
@@ -376,6 +371,24 @@ def _for_iter(m: Machine, f: Frame, i: Instr) -> None:
 
 
 MAX_UNROLLED = 64
+MAX_IDLE = 200_000  # instructions of a loop of the program's in which no tensor operator is met
+
+
+def _count_step(m: Machine, f: Frame, i: Instr, iterator: Iterator) -> None:
+    """One more step of a loop; a break where it is better not unrolled any further."""
+    loop = f.loops.get(i.index)
+    if loop is None or loop.over is not iterator:
+        loop = f.loops[i.index] = Loop(iterator, m.tracer.recorded, m.count)
+    recorded = m.tracer.recorded - loop.operators
+    idle = not recorded and m.count - loop.instructions > MAX_IDLE
+    if idle and not f.code.co_filename.startswith(LIBRARY):
+        raise Break("GB116", f"a loop without a tensor operator in its first {loop.steps} steps")
+    if loop.steps >= MAX_UNROLLED and recorded >= loop.steps and _repeats(f, i):
+        raise Break(
+            "GB116",
+            f"a loop of more than {MAX_UNROLLED} equal steps: its body is a frame of its own",
+        )
+    loop.steps += 1
 
 
 def _repeats(f: Frame, i: Instr) -> bool:

@@ -38,7 +38,7 @@ MAX_INSTRUCTIONS = 400_000
 MAX_DEPTH = 64
 _FACE = os.path.dirname(str(sys.modules[__name__.partition(".")[0]].__file__))
 # Files of torch, and of ours, that compute for the program: layers and functions.
-_LIBRARY = (
+LIBRARY = (
     TORCH_FOLDER,
     *(os.path.join(_FACE, name) for name in ("cell.py", "layers.py", "nn.py", "ops.py")),
 )
@@ -68,6 +68,16 @@ class Scope:
 
 
 @dataclass(eq=False, slots=True)
+class Loop:
+    """A loop being walked: what it walks over, its steps so far, and the operators and instructions before it."""
+
+    over: Value
+    operators: int
+    instructions: int
+    steps: int = 0
+
+
+@dataclass(eq=False, slots=True)
 class Frame:
     """A frame being walked: the root, or an inlined callee. `pc` is the next instruction's index."""
 
@@ -84,9 +94,7 @@ class Frame:
     swapped: set[str] = field(
         default_factory=set
     )  # cells in whose place a comprehension has its own
-    loops: dict[int, tuple[int, int]] = field(
-        default_factory=dict
-    )  # iterator -> steps, calls before
+    loops: dict[int, Loop] = field(default_factory=dict)  # by the index of its head
 
     def push(self, value: Value) -> None:
         self.stack.append(value)
@@ -230,10 +238,10 @@ class Machine:
     def users_line(self) -> Location | None:
         """The line that asked for what is at hand. What torch's own Python, or a layer of ours, does on the way
         (`Linear.forward` calls a function) is told under the line that called it: that is the one a reader may change."""
-        if not self.frames or not self.frames[-1].code.co_filename.startswith(_LIBRARY):
+        if not self.frames or not self.frames[-1].code.co_filename.startswith(LIBRARY):
             return self.where
         for frame in reversed(self.frames):
-            if not frame.code.co_filename.startswith(_LIBRARY):
+            if not frame.code.co_filename.startswith(LIBRARY):
                 return frame.decoded.instrs[frame.pc - 1].where  # its call
         return self.where
 

@@ -3,9 +3,9 @@
 In: the state at each miss, with the first guard that failed in the nearest entry. Out: yes or no, and, at the limit,
 the entry that goes: the one that has answered least of late. A function whose new entries hardly ever answer a second
 call is not compiled for ever: a combination must then be met twice, later four times, up to 64 times, before it is
-compiled; and whatever comes, one call in so many is. Where a frame is compiled again and again and no tensor operator is
-met, an entry gains nothing: of the calls that no entry answers, one in so many is compiled. So nothing is ever turned off,
-and what is useful is found.
+compiled; and whatever comes, one call in so many is. Where a frame is compiled again and again and no tensor operator has
+ever been met, an entry gains nothing: of the calls that no entry answers, one in so many is compiled. So nothing is ever
+turned off, and what is useful is found.
 Kept of a combination are texts and weak references.
 """
 
@@ -91,8 +91,9 @@ class Room:
         self.limit = limit
         self.useless = 0  # entries that went without having been of use; fewer for each that was
         self.made = 0  # entries so far
-        # Of a frame's beginning: entries without a tensor operator that were made anew for it or for what resumes it; half as
-        # many for each with one.
+        # Of a frame's beginning, over it and what resumes it: whether an entry has a tensor operator, and how many of those
+        # without one were made anew for their code.
+        self.computes = False
         self.barren = 0
         self._passed = 0
         self.warned = warned
@@ -108,7 +109,7 @@ class Room:
     def pays(self, first: Room) -> bool:
         """Whether this call is looked at at all: not where nothing but Python has been found. `first`: the room of the
         frame's beginning."""
-        if not self.made or first.barren < _BARREN:
+        if first.computes or not self.made or first.barren < _BARREN:
             return True
         self._passed += 1
         if self._passed < _BETWEEN << min(first.barren // _BARREN, _MOST):
@@ -118,10 +119,8 @@ class Room:
 
     def add(self, first: Room, computes: bool) -> None:
         """An entry is made; `computes`: with a tensor operator."""
-        if computes:
-            first.barren //= 2
-        elif self.made:
-            first.barren += 1
+        first.computes |= computes
+        first.barren += self.made > 0
         self.made += 1
 
     def worth(self, change: Change | None) -> bool:

@@ -78,3 +78,47 @@ def test_what_is_handed_on_is_not_guarded():
         assert found[2] is keep
     entries = [frame.entries for frame in run.report().frames]
     assert sum(entries) == 2, str(run.report())  # the function, and what follows the break
+
+
+@agrees(calls=2, breaks=2)
+def test_a_long_loop_without_tensors_between_two_that_compute():
+    def f(x):
+        y = torch.tanh(x + 1)
+        total, seen = 0, []
+        for i in range(40_000):
+            total += i & 3
+            if i % 5000 == 0:
+                seen.append(total)
+        return torch.sin(y) * 2 + total, seen
+
+    return f, (t(3),)
+
+
+@agrees(calls=2, graphs=2)
+def test_a_long_loop_without_tensors_in_a_callee():
+    def counted(n):
+        total = 0
+        for i in range(n):
+            total += i & 3
+        return total
+
+    def f(x):
+        y = x + 1
+        return y * counted(40_000)
+
+    return f, (t(3),)
+
+
+@agrees(calls=2, graphs=1, codes=())
+def test_many_short_loops_are_no_long_one():
+    def f(x):
+        total = 0
+        for _ in range(60):
+            y = x + 1
+            for i in range(100):
+                total += i & 3
+                if i == 90:
+                    break
+        return y + total
+
+    return f, (t(3),)
