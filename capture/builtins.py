@@ -350,6 +350,19 @@ for _looker in (locals, breakpoint, sys._getframe, sys._current_frames, inspect.
     BUILTINS[_looker] = _looks(_looker.__name__)
 
 
+def _traces(name: str) -> Model:
+    def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        stop = LooksAtFrame(name)
+        stop.looks = True  # the tracer is told of the frames above as well
+        raise stop
+
+    return model
+
+
+for _tracer in (sys.settrace, sys.setprofile):
+    BUILTINS[_tracer] = _traces(_tracer.__name__)
+
+
 def _runs_text(name: str) -> Model:
     def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         if len(args) + len(kwargs) < 2:  # in the names of the frame that calls it

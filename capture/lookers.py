@@ -2,7 +2,8 @@
 
 In: a frame's code, globals, closure and arguments. Out: what looks, or None. A frame of replacement code has the
 user's name, lines and callers, but of the locals only those that are still needed; so whoever reads the locals
-of a frame (`locals()`, `f_locals`, a debugger's prompt) must find the frame as it is written. Callees are
+of a frame (`locals()`, `f_locals`, a debugger's prompt) must find the frame as it is written. So must a tracer or a
+profiler that is set while the frame runs: it is told of calls and returns. Callees are
 followed by their names, through globals, cells, modules and classes; only dicts are read. `capture.frame` asks
 before the walk, and once more before it splits a frame at a break.
 """
@@ -30,14 +31,19 @@ OWN_BUILTINS = frozenset({"locals", "breakpoint"})
 OWN_ATTRIBUTES = frozenset({
     "locals", "_getframe", "_current_frames", "currentframe", "set_trace", "f_locals", "f_back", "f_code",
     "f_lineno", "f_lasti", "f_trace", "f_trace_lines", "f_trace_opcodes", "tb_frame", "gi_frame", "getargvalues",
+    "settrace", "setprofile", "set_events", "set_local_events",
 })  # fmt: skip
 # The same callables under whatever name the program has for them, or handed in.
 OWN_CALLABLES = (
     locals, vars, dir, eval, exec, breakpoint, sys._getframe, sys._current_frames, inspect.currentframe,
+    sys.settrace, sys.setprofile,
 )  # fmt: skip
 # What a callee names that reads the locals of frames above it. Names and lines it would find right, and of the code
-# what a traceback shows.
-READS_CALLERS = frozenset({"f_locals", "f_trace", "set_trace", "getargvalues", "breakpoint"})
+# what a traceback shows. To a tracer or profiler that a callee sets, a resume function would be one more call.
+READS_CALLERS = frozenset({
+    "f_locals", "f_trace", "set_trace", "getargvalues", "breakpoint", "settrace", "setprofile",
+    "set_events", "set_local_events",
+})  # fmt: skip
 SHOWN_OF_CODE = frozenset({
     "co_name", "co_qualname", "co_filename", "co_firstlineno", "co_flags", "co_argcount", "co_kwonlyargcount",
     "co_posonlyargcount",

@@ -1,0 +1,114 @@
+"""What CPython's own tests of its library (tests/cpython) found to differ, each cause as a small program."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+
+import torch
+
+from .harness import agrees
+
+set_tracer = sys.settrace
+
+
+def t(*shape):
+    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
+
+
+# -- tracers and profilers ---------------------------------------------------------------------------------
+class Told:
+    """What a tracer or a profiler is told: events, the functions that they are about, lines within them."""
+
+    def __init__(self):
+        self.rows = []
+
+    def trace(self, frame, event, arg):
+        self.rows.append((event, frame.f_code.co_name, frame.f_lineno - frame.f_code.co_firstlineno))
+        return self.trace
+
+    def profile(self, frame, event, arg):
+        name = arg.__name__ if event.startswith("c_") else frame.f_code.co_name
+        self.rows.append((event, name))
+
+    def taken(self):
+        rows, self.rows = self.rows, []
+        return rows
+
+
+def traced(x):
+    try:
+        return sum(range(3)) + x
+    finally:
+        pass
+
+
+@agrees(graphs=0)
+def test_a_tracer_is_told_of_no_call_for_the_frame_that_sets_it():
+    told = Told()
+
+    def f(x):
+        y = x + 1
+        before = sys.gettrace()
+        sys.settrace(told.trace)
+        z = traced(2)
+        sys.settrace(before)
+        return y * z, told.taken()
+
+    return f, (t(3),)
+
+
+@agrees(graphs=0)
+def test_a_profiler_is_told_of_one_return_of_the_frame_that_sets_it():
+    told = Told()
+
+    def f(x):
+        y = x + 1
+        sys.setprofile(told.profile)
+        try:
+            return y * traced(2)
+        finally:
+            len("")
+
+    def g(x):
+        y = f(x)
+        sys.setprofile(None)
+        return y * 2, told.taken()
+
+    return g, (t(3),)
+
+
+@agrees(graphs=0)
+def test_a_tracer_that_a_callee_sets_under_another_name():
+    told = Told()
+
+    def begin():
+        before = sys.gettrace()
+        set_tracer(told.trace)
+        return before
+
+    def f(x):
+        y = x + 1
+        before = begin()
+        z = traced(2)
+        set_tracer(before)
+        return y * z, told.taken()
+
+    return f, (t(3),)
+
+
+@agrees()
+def test_a_tracer_of_threads_to_come():
+    told = Told()
+
+    def f(x):
+        y = x + 1
+        threading.settrace(told.trace)
+        thread = threading.Thread(target=traced, args=(2,))
+        thread.start()
+        thread.join()
+        threading.settrace(None)
+        return y * 2, [row for row in told.taken() if row[1] == "traced"]
+
+    return f, (t(3),)
