@@ -110,7 +110,11 @@ def _may_be_seen(real: Any) -> bool:
                 todo += gc.get_referents(one)
             continue
         constant = type(kind) is type and kind in CONST_TYPES  # a metaclass may hash its own way
-        if id(one) in seen or constant or is_kind(one, _CLOSED):
+        if id(one) in seen or constant:
+            continue
+        if is_kind(one, _CLOSED):
+            if one is real and kind is types.FunctionType and _seen_itself(one):
+                return True
             continue
         seen.add(id(one))
         if _seen_itself(one):

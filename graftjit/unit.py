@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .ir.graph import Graph
     from .runtime.mirror import FrameView
 
+_IMPORT = builtins.__import__
 ATTEMPTS = 3  # captures of one frame that other threads change meanwhile
 
 
@@ -510,9 +511,12 @@ def _view(code: types.CodeType, values: tuple, scope: dict, closure: tuple | Non
 
 
 def _refused() -> tuple[str, str] | None:
-    """Why nothing is captured now: graftjit is switched off, or a mode is active that the trace does not model."""
+    """Why nothing is captured now: graftjit is switched off, a mode is active that the trace does not model, or the
+    program has an `__import__` of its own, which our imports would call."""
     if SESSION.options.disable:
         return "PL206", "GRAFTJIT_DISABLE is set"
+    if builtins.__import__ is not _IMPORT:
+        return "PL209", "active: an __import__ of the program's own"
     now = snapshot()
     if now.plain or _default_device_only(now):
         return None
@@ -536,6 +540,8 @@ def check(
     state: Any, entry: Any, guards: Any, values: tuple, scope: dict, closure: Any, verdict: int
 ) -> None:
     """GRAFTJIT_CHECK: the mirror and the native guard program agree."""
+    if builtins.__import__ is not _IMPORT:
+        return
     from .runtime.mirror import check_verdict
 
     view = _view(state.code, values, scope, closure)

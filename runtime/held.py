@@ -90,14 +90,21 @@ def _may_go(value: Any) -> bool:
     if issubclass(kind, type):
         return bool(value.__flags__ & HEAP_TYPE)
     if kind is types.ModuleType:
-        return not is_lasting(value.__dict__.get("__name__"))
+        return not _stays(value)
     if kind is types.BuiltinFunctionType:
         owner = value.__self__
-        free = owner is None or type(owner) is types.ModuleType  # not bound anew at each look-up
-        return free and not is_lasting(value.__module__)
+        if type(owner) is types.ModuleType:
+            return not _stays(owner)
+        return owner is None and not is_lasting(value.__module__)  # else bound anew at each look-up
     if issubclass(kind, enum.Enum):
         return bool(kind.__weakrefoffset__)  # one that is an int, too, has no weak references
     return issubclass(kind, _WEAK)
+
+
+def _stays(module: types.ModuleType) -> bool:
+    """Whether it is the module of a lasting name, not a second copy."""
+    name = module.__dict__.get("__name__")
+    return type(name) is str and is_lasting(name) and sys.modules.get(name) is module
 
 
 def is_lasting(name: Any) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
+import gc
+import importlib
 import math
 import sys
 import threading
+import weakref
 
 import torch
 
@@ -25,7 +29,9 @@ class Told:
         self.rows = []
 
     def trace(self, frame, event, arg):
-        self.rows.append((event, frame.f_code.co_name, frame.f_lineno - frame.f_code.co_firstlineno))
+        self.rows.append(
+            (event, frame.f_code.co_name, frame.f_lineno - frame.f_code.co_firstlineno)
+        )
         return self.trace
 
     def profile(self, frame, event, arg):
@@ -110,5 +116,71 @@ def test_a_tracer_of_threads_to_come():
         thread.join()
         threading.settrace(None)
         return y * 2, [row for row in told.taken() if row[1] == "traced"]
+
+    return f, (t(3),)
+
+
+# -- imports -----------------------------------------------------------------------------------------------
+@agrees(calls=2)
+def test_an_import_function_of_the_programs_own_imports_nothing_of_ours():
+    asked = []
+
+    def own(name, *args, **named):
+        asked.append(name)
+        raise ImportError(name)
+
+    def f(x):
+        try:
+            import a_module_that_nobody_has  # noqa: F401
+        except ImportError as error:
+            return x * 2, str(error), list(asked)
+        return x * 3
+
+    def g(x):
+        before, builtins.__import__ = builtins.__import__, own
+        try:
+            return f(x + 1)
+        finally:
+            builtins.__import__ = before
+
+    return g, (t(3),)
+
+
+# -- lifetimes ---------------------------------------------------------------------------------------------
+def lambda_of_text():
+    return eval("lambda: 42")
+
+
+@agrees()
+def test_a_function_whose_end_is_told_ends_where_the_frame_drops_it():
+    told = []
+
+    def f(x):
+        y = x + 1
+        made = lambda_of_text()
+        weakref.finalize(made, told.append, "ended")
+        del made
+        return y * 2, len(told)
+
+    return f, (t(3),)
+
+
+def second_copy(name):
+    first = sys.modules.pop(name)
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.modules[name] = first
+
+
+@agrees()
+def test_a_second_copy_of_a_module_is_held_by_no_guard():
+    def f(x):
+        copy = second_copy("_struct")
+        y = x + copy.calcsize("b")
+        ended = weakref.ref(copy)
+        del copy
+        gc.collect()
+        return y * 2, ended() is None
 
     return f, (t(3),)
