@@ -43,10 +43,10 @@ from .safe import (
     item,
     length_of,
     mro_of,
-    ordered,
     same_constant,
     show,
     show_tensor,
+    shown,
 )
 from .sources import Source, steps
 from .state import current_device
@@ -560,7 +560,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     "type": lambda value, _row, _read: show(type(value)).removeprefix("class "),
     "len": lambda value, _row, _read: show(length_of(value)),
     "keys": lambda value, _row, _read: (
-        show(value) if ordered(value) is MISSING else _show_keys(ordered(value))
+        show(value) if shown(value) is MISSING else _show_keys(shown(value))
     ),
     "tensor": _tensor_now,
     "no_attr": lambda value, row, _read: show(_attr(value, row.expected)),

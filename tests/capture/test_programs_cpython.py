@@ -54,6 +54,24 @@ def test_ordered_dict_is_written_and_then_found_to_have_keys_of_a_class():
     return f, (t(2),), [lambda: told.clear()]
 
 
+@agrees()
+def test_ordered_dict_that_gets_a_key_of_a_class_is_not_asked_by_guards():
+    told = []
+    held = collections.OrderedDict(a=1, b=2)
+
+    def f(x):
+        before = list(told)
+        return x + 1, before, list(held.values())
+
+    def another(key):
+        del held["a" if "a" in held else next(iter(held))]
+        held[key] = 3
+        told.clear()
+
+    steps = [lambda: another("c"), lambda: another("b") or another(Hashed(1, told))]
+    return f, (t(2),), steps
+
+
 @agrees(calls=2)
 def test_ordered_dict_whose_key_has_another_hash_by_now():
     told = []
