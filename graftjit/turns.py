@@ -7,6 +7,7 @@ has waited for very long: their calls run in plain Python.
 
 from __future__ import annotations
 
+import _thread
 import gc
 import threading
 from collections.abc import Iterator
@@ -84,5 +85,6 @@ TURNS = Turns()
 
 
 def other_threads() -> bool:
-    """Whether somebody else may be changing what is looked at here."""
-    return threading.active_count() > 1
+    """Whether somebody else may be changing what is looked at here: `threading` knows nothing of threads that the
+    program began by `_thread`."""
+    return threading.active_count() > 1 or _thread._count() > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import builtins
 import gc
 import importlib
@@ -11,6 +12,8 @@ import threading
 import weakref
 
 import torch
+
+from graftjit.turns import other_threads
 
 from .harness import agrees
 
@@ -184,3 +187,21 @@ def test_a_second_copy_of_a_module_is_held_by_no_guard():
         return y * 2, ended() is None
 
     return f, (t(3),)
+
+
+# -- threads -----------------------------------------------------------------------------------------------
+def test_a_thread_that_was_begun_without_threading_counts():
+    wait, ended = _thread.allocate_lock(), _thread.allocate_lock()
+    wait.acquire()
+    ended.acquire()
+
+    def other():
+        wait.acquire()
+        ended.release()
+
+    _thread.start_new_thread(other, ())
+    try:
+        assert other_threads()
+    finally:
+        wait.release()
+        ended.acquire()
