@@ -191,15 +191,17 @@ def test_a_second_copy_of_a_module_is_held_by_no_guard():
 
 # -- threads -----------------------------------------------------------------------------------------------
 def test_a_thread_that_was_begun_without_threading_counts():
-    wait, ended = _thread.allocate_lock(), _thread.allocate_lock()
-    wait.acquire()
-    ended.acquire()
+    begun, wait, ended = (_thread.allocate_lock() for _ in range(3))
+    for lock in (begun, wait, ended):
+        lock.acquire()
 
     def other():
+        begun.release()
         wait.acquire()
         ended.release()
 
     _thread.start_new_thread(other, ())
+    begun.acquire()
     try:
         assert other_threads()
     finally:
