@@ -7,6 +7,7 @@ sizes it met first.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -19,16 +20,20 @@ from ..ir.symbols import Expr, bounds_of, decided, is_symbolic, product, symbols
 
 NOMINAL = 128  # what an unknown size counts as
 
+# What it counts as where an expression has no value at the one before: the divisor of `600 // (n - 128)` is zero there.
+NOMINALS = (NOMINAL, 8 * NOMINAL + 1, 64 * NOMINAL + 3, 1024 * NOMINAL + 7)
+
 
 def estimate(value: Any) -> int:
     """A plain number to weigh costs with."""
     if not isinstance(value, Expr):
         return int(value)
-    values = {}
-    for symbol in symbols_of(value):
-        low, high = symbol.bounds()
-        values[symbol.name] = int(min(max(NOMINAL, low), high))
-    return int(value.evaluate(values))
+    bounds = {symbol.name: symbol.bounds() for symbol in symbols_of(value)}
+    for nominal in NOMINALS:
+        values = {name: int(min(max(nominal, low), high)) for name, (low, high) in bounds.items()}
+        with contextlib.suppress(ArithmeticError, ValueError):  # as divmod and roots raise
+            return int(value.evaluate(values))
+    return NOMINAL
 
 
 def estimated(values: Sequence[Any]) -> int:

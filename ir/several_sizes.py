@@ -170,6 +170,9 @@ def _tied(symbols: list[Symbol]) -> list[tuple[Symbol, Symbol]]:
 
 def over_sizes(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: bool) -> Any | None:
     """Meta of the result (a tuple of them for many) with open sizes, or None. `pure`: as `run_sample` has it."""
+    if ACTIVE.facts is not None:
+        # Sizes known to be equal stay equal: kernels of backward operators do not check, and read beyond their operands.
+        args, kwargs = ACTIVE.facts.form(args), ACTIVE.facts.form(kwargs)
     symbols = sorted(symbols_of((args, kwargs)), key=lambda symbol: symbol.name)
     assignments = _assignments(symbols, _largest((args, kwargs))) if symbols else None
     if assignments is None:

@@ -128,3 +128,14 @@ def test_sizes_from_many_threads() -> None:
         thread.join()
     assert not wrong
     assert graftjit.report(fast).graph_count <= 3
+
+
+def test_a_divisor_that_is_zero_at_the_size_that_costs_are_weighed_with() -> None:
+    def first(x: Any) -> Any:
+        return x.sin()[: 600 // (x.shape[0] - 128)] * 2 + 1
+
+    compiled = graftjit.jit(first)
+    for size in (200, 210, 230, 260):
+        x = r(size)
+        torch.testing.assert_close(compiled(x), first(x))
+    assert compiled.report().graph_count == 2 and not compiled.report().notes

@@ -11,6 +11,7 @@ from beside import gradients
 from torch import nn
 
 import graftjit
+from graftjit.ir import several_sizes
 from graftjit.ir.facts import Facts
 from graftjit.ir.graph import Meta
 from graftjit.ir.layout import contiguous_strides, format_strides
@@ -125,6 +126,24 @@ def test_other_layouts_than_rows_are_not_answered() -> None:
     assert _asked(aten.clone.default, (OPEN, 3, 4, 4))[1] is not None
     channels_last = lambda shape: format_strides(shape, torch.channels_last)  # noqa: E731
     assert _asked(aten.clone.default, (OPEN, 3, 4, 4), strides=channels_last)[1] is None
+
+
+@pytest.mark.parametrize("known", [6, "b"])
+def test_sizes_known_to_be_equal_are_equal_in_every_trial(known: Any, monkeypatch: Any) -> None:
+    """Kernels of backward operators trust their caller: a gradient of another size makes them read beyond it."""
+    met = []
+    monkeypatch.setattr(several_sizes, "run_sample", lambda op, args, *rest: met.append(args))
+    facts, cpu = Facts(), torch.device("cpu")
+    with facts.active():
+        size = facts.symbol("int", 6, ("number", "a"), 2)
+        other = facts.symbol("int", 6, ("number", "b"), 2) if known == "b" else known
+        assert facts.ask("==", size, other)
+        metas = [
+            Meta((rows, 3), contiguous_strides((rows, 3)), torch.float32, cpu)
+            for rows in (size, other)
+        ]
+        over_sizes(aten.tanh_backward.default, tuple(metas), {}, pure=True)
+    assert all(gradient.shape == result.shape for gradient, result in met)
 
 
 @pytest.mark.parametrize("check", [True, False])
