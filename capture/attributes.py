@@ -200,6 +200,13 @@ def _is_function(called: Any) -> bool:
     return not own and not is_kind(called, (classmethod, staticmethod, property))
 
 
+def class_method(m: Machine, name: str, raw: classmethod, source: Source, cls: Value) -> Method:
+    """What a class method is, bound to the class."""
+    if not _is_function(raw.__func__):
+        raise Break("GB112", f"classmethod {name!r} around a {type(raw.__func__).__name__}")
+    return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), cls)
+
+
 def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
     """`raw.__get__(value)` for the descriptors whose meaning is known."""
     source = class_source(value, name)
@@ -207,10 +214,8 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         return Method(m.wrap(raw, source), value)
     if type(raw) is staticmethod:
         return m.wrap(raw.__func__, Source("member", source, "__func__"))
-    if type(raw) is classmethod and not _is_function(raw.__func__):
-        raise Break("GB112", f"classmethod {name!r} around a {type(raw.__func__).__name__}")
     if type(raw) is classmethod:
-        return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), type_of(m, value))
+        return class_method(m, name, raw, source, type_of(m, value))
     if is_property(raw):
         if raw.fget is None:
             raise containers.raises(f"AttributeError: unreadable attribute {name}")

@@ -126,7 +126,7 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
         return m.wrap(raw.__func__, Source("member", source, "__func__"))
     if type(raw) is classmethod:
         m.wrap(raw, source)
-        return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), value)
+        return attributes.class_method(m, name, raw, source, value)
     if is_kind(raw, types.ClassMethodDescriptorType):
         if cls.__flags__ & HEAP_TYPE:
             m.wrap(raw, source)
@@ -287,7 +287,7 @@ def _super_bound(m: Machine, value: Super, name: str, raw: Any, source: Source) 
         return m.wrap(raw.__func__, Source("member", source, "__func__"))
     if type(raw) is classmethod:
         owner = receiver if is_class else type_of(m, receiver)
-        return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), owner)
+        return attributes.class_method(m, name, raw, source, owner)
     if type(raw) is property and not is_class and raw.fget is not None:
         return m.call(m.wrap(raw.fget, Source("member", source, "fget")), [receiver], {})
     if isinstance(receiver, (Sequence, Dict)):

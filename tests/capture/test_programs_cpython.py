@@ -603,3 +603,34 @@ def test_generic_aliases_of_other_classes():
         return x + 1, type(cls[int]).__name__, list[int]
 
     return f, (t(2), re.Pattern), [lambda: (t(2), collections.deque), lambda: (t(2), dict)]
+
+
+class Bound:
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __call__(self):
+        return self.inner()
+
+
+class Binds:
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __get__(self, instance, cls):
+        return Bound(self.inner.__get__(instance, cls))
+
+
+class WithBound:
+    @classmethod
+    @Binds
+    def name(cls):
+        return cls.__name__
+
+
+@agrees(calls=2)
+def test_class_method_around_what_binds_by_itself():
+    def f(x):
+        return x + 1, WithBound.name(), WithBound().name()
+
+    return f, (t(2),)
