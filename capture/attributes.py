@@ -332,10 +332,9 @@ def _empty(value: Value, name: str) -> Value:
     """A slot that holds nothing."""
     cls = real_class(value)
     assert cls is not None
-    module = safe.class_dict(cls).get("__module__")
-    if not _SAYS_MODULE or type(module) is not str or module in ("builtins", "__main__"):
+    if not _SAYS_MODULE:
         return _absent(value, name)
-    raise NoAttribute(name, safe.name_of(cls), exact=True)
+    raise NoAttribute(name, safe.name_of(cls).removeprefix("__main__."), exact=True)
 
 
 def type_of(m: Machine, value: Value) -> Value:

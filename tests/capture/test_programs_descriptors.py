@@ -214,3 +214,22 @@ def test_an_operator_that_a_class_says_none_for() -> tuple:
         return y * 2, said
 
     return fn, (torch.ones(2),)
+
+
+@agrees()
+def test_an_empty_slot_names_its_class_as_python_does():
+    def slotted(module):
+        class Slotted:
+            __module__ = module
+            __slots__ = ("kept",)
+
+        return Slotted()
+
+    def f(x, empty):
+        try:
+            return empty.kept
+        except AttributeError as error:
+            return x + 1, str(error), error.name
+
+    x, *others = (torch.ones(2), slotted("__main__")), slotted("builtins"), slotted("elsewhere")
+    return f, x, [lambda one=one: (torch.ones(2), one) for one in others]
