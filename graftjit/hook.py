@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .runtime import _native, events, faults, wrappers
+from .runtime import _native, events, faults, own_builtins, wrappers
 from .runtime.options import JitConfig, by_number
 from .unit import UNITS, Unit, first_state
 
@@ -50,7 +50,9 @@ def skipped_file(name: str) -> bool:
 
 
 def policy(code: types.CodeType, scope: dict[str, Any]) -> Any:
-    """The state of a frame's code; None to leave the frame alone, False for all frames below it as well."""
+    """The state of a frame's code; None to leave the frame alone, False for all frames below it as well; True: not now."""
+    if own_builtins.replaced():
+        return True
     try:
         return _policy(code)
     except Exception as error:

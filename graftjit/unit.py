@@ -23,11 +23,12 @@ from torch.utils._device import DeviceContext
 from . import telling
 from .kin import KIN, Kin, Made, Recipe, keep_told, retargeted, tell
 from .room import Change, Room, change_of
-from .runtime import _native, beside, clocks, events, faults, progress, watching
+from .runtime import _native, beside, clocks, events, faults, own_builtins, progress, watching
 from .runtime.errors import BreakError, CheckError, GraftError, InternalError
 from .runtime.options import JitConfig, number_of
 from .runtime.session import SESSION
 from .runtime.state import State, snapshot
+from .runtime.taking_back import Begun
 from .runtime.weak import Living, until_exit
 from .telling import place_of
 from .turns import TURNS, other_threads
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from .ir.graph import Graph
     from .runtime.mirror import FrameView
 
-_IMPORT = builtins.__import__
 ATTEMPTS = 3  # captures of one frame that other threads change meanwhile
 
 
@@ -57,6 +57,9 @@ class Unit:
             int, weakref.ref[Any]
         ] = {}  # by the id of the code, in the order of making
         self._met: list[weakref.ref[types.CodeType]] = []
+        self.untold: dict[
+            Any, str
+        ] = {}  # states whose misses a builtin of the program's own kept plain: its name
         self._compiling = 0.0  # seconds of this capture that went into its graph's program
 
     # -- states ----------------------------------------------------------------------------------------
@@ -156,9 +159,14 @@ class Unit:
     # -- a miss ----------------------------------------------------------------------------------------
     def miss(self, state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
         """Capture this frame, publish the entry and return it; None runs plain Python this time."""
+        replaced = own_builtins.replaced()
+        if replaced:
+            self.untold[state] = replaced
+            return None
         code = state.code
         if TURNS.mine:
             return None
+        self._tell_late()
         beside.leave_ours_alone()
         refused = _refused()
         if refused is not None:
@@ -173,6 +181,12 @@ class Unit:
             view = _view(code, values, scope, closure)
             found = _made_meanwhile(state, before, view)
             return found or self._guarded_miss(state, code, view)
+
+    def _tell_late(self) -> None:
+        """That calls ran in plain Python while a builtin was not Python's own: nothing of ours could tell it then."""
+        while self.untold:
+            state, name = self.untold.popitem()
+            self._tell_plain(state, "PL209", f"active: the program's own builtins.{name}")
 
     def _tell_plain(self, state: Any, code: str, reason: str) -> None:
         """Once a reason: calls come here each time, for no entry is made."""
@@ -409,6 +423,7 @@ class Unit:
 
     def counted(self) -> list[tuple[Any, events.Counted]]:
         """Totals for a report, a state at a time."""
+        self._tell_late()
         states = self.states
         return [(state, row) for state in states if (row := telling.counted(state)) is not None]
 
@@ -511,12 +526,9 @@ def _view(code: types.CodeType, values: tuple, scope: dict, closure: tuple | Non
 
 
 def _refused() -> tuple[str, str] | None:
-    """Why nothing is captured now: graftjit is switched off, a mode is active that the trace does not model, or the
-    program has an `__import__` of its own, which our imports would call."""
+    """Why nothing is captured now: graftjit is switched off, or a mode is active that the trace does not model."""
     if SESSION.options.disable:
         return "PL206", "GRAFTJIT_DISABLE is set"
-    if builtins.__import__ is not _IMPORT:
-        return "PL209", "active: an __import__ of the program's own"
     now = snapshot()
     if now.plain or _default_device_only(now):
         return None
@@ -540,7 +552,7 @@ def check(
     state: Any, entry: Any, guards: Any, values: tuple, scope: dict, closure: Any, verdict: int
 ) -> None:
     """GRAFTJIT_CHECK: the mirror and the native guard program agree."""
-    if builtins.__import__ is not _IMPORT:
+    if own_builtins.replaced():
         return
     from .runtime.mirror import check_verdict
 
@@ -557,5 +569,7 @@ def check(
 
 def on_rerun(state: Any, entry: Any, error: BaseException) -> None:
     """A compiled program raised; the frame runs again in plain Python, which raises its own exception."""
+    if own_builtins.replaced() and error.__class__ is not Begun:
+        return  # it may have raised for that, and so would what tells of it
     event = faults.of_a_run(state.code.co_qualname, error)
     faults.safely(SESSION.emit, dataclasses.replace(event, where=place_of(state.code)), state)

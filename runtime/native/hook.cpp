@@ -29,7 +29,7 @@ PyObject *pass_on(PyThreadState *thread, Frame *frame, int throwflag) {
 }
 
 // Asks the policy once for each code object. Null without an exception: skip. None leaves the frame alone, False also the
-// frames below it.
+// frames below it; True leaves it alone this time, and the policy is asked again.
 CodeState *ask_policy(PyObject *code, PyObject *globals, Skip *skip) {
     if (callbacks.policy == nullptr) return nullptr;
     Ref policy(Py_NewRef(callbacks.policy));
@@ -42,6 +42,7 @@ CodeState *ask_policy(PyObject *code, PyObject *globals, Skip *skip) {
         if (policy_remember_skip(code, *skip) < 0) PyErr_Clear();
         return nullptr;
     }
+    if (state.get() == Py_True) return nullptr;
     if (!PyObject_TypeCheck(state.get(), state_type)) {
         PyErr_SetString(PyExc_TypeError, "policy: a CodeState or None expected, or False");
         return nullptr;

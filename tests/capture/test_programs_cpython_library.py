@@ -11,8 +11,10 @@ import sys
 import threading
 import weakref
 
+import pytest
 import torch
 
+from graftjit import jit
 from graftjit.turns import other_threads
 
 from .harness import agrees
@@ -147,6 +149,39 @@ def test_an_import_function_of_the_programs_own_imports_nothing_of_ours():
             builtins.__import__ = before
 
     return g, (t(3),)
+
+
+NAMES = [n for n, v in vars(builtins).items() if callable(v) and not n.startswith("_")]
+
+
+@pytest.mark.sweep(8)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_builtin_that_the_program_replaces_reaches_nothing_of_ours(name, caplog):
+    def below(x):
+        return x - 1
+
+    def f(x):
+        return below(x * 2) + 1
+
+    def broken(*_, **__):
+        raise ZeroDivisionError(name)
+
+    two, three, found = t(2), t(3), []
+    known, new = jit(f), jit(f)
+    known(two)
+    before = builtins.__dict__[name]
+    builtins.__dict__[name] = broken
+    try:
+        for run in (known, new):
+            found += (run(two), run(three))
+    finally:
+        builtins.__dict__[name] = before
+    assert torch.equal(new(two), two * 2)
+    assert all(torch.equal(one, x * 2) for one, x in zip(found, (two, three) * 2, strict=True))
+    assert not [r for r in caplog.records if "WN60" in r.getMessage()]
+    if name == "len":
+        (note,) = [one for one in new.report().notes if one.code == "PL209"]
+        assert "the program's own builtins.len" in note.reason
 
 
 # -- lifetimes ---------------------------------------------------------------------------------------------
