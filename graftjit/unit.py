@@ -57,9 +57,8 @@ class Unit:
             int, weakref.ref[Any]
         ] = {}  # by the id of the code, in the order of making
         self._met: list[weakref.ref[types.CodeType]] = []
-        self.untold: dict[
-            Any, str
-        ] = {}  # states whose misses a builtin of the program's own kept plain: its name
+        # States whose misses ran in plain Python, and the builtin of the program's own that was in the way.
+        self.untold: dict[Any, str] = {}
         self._compiling = 0.0  # seconds of this capture that went into its graph's program
 
     # -- states ----------------------------------------------------------------------------------------

@@ -50,6 +50,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     tiers.summarise(terminalreporter)
 
 
+@pytest.fixture(scope="module")
+def our_products() -> Iterator[None]:
+    """Matrix products are kernels of ours, as on the machine that wrote the documents: on Intel's they are MKL's."""
+    from graftjit.runtime import device
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "narrow_mkl", lambda: device.cpu().isa == "avx512")
+        yield
+
+
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be written rather than compared."""

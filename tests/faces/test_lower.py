@@ -48,6 +48,7 @@ def test_the_stages_come_in_order_and_print() -> None:
     assert lowered.seconds > 0
 
 
+@pytest.mark.usefixtures("our_products")
 def test_each_text_shows_what_it_is_of() -> None:
     lowered = graftjit.jit(program).lower(X, W)
     captured, aten = lowered["captured"].text(), lowered["aten"].text()
