@@ -43,6 +43,10 @@ SPOILS = {
 }
 
 
+# What eager itself does not survive: on some processors MKL reads beyond a matrix of nan.
+DEADLY = {("linalg.eigvals", "nan")}
+
+
 def raised(call: Callable[[], Any]) -> str:
     """Class and text of what a call raises, "nothing" if it does not."""
     torch.manual_seed(SEED)
@@ -111,6 +115,8 @@ def spoiled(info: Any, most: int) -> Iterator[tuple[str, str]]:
             count = [0]
             swap(given, lambda x, count=count: count.__setitem__(0, count[0] + 1))
             for which, (name, spoil) in itertools.product(range(count[0]), SPOILS.items()):
+                if (name_of(info), name) in DEADLY:
+                    continue
                 place = itertools.count()
                 try:
                     case = swap(
