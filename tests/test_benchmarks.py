@@ -432,6 +432,7 @@ def test_a_peer_with_other_values_is_timed_and_told(bench, monkeypatch):
     assert "other values" in ready["torch.compile"].other and not ready["eager"].other
 
 
+@pytest.mark.slow
 def test_the_gpu_benchmarks_run_without_a_gpu(tmp_path):
     """The harness itself, at tiny sizes: rows are there, judged, drawn, and one that fails ends nothing."""
     words = "--device cpu --quick --seconds 900 --sections copy kernels launches first training"
@@ -498,6 +499,7 @@ def test_the_time_of_sections(bench):
     assert spent == pytest.approx(440, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_session_on_a_gpu_machine_goes_on_after_a_part_that_fails(tmp_path):
     import zipfile
 

