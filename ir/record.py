@@ -23,7 +23,7 @@ from .ghost import Ghost, Owner, Store, make_ghost
 from .graph import Meta, Node
 from .infer import infer
 from .late import can_wait
-from .layout import check_memory, has_overlap, is_dense, numel, overlap
+from .layout import check_memory, has_overlap, is_dense, overlap
 from .location import Location
 from .probe import pinned_all
 from .registered import overridden
@@ -415,7 +415,7 @@ class Recorder:
         if free and is_dense(meta.shape, meta.stride):
             if found.dtype != meta.dtype:
                 value = self.value(aten._to_copy.default, (value,), {"dtype": meta.dtype})
-            if value.meta.stride == meta.stride or numel(meta.shape) == 0:
+            if value.meta.stride == meta.stride:
                 self._log.append((target, target._node, target._store))
                 store = Store(fresh=True)
                 store.members = [m for m in target._store.members if m() is target]

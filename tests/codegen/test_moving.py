@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from harness import check
 from symbolic import check_open
 
+import graftjit
+
 DTYPES = (
     torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,
@@ -176,3 +178,15 @@ def test_what_folds_rows_and_is_moved_along_them(folded: str, moved: str) -> Non
     x = torch.randn(5, 9)
     check(lambda x: (move(fold(x)), fold(x).exp().sum(-1)), x, library=None)
     check(lambda x: move(fold(x)) * 2, x, library=None)
+
+
+@pytest.mark.parametrize("write", [torch.Tensor.clamp_max_, torch.Tensor.add_, torch.Tensor.copy_])
+def test_writes_keep_the_strides_of_empty_tensors(write: Any) -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        copy = x.clone()
+        write(copy, y)
+        return copy
+
+    for shape, stride in (((0,), (2,)), ((1, 0, 3), (6, 6, 2)), ((4, 0), (1, 4))):
+        given = [torch.empty(20).as_strided(shape, stride) for _ in range(2)]
+        assert graftjit.jit(f)(*given).stride() == f(*given).stride()

@@ -101,6 +101,28 @@ def test_a_wrong_result(world: Callable[[], Made], monkeypatch: pytest.MonkeyPat
 
 
 @needs_check
+def test_a_result_that_eager_does_not_know_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sums of the same numbers differ by rounding alone: neither sign of the difference is wrong. What is beside it in the
+    same graph is."""
+
+    def f(x: Any) -> Any:
+        rest = x.sum() - (x * 0.1).flip(0).cumsum(0)[-1] * 10
+        return rest / (rest.abs() + 1e-30), x * 2
+
+    def spoil(which: int) -> Any:
+        return lambda _graph, _inputs, results: tuple(
+            [-one if at == which else one for at, one in enumerate(results)]
+        )
+
+    x = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    wrongly(monkeypatch, spoil(0))
+    graftjit.jit(f)(x)
+    wrongly(monkeypatch, spoil(1))
+    with pytest.raises(CheckError, match="result 1 of"):
+        graftjit.jit(lambda x: f(x))(x)
+
+
+@needs_check
 @pytest.mark.parametrize("world", [mutates, cache, step], ids=lambda world: world.__name__)
 def test_a_wrong_write(world: Callable[[], Made], monkeypatch: pytest.MonkeyPatch) -> None:
     def spoil(graph: Any, inputs: Any, results: Any) -> Any:
