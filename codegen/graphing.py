@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..ir.graph import Graph, Meta, Node
+from ..ir.late import put_back
 from ..runtime.cuda_graph import Facts, Graphed
 from ..runtime.cuda_streams import CUDA
 from ..runtime.events import Fallback
@@ -95,6 +96,8 @@ def _of_step(step: Any) -> Refusal | None:
 
 def _of_operator(step: Aten) -> Refusal | None:
     op = step.op
+    if op is put_back:  # a copy
+        return None
     if not isinstance(op, torch._ops.OpOverload) or op.namespace not in _NAMESPACES:
         return "FB332", f"{op} may do anything"
     name = str(op.overloadpacket)
