@@ -15,8 +15,8 @@ from typing import Any
 
 from ..ir.location import Location
 from ..runtime.sources import Source
-from .bytecodes import Instr, argument_names, decode, slot_names, successors
-from .encode import Cover, Item, Label, Shape, encode
+from .bytecodes import Instr, PerCode, argument_names, decode, slot_names, successors, unit_of
+from .encode import Cover, Item, Label, Shape, Tail, encode
 from .kinds import is_kind
 from .optable import FINAL, INTRINSICS_1, NULL_FIRST, VERSION, Raw
 from .reload import STEPS, own_attribute, survives_interning
@@ -45,9 +45,11 @@ class Assembler:
         self.cellvars = () if cells_from_outside else code.co_cellvars
         self.freevars = cells if cells_from_outside else code.co_freevars
         self.cells = cells
+        self.cells_from_outside = cells_from_outside
         self.maybe_unbound = maybe_unbound(code) if cells_from_outside else frozenset()
         self.bound: frozenset[str] = frozenset()  # locals that the re-emitted original finds bound
         self.patches: dict[int, Emitter] = {}  # emitted in place of an original instruction
+        self.carries = False  # whether `finish` took the original as bytes
         self.made: list[str] = []  # the names that `fresh` gave
         self._given: dict[str, int] = {}  # the first number of each prefix that may be free
         self._body: list[Item | Label] = []
@@ -88,10 +90,39 @@ class Assembler:
         """Append one real instruction of the running version."""
         self._body.append(Item(Raw(op, arg, low), target, self._where, self._cover))
 
-    def finish(self) -> types.CodeType:
-        """The code object. Nothing may be appended afterwards."""
+    def finish(self, carry: bool = True) -> types.CodeType:
+        """The code object; `carry` asks for the original as bytes, where one is reached. Nothing may be appended
+        afterwards."""
+        tail = self._tail() if carry else None
+        carried = None if tail is None else encode(self._body, self._shape(), tail)
+        if carried is not None:
+            self.carries = _carries.put(carried, True)
+            return carried
         self._append_originals()
-        shape = Shape(
+        made = encode(self._body, self._shape())
+        assert made is not None
+        return made
+
+    def emitted(self) -> list[tuple[Raw, Location | None]]:
+        """The real instructions so far, each with its place."""
+        return [(item.raw, item.where) for item in self._body if isinstance(item, Item)]
+
+    def _tail(self) -> Tail | None:
+        """The original as bytes; None where nothing leads there, or where instructions of it are others now."""
+        if not self._originals or self.patches or self.maybe_unbound:
+            return None
+        units = {label: unit_of(self.code, index) for index, label in self._originals.items()}
+        known = {label: unit for label, unit in units.items() if unit is not None}
+        sure = self.bound.union(self.cells)
+        outside = self.cells_from_outside
+        return (
+            Tail(self.code, known, lambda name: outside and name not in sure)
+            if len(known) == len(units)
+            else None
+        )
+
+    def _shape(self) -> Shape:
+        return Shape(
             name=self.code.co_name,
             qualname=self.code.co_qualname,
             filename=self.code.co_filename,
@@ -102,7 +133,6 @@ class Assembler:
             cellvars=self.cellvars,
             freevars=self.freevars,
         )
-        return encode(self._body, shape)
 
     # -- constants and names -----------------------------------------------------------------------------
     def load_const(self, value: Any) -> None:
@@ -358,6 +388,18 @@ class Assembler:
             if takes_key:
                 arguments.append(lambda: self.load_const(key))
             self.call_const(helper, *arguments)
+
+
+_carries = PerCode(lambda code: False)
+
+
+def readable(code: types.CodeType) -> types.CodeType:
+    """The code, without what control never reaches if it carries an original's bytes."""
+    if not _carries(code):
+        return code
+    asm = Assembler(code)
+    asm.jump(asm.original(decode(code).entry))
+    return asm.finish(carry=False)
 
 
 ROOT_LOADS: dict[str, Callable[[Assembler, Any], None]] = {

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import types
 import weakref
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 from bytecode import UNSET, ConcreteBytecode, ConcreteInstr
 
@@ -74,8 +75,11 @@ NO_HANDLER = Handler(0, 0, -1, 0, False)
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Decoded:
-    """A code object in normal form. `cells` are co_cellvars then co_freevars; `n_args` counts every parameter,
-    *args and **kwargs included; `offsets` gives the instruction for a byte offset (f_lasti)."""
+    """A code object in normal form. `args` are all parameters, *args and **kwargs included; `cells` are co_cellvars then
+    co_freevars; `units` the code unit where each instruction begins, -1 in the middle of a real one.
+
+    A resume function that carries the bytes of the original (`capture.splice`) has the original's instructions, by
+    their own indices, and its own beginning behind them: `entry` is the first to run, `base` the original's code."""
 
     instrs: tuple[Instr, ...]
     handlers: tuple[Handler, ...]
@@ -83,7 +87,9 @@ class Decoded:
     args: tuple[str, ...]
     cells: tuple[str, ...]
     flags: int
-    offsets: dict[int, int] = field(repr=False)
+    units: tuple[int, ...] = field(repr=False)
+    entry: int = 0
+    base: types.CodeType | None = None
 
     @property
     def is_generator(self) -> bool:
@@ -94,6 +100,10 @@ class Decoded:
         """Whether `super()` may read the frame's first argument."""
         names = (i.arg for i in self.instrs if i.op == "LOAD_GLOBAL")
         return "__class__" in self.cells and "super" in names
+
+    def is_of_base(self, index: int) -> bool:
+        """Whether this is an instruction of `base`, whose analyses hold for it."""
+        return self.base is not None and index < len(self.units)
 
 
 def slot_names(code: types.CodeType) -> tuple[str, ...]:
@@ -123,21 +133,6 @@ def successors(instr: Instr) -> list[int]:
     return after + [at for at in (instr.target, instr.handler) if at is not None]
 
 
-# Keyed by id with a weak reference: code objects compare by value, and equal ones may differ in file name.
-_decoded: dict[int, tuple[weakref.ref, Decoded]] = {}
-
-
-def decode(code: types.CodeType) -> Decoded:
-    """The normal form of `code`."""
-    key = id(code)
-    found = _decoded.get(key)
-    if found is not None and found[0]() is code:
-        return found[1]
-    decoded = _Decoder(code).run()
-    _decoded[key] = (weakref.ref(code, until_exit(lambda _: _decoded.pop(key, None))), decoded)
-    return decoded
-
-
 @dataclass(slots=True, eq=False)
 class _Unit:
     """Real instructions that decode together: a call with its keyword names, otherwise just one. `start` and
@@ -151,6 +146,19 @@ class _Unit:
     micros: tuple[Micro, ...] = ()
 
 
+def micros(raws: tuple[Raw, ...]) -> tuple[Micro, ...]:
+    """The normal instructions that real ones stand for."""
+    raw = raws[-1]
+    if raw.op == "CALL":
+        names = next((r.arg for r in raws if r.op == "KW_NAMES"), ())
+        return (("CALL", (raw.arg, names), raws),)
+    if raw.op == "CALL_KW" and len(raws) == 2:
+        return (("CALL", (raw.arg, raws[0].arg), raws),)
+    row = ROWS.get(raw.op)
+    # An opcode without a row keeps its own name: the machine does not know it and breaks there.
+    return row(raw) if row is not None else ((raw.op, raw.arg, (raw,)),)
+
+
 class _Decoder:
     def __init__(self, code: types.CodeType) -> None:
         self.code = code
@@ -161,11 +169,12 @@ class _Decoder:
         concrete = ConcreteBytecode.from_code(self.code)
         units = self.fold(self.units(concrete))
         starts: dict[int, int] = {}  # offset -> index of the first normal instruction of its unit
-        count = 0
+        begins: list[int] = []
         for unit in units:
-            unit.micros = self.micros(unit.raws)
-            starts.update(dict.fromkeys(range(unit.start, unit.stop), count))
-            count += len(unit.micros)
+            unit.micros = micros(unit.raws)
+            starts.update(dict.fromkeys(range(unit.start, unit.stop), len(begins)))
+            begins += [unit.start, *[-1] * (len(unit.micros) - 1)][: len(unit.micros)]
+        count = len(begins)
         handlers = self.handlers(concrete, starts, count)
         return Decoded(
             instrs=self.instrs(units, starts, handlers),
@@ -174,7 +183,7 @@ class _Decoder:
             args=argument_names(self.code),
             cells=self.cells,
             flags=self.code.co_flags,
-            offsets={2 * offset: index for offset, index in starts.items()},
+            units=tuple(begins),
         )
 
     def units(self, concrete: ConcreteBytecode) -> list[_Unit]:
@@ -206,17 +215,6 @@ class _Decoder:
                 unit.start, unit.raws = before.start, before.raws + unit.raws
             folded.append(unit)
         return folded
-
-    def micros(self, raws: tuple[Raw, ...]) -> tuple[Micro, ...]:
-        raw = raws[-1]
-        if raw.op == "CALL":
-            names = next((r.arg for r in raws if r.op == "KW_NAMES"), ())
-            return (("CALL", (raw.arg, names), raws),)
-        if raw.op == "CALL_KW" and len(raws) == 2:
-            return (("CALL", (raw.arg, raws[0].arg), raws),)
-        row = ROWS.get(raw.op)
-        # An opcode without a row keeps its own name: the machine does not know it and breaks there.
-        return row(raw) if row is not None else ((raw.op, raw.arg, (raw,)),)
 
     def symbolic(self, instr: ConcreteInstr, in_prologue: bool) -> Raw:
         """The instruction with its integer made a name or a constant, or left alone."""
@@ -281,3 +279,68 @@ class _Decoder:
                           by.depth, by.lasti, position == 0, raws)
                 )  # fmt: skip
         return tuple(instrs)
+
+
+Made = TypeVar("Made")
+
+
+class PerCode(Generic[Made]):
+    """What `make(code)` gives, kept for as long as the code object lives. The key is the id, beside a weak reference: code
+    objects compare by value, and equal ones may differ in file name."""
+
+    def __init__(self, make: Callable[[types.CodeType], Made]) -> None:
+        self._make = make
+        self._made: dict[int, tuple[weakref.ref, Made]] = {}
+
+    def __call__(self, code: types.CodeType) -> Made:
+        found = self._made.get(id(code))
+        if found is not None and found[0]() is code:
+            return found[1]
+        return self.put(code, self._make(code))
+
+    def put(self, code: types.CodeType, made: Made) -> Made:
+        """Keep what is known of a code object without asking `make`."""
+        key, kept = id(code), self._made
+        kept[key] = (weakref.ref(code, until_exit(lambda _: kept.pop(key, None))), made)
+        return made
+
+
+decode = PerCode(lambda code: _Decoder(code).run())
+"""The normal form of a code object."""
+
+
+def unit_of(code: types.CodeType, index: int) -> int | None:
+    """The code unit at which control may enter for instruction `index`: past what sets up the frame. None in the middle of a
+    real instruction, and in the beginning of a resume function."""
+    decoded = decode(code)
+    if decoded.base is not None and index == decoded.entry:
+        return 1 + bool(code.co_freevars)
+    while index < len(decoded.units) and not decoded.instrs[index].raw:
+        index += 1
+    if index >= len(decoded.units) or decoded.units[index] < 0:
+        return None
+    shift = 0 if decoded.base is None else len(code.co_code) - len(decoded.base.co_code)
+    return shift // 2 + decoded.units[index]
+
+
+def resumed(
+    base: types.CodeType,
+    code: types.CodeType,
+    begins: Sequence[tuple[Raw, Location | None]],
+    index: int,
+) -> Decoded:
+    """The normal form of `code`, which runs the real instructions `begins`, none of them a jump, and goes on at instruction `index`
+    of `base`, whose bytes it carries."""
+    known = decode(base)
+    nowhere = Location(code.co_filename, code.co_firstlineno, function=code.co_qualname)
+    instrs = list(known.instrs)
+    jump: Micro = ("JUMP", None, (Raw("JUMP"),))
+    rows = [(row, where) for raw, where in begins for row in micros((raw,))]
+    for (op, arg, raws), where in [*rows, (jump, None)]:
+        target = index if op == "JUMP" else None
+        place = nowhere if where is None else where
+        instrs.append(Instr(len(instrs), op, arg, target, place, None, 0, False, True, raws))
+    return Decoded(
+        tuple(instrs), known.handlers, code.co_name, argument_names(code), known.cells, code.co_flags,
+        known.units, len(known.instrs), base,
+    )  # fmt: skip

@@ -17,6 +17,7 @@ from typing import Any
 from ..ir.dataclass import dataclass, field
 from ..ir.location import Location
 from ..ir.printing import place_text
+from .assemble import readable
 from .bytecodes import Decoded, Handler, Instr, argument_names, decode, slot_names
 from .decompile_flow import Block, Flow, same_as
 from .decompile_ops import step
@@ -53,7 +54,8 @@ def decompile(
 ) -> Decompiled:
     """`name`: of the function, in place of the code's; `named` gives a name and a comment for a constant, `line_of` the
     text of a line of the program."""
-    writer = _Writer(code, original, named, line_of)
+    code = readable(code)
+    writer = _Writer(code, None if original is None else readable(original), named, line_of)
     try:
         return writer.run(name or code.co_name)
     except (

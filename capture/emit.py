@@ -16,6 +16,7 @@ from . import numbers, rebuild
 from .assemble import Assembler
 from .breaks import Break
 from .builders import BUILDERS, write_back
+from .bytecodes import decode
 from .containers import has_nan
 from .encode import Cover
 from .machine import Effect, Filled, Frame, Machine, SetAttr, SetGlobal, SetVariable, Written
@@ -86,7 +87,7 @@ class Emitter:
         asm.call_const(rebuild.program_failed, lambda: asm.load_fast(error))
         asm.pop_top()
         asm.delete_fast(error)
-        asm.jump(asm.original(0))
+        asm.jump(asm.original(decode(asm.code).entry))
 
     def _loader(self, value: Value) -> Callable[[], None]:
         return lambda: self.push(value)

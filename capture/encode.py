@@ -2,13 +2,15 @@
 
 Used by `capture.assemble` alone. It lays the prologue, chooses forward and backward jumps, puts the loop exits
 that FOR_ITER needs, numbers names and constants (constants by identity), computes the stack size and writes
-the exception and position tables. Code that cannot be reached is left out.
+the exception and position tables. Code that cannot be reached is left out. An original that the new instructions
+jump into is carried along as bytes (`capture.splice`).
 """
 
 from __future__ import annotations
 
 import dis
 import types
+from collections.abc import Callable
 from typing import Any
 
 from bytecode import CompilerFlags, ConcreteBytecode, ConcreteInstr
@@ -17,7 +19,9 @@ from bytecode.instr import InstrLocation
 
 from ..ir.dataclass import dataclass
 from ..ir.location import Location
+from .bytecodes import slot_names
 from .optable import CONST_OPS, LOOP_EXIT, NAME_OPS, NAME_SHIFT, SLOT_OPS, VERSION, Raw
+from .splice import behind, original_of
 
 REAL_NAMES: dict[str, str] = {
     (3, 11): {},
@@ -92,9 +96,21 @@ class Shape:
     freevars: tuple[str, ...]
 
 
-def encode(body: list[Item | Label], shape: Shape) -> types.CodeType:
-    """The code object that runs `body` from its start."""
-    return _Encoder(body, shape).run()
+@dataclass(frozen=True, slots=True, eq=False)
+class Tail:
+    """The bytes of `code`, to stand behind the new ones. `labels`: where the new ones jump to, in code units;
+    `may_be_unbound` tells of a local whether the bytes may find it so."""
+
+    code: types.CodeType
+    labels: dict[Label, int]
+    may_be_unbound: Callable[[str], bool]
+
+
+def encode(
+    body: list[Item | Label], shape: Shape, tail: Tail | None = None
+) -> types.CodeType | None:
+    """The code object that runs `body` from its start. None if the bytes of `tail` cannot stand behind it."""
+    return _Encoder(body, shape, tail).run()
 
 
 def _width(arg: int) -> int:
@@ -103,13 +119,17 @@ def _width(arg: int) -> int:
 
 
 class _Encoder:
-    def __init__(self, body: list[Item | Label], shape: Shape) -> None:
+    def __init__(self, body: list[Item | Label], shape: Shape, tail: Tail | None) -> None:
         self.shape = shape
+        self.tail = tail
+        self.outside = {} if tail is None else tail.labels
         self.items: list[Item] = []
         self.places: dict[Label, int] = {}
-        self.consts: list[Any] = [None]  # a string in first place would become the docstring
-        self.const_index: dict[int, int] = {id(None): 0}
-        self.names: dict[str, int] = {}
+        # a string in first place would become the docstring
+        self.consts: list[Any] = [None] if tail is None else list(tail.code.co_consts)
+        self.const_index = {id(const): at for at, const in enumerate(self.consts)}
+        names = () if tail is None else tail.code.co_names
+        self.names = {name: at for at, name in enumerate(names)}
         self.positions: dict[Location | None, InstrLocation] = {}
         for entry in [*self.prologue(), *body]:
             if isinstance(entry, Label):
@@ -117,11 +137,18 @@ class _Encoder:
             else:
                 self.items.append(entry)
 
-    def run(self) -> types.CodeType:
+    def run(self) -> types.CodeType | None:
         self.drop_unreachable()
         self.pad()
         self.add_stubs()
         self.number_slots()
+        carried = None
+        if self.tail is not None:
+            carried = original_of(self.tail.code).moved(self.slots, self.tail.may_be_unbound)
+            if carried is None:
+                return None
+            first = Location(self.shape.filename, self.shape.firstlineno)
+            self.items.append(Item(Raw("NOP"), where=first))
         numbers = [self.number(item.raw) for item in self.items]
         ops = [self.real_name(index) for index in range(len(self.items))]
         instrs, starts = self.resolve(ops, numbers)
@@ -139,7 +166,10 @@ class _Encoder:
         concrete.flags = CompilerFlags(shape.flags & KEPT_FLAGS | 0x03)
         concrete.cellvars, concrete.freevars = list(shape.cellvars), list(shape.freevars)
         depth = self.stack_size(ops, numbers)
-        return concrete.to_code(stacksize=depth, compute_exception_stack_depths=False)
+        made = concrete.to_code(stacksize=depth, compute_exception_stack_depths=False)
+        if self.tail is None or carried is None:
+            return made
+        return behind(made, carried, self.tail.code)
 
     def prologue(self) -> list[Item]:
         nowhere = Location(self.shape.filename, None)
@@ -159,7 +189,7 @@ class _Encoder:
                 item = self.items[index]
                 if item.cover is not None:
                     todo.append(self.places[item.cover.target])
-                if item.target is not None:
+                if item.target is not None and item.target not in self.outside:
                     todo.append(self.places[item.target])
                 if item.raw.op in FINAL:
                     break
@@ -188,7 +218,8 @@ class _Encoder:
                 continue
             exits = LOOP_EXIT if item.raw.op == "FOR_ITER" else ()
             goes_back = TESTS_GO_BACK and item.raw.op.startswith("POP_JUMP_IF_")
-            if not exits and (goes_back or self.places[item.target] > index):
+            goes_on = item.target in self.outside or self.places[item.target] > index
+            if not exits and (goes_back or goes_on):
                 continue
             stub = Label()
             self.places[stub] = len(self.items)
@@ -201,7 +232,11 @@ class _Encoder:
         shape = self.shape
         cells = {*shape.cellvars, *shape.freevars}
         raws = (item.raw for item in self.items)
-        used = dict.fromkeys(raw.arg for raw in raws if raw.op in SLOT_OPS and raw.arg not in cells)
+        carried = () if self.tail is None else slot_names(self.tail.code)
+        used = dict.fromkeys(
+            name for name in (*(raw.arg for raw in raws if raw.op in SLOT_OPS), *carried)
+            if name not in cells
+        )  # fmt: skip
         ordered = [*shape.args, *(name for name in shape.locals if name in used), *used]
         self.local_names = list(dict.fromkeys(ordered))
         own_cells = [name for name in shape.cellvars if name not in shape.args]
@@ -227,7 +262,7 @@ class _Encoder:
         op = REAL_NAMES.get(item.raw.op, item.raw.op)
         if item.target is None:
             return op
-        backward = self.places[item.target] <= index
+        backward = item.target not in self.outside and self.places[item.target] <= index
         if op == "JUMP":
             return "JUMP_BACKWARD" if backward else "JUMP_FORWARD"
         if TESTS_GO_BACK and op.startswith("POP_JUMP_IF_"):
@@ -249,11 +284,18 @@ class _Encoder:
             for width, cached in zip(widths, caches, strict=True):
                 starts.append(starts[-1] + width + cached)
             for index in jumps:
-                target = self.places[self.items[index].target]  # type: ignore[index]
-                numbers[index] = distance = abs(starts[target] - starts[index + 1])
+                numbers[index] = distance = abs(self.start_of(index, starts) - starts[index + 1])
                 if _width(distance) > widths[index]:
                     widths[index], grown = _width(distance), True
         return self.concrete(ops, numbers, widths, caches), starts
+
+    def start_of(self, index: int, starts: list[int]) -> int:
+        """The code unit that a jump goes to."""
+        target = self.items[index].target
+        assert target is not None
+        if target in self.outside:
+            return starts[-1] + self.outside[target]
+        return starts[self.places[target]]
 
     def concrete(
         self, ops: list[str], numbers: list[int | None], widths: list[int], caches: list[int]
@@ -312,7 +354,7 @@ class _Encoder:
                 if item.cover is not None:
                     entry = item.cover.depth + item.cover.lasti + 1
                     todo.append((self.places[item.cover.target], entry))
-                if item.target is not None:
+                if item.target is not None and item.target not in self.outside:
                     taken = depth + dis.stack_effect(opcode, numbers[index], jump=True)
                     todo.append((self.places[item.target], taken))
                 if item.raw.op in FINAL:

@@ -23,13 +23,13 @@ from .bytecodes import Decoded, decode
 from .generators import closing_is_seen
 from .kinds import is_kind
 from .left import reachable
+from .liveness import dropped_ahead
 from .machine import Frame, Machine
 from .tables import NONE
 from .values import Method, Value
 from .wrapping import CONST_TYPES
 
 _MOST = 100  # objects that are looked at below one argument
-_DROP = frozenset({"STORE_FAST", "DELETE_FAST", "LOAD_FAST_CLEAR"})
 # Below these nothing is looked for: they are shared, or their parts end with the interpreter.
 _CLOSED = (
     type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, torch.Tensor, torch.nn.Module,
@@ -41,7 +41,7 @@ class Ends:
     outside."""
 
     def __init__(self, decoded: Decoded, frame: Frame, arguments: dict[str, Any]) -> None:
-        dropped = {instr.arg for instr in decoded.instrs if instr.op in _DROP}
+        dropped = dropped_ahead(decoded)
         self.arguments: dict[str, tuple[Value, Any]] = {
             name: (dict.__getitem__(frame.locals, name), real)
             for name, real in arguments.items()

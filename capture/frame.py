@@ -237,7 +237,8 @@ class _Attempt:
 
     def _root(self, scope: Scope) -> Frame:
         code, m = self.input.code, self.machine
-        m.where = decode(code).instrs[0].where
+        decoded = decode(code)
+        m.where = decoded.instrs[decoded.entry].where
         m.guard("state", None, snapshot())
         closure = tuple(
             m.real_cell(cell, Source("cell", None, name))

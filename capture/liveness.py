@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 
-from .bytecodes import Decoded, Instr, successors
+from .bytecodes import Decoded, Instr, decode, successors
 
 READS = frozenset({"LOAD_FAST", "LOAD_FAST_CLEAR", "DELETE_FAST"})
 WRITES = frozenset({"STORE_FAST", "DELETE_FAST", "LOAD_FAST_CLEAR"})
@@ -21,10 +21,43 @@ _known: weakref.WeakKeyDictionary[Decoded, tuple[frozenset[str], ...]] = weakref
 
 def live_locals(decoded: Decoded, index: int) -> frozenset[str]:
     """Names of the locals whose value may be read at `index` or after it."""
+    if decoded.base is not None and decoded.is_of_base(index):
+        decoded = decode(decoded.base)
     found = _known.get(decoded)
     if found is None:
         found = _known[decoded] = _all(decoded)
     return found[index]
+
+
+def dropped_ahead(decoded: Decoded) -> frozenset[str]:
+    """Names of the locals that instructions to come write to or delete, from the first one on."""
+    if decoded.base is None:
+        return frozenset(instr.arg for instr in decoded.instrs if instr.op in WRITES)
+    base = decode(decoded.base)
+    found = _dropped.get(base)
+    if found is None:
+        found = _dropped[base] = _drops(base.instrs)
+    *begins, jump = decoded.instrs[decoded.entry :]
+    assert jump.target is not None
+    return found[jump.target].union(instr.arg for instr in begins if instr.op in WRITES)
+
+
+_dropped: weakref.WeakKeyDictionary[Decoded, list[frozenset[str]]] = weakref.WeakKeyDictionary()
+
+
+def _drops(instrs: tuple[Instr, ...]) -> list[frozenset[str]]:
+    """For each instruction the names that it and those reached from it write to or delete."""
+    found: list[frozenset[str]] = [
+        frozenset((instr.arg,)) if instr.op in WRITES else frozenset() for instr in instrs
+    ]
+    changed = True
+    while changed:
+        changed = False
+        for instr in reversed(instrs):
+            now = found[instr.index].union(*(found[after] for after in successors(instr)))
+            if len(now) > len(found[instr.index]):
+                found[instr.index], changed = now, True
+    return found
 
 
 def _looks_around(instr: Instr) -> bool:

@@ -509,4 +509,5 @@ def make_frame(
     local = dict(arguments)
     for name in code.co_cellvars:
         cells[name] = Cell(local.pop(name, None))
-    return Frame(code, decode(code), scope, local, cells)
+    decoded = decode(code)
+    return Frame(code, decoded, scope, local, cells, pc=decoded.entry)

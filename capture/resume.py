@@ -17,10 +17,10 @@ from typing import Any
 
 from ..ir.dataclass import dataclass
 from .assemble import Assembler
-from .bytecodes import Instr, decode
+from .bytecodes import Instr, decode, resumed
 from .encode import Cover, Label
 from .optable import FINAL, NULL_FIRST
-from .stackshape import FALLS, JUMPS, RAISES, Shape, stack_shapes
+from .stackshape import FALLS, JUMPS, RAISES, Shape, stack_shape
 
 CANNOT_CARRY = frozenset({"copy", "over", "mixed"})
 
@@ -55,7 +55,7 @@ def can_resume(code: types.CodeType, index: int) -> str | None:
     reason = can_break(code)
     if reason is not None:
         return reason
-    shape = stack_shapes(code)[index]
+    shape = stack_shape(code, index)
     if shape is None:
         return "control never comes here"
     if CANNOT_CARRY & set(shape):
@@ -86,7 +86,8 @@ def resume_code(
     reason = can_resume(code, index)
     if reason is not None:
         raise CannotResume(reason)
-    asm = Assembler(code, cells_from_outside=True)
+    code = _written(code, index)
+    asm = Assembler(code, bound, cells_from_outside=True)
     asm.set_location(decode(code).instrs[index].where)
     items = [asm.fresh("stack") if kind in PASSED else "" for kind in stack]
     args = [name for name in items if name] + list(bound)
@@ -111,10 +112,19 @@ def resume_code(
     if source is not None and first is not None:
         asm.load_deref(source)
         asm.store_fast(first)
+    begins = asm.emitted()
     asm.jump(asm.original(index))
     made = asm.finish()
+    if asm.carries:
+        decode.put(made, resumed(code, made, begins, index))
     _ORDERS[made] = order_of(code)
     return made
+
+
+def _written(code: types.CodeType, index: int) -> types.CodeType:
+    """The code in whose bytes the instruction stands: of a resume function that carries the original's, the original."""
+    decoded = decode(code)
+    return decoded.base if decoded.base is not None and decoded.is_of_base(index) else code
 
 
 def lines_from(code: types.CodeType, index: int) -> tuple[int, ...]:
@@ -142,6 +152,7 @@ PASSED = frozenset({"value", "exc", SPARE})
 
 def needs_spare(code: types.CodeType, stack: tuple[str, ...], bound: tuple[str, ...]) -> bool:
     """Whether `super()` would find no first argument in the function resumed with these."""
+    code = decode(code).base or code
     may_ask = code.co_argcount and decode(code).may_call_bare_super
     return bool(may_ask) and not bound and not PASSED & set(stack)
 
@@ -225,7 +236,7 @@ def break_tail(
     path: Path = ()
     with asm.covered(_cover(instr, raised)):
         asm.set_location(instr.where)
-        if not (wrap_call and _wrapped(asm, instr, extent, stack or stack_shapes(code)[index])):
+        if not (wrap_call and _wrapped(asm, instr, extent, stack or stack_shape(code, index))):
             _settled(asm, instr, taken)
         while instr.op not in FINAL and not instrs[instr.index + 1].head:
             path += ((instr, FALLS),)

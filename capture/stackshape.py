@@ -17,6 +17,9 @@ from .optable import FINAL, NULL_FIRST
 
 Shape = tuple[str, ...]
 
+# where a way through less of the function may know more
+VAGUE = frozenset({"maybe", "mixed", "copy", "over"})
+
 METHOD: Shape = ("maybe", "value") if NULL_FIRST else ("value", "maybe")
 
 
@@ -84,13 +87,25 @@ def stack_shapes(code: types.CodeType) -> tuple[Shape | None, ...]:
     decoded = decode(code)
     found = _known.get(decoded)
     if found is None:
-        found = _known[decoded] = _flow(decoded.instrs)
+        found = _known[decoded] = _flow(decoded)
     return found
 
 
-def _flow(instrs: tuple[Instr, ...]) -> tuple[Shape | None, ...]:
+def stack_shape(code: types.CodeType, index: int) -> Shape | None:
+    """The stack before one instruction. What ways through the whole function leave open, those through a resume function may
+    settle."""
+    decoded = decode(code)
+    if decoded.base is None or not decoded.is_of_base(index):
+        return stack_shapes(code)[index]
+    found = stack_shapes(decoded.base)[index]
+    sure = found is not None and VAGUE.isdisjoint(found)
+    return found if sure else stack_shapes(code)[index]
+
+
+def _flow(decoded: Decoded) -> tuple[Shape | None, ...]:
+    instrs = decoded.instrs
     shapes: list[Shape | None] = [None] * len(instrs)
-    todo: list[tuple[int, Shape]] = [(0, ())]
+    todo: list[tuple[int, Shape]] = [(decoded.entry, ())]
     while todo:
         index, shape = todo.pop()
         known = shapes[index]

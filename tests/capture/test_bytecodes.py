@@ -125,12 +125,11 @@ def test_instructions_point_into_the_code() -> None:
 def test_handlers_are_those_of_the_exception_table() -> None:
     for code in CODES:
         decoded = decode(code)
-        at = {i.offset: i for i in dis.get_instructions(code)}
         for entry in dis._parse_exception_table(code):
-            for offset in range(entry.start, entry.end, 2):
-                if offset in at and at[offset].opname not in ("CACHE", "EXTENDED_ARG"):
-                    instr = decoded.instrs[decoded.offsets[offset]]
-                    assert instr.handler == decoded.offsets[entry.target]
+            for index, unit in enumerate(decoded.units):
+                if entry.start <= 2 * unit < entry.end:
+                    instr = decoded.instrs[index]
+                    assert decoded.units[instr.handler] * 2 == entry.target
                     assert instr.handler_depth == entry.depth
                     assert instr.handler_lasti == entry.lasti
 
@@ -189,10 +188,10 @@ def test_decoding_is_kept_with_the_code_and_no_longer() -> None:
     assert decode(twin).instrs[-1].where.file == "elsewhere"
     assert decode(code).instrs[-1].where.file == "somewhere"
     key = id(code)
-    assert key in bytecodes._decoded
+    assert key in decode._made
     del code
     gc.collect()
-    assert key not in bytecodes._decoded
+    assert key not in decode._made
 
 
 def test_live_locals() -> None:
