@@ -11,12 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir.dataclass import dataclass
+from . import rebuild
 from .bytecodes import Decoded, Handler, Instr, stack_effect
 from .optable import FINAL, JUMPS
 
 EXIT = -1
 CLEANUP = (("COPY", 3), ("POP_EXCEPT", None), ("RERAISE", 1))
 """A handler of the compiler's own, around other handlers: it only ends what they began."""
+FAULTS, FAULT_LENGTH = (rebuild.failed_before, rebuild.failed_halfway), 8
+"""What handlers of `emit` call within their first instructions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,11 +38,11 @@ class Block:
 
 
 class Flow:
-    """See the module's docstring. Handlers of the compiler's own are left out."""
+    """See the module's docstring. Handlers of the compiler's own, and those for faults of graftjit's, are left out."""
 
     def __init__(self, decoded: Decoded) -> None:
         self.instrs = decoded.instrs
-        self.handlers = [one for one in decoded.handlers if not self._cleans_up(one)]
+        self.handlers = [one for one in decoded.handlers if not self._is_left_out(one)]
         starts = {0, *(one.target for one in self.instrs if one.target is not None)}
         starts |= {one.index + 1 for one in self.instrs if one.op in JUMPS | FINAL}
         for row in self.handlers:
@@ -64,9 +67,12 @@ class Flow:
         self.joins = _dominators(n, ends, lambda at: self.before[at])
         self.loops = self._loops()
 
-    def _cleans_up(self, row: Handler) -> bool:
+    def _is_left_out(self, row: Handler) -> bool:
         found = self.instrs[row.target : row.target + len(CLEANUP)]
-        return [(one.op, one.arg) for one in found] == list(CLEANUP)
+        first = self.instrs[row.target : row.target + FAULT_LENGTH]
+        return [(one.op, one.arg) for one in found] == list(CLEANUP) or any(
+            one.op == "LOAD_CONST" and any(one.arg is known for known in FAULTS) for one in first
+        )
 
     def _block(self, number: int, start: int, stop: int) -> Block:
         last = self.instrs[stop - 1]

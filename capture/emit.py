@@ -9,6 +9,7 @@ first effect, since an effect may change the path that led to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -18,12 +19,13 @@ from .breaks import Break
 from .builders import BUILDERS, write_back
 from .bytecodes import decode
 from .containers import has_nan
-from .encode import Cover
+from .encode import Cover, Label
 from .machine import Effect, Filled, Frame, Machine, SetAttr, SetGlobal, SetVariable, Written
 from .numbers import Held
 from .resume import begin_handling
 from .tables import NONE
 from .values import (
+    Cell,
     Const,
     Context,
     Handled,
@@ -44,6 +46,7 @@ class Emitter:
         self.arrays: list[Any] = []  # arrays whose memory is made anew
         self.loaded: dict[Value, None] = {}  # in the order of loading
         self.temps: dict[Value, str] = {}
+        self.failed: dict[str, Label] = {}  # where something may raise -> its handler
         self.building: set[Value] = set()
         self.root_cells = {cell: name for name, cell in frame.cells.items()}
         self.used_cells: list[str] = []
@@ -59,35 +62,45 @@ class Emitter:
         changed yet, so plain Python raises its own exception, in reach of the user's own handlers.
         """
         asm = self.asm
-        self.push_all(inputs)
-        temps = [self.temps[value] for value in inputs]
-        for _ in inputs:
-            asm.pop_top()
-        failed = asm.label()
-        with asm.covered(Cover(failed, 0, False) if rerun else None):
+        with self.failing("before"):
+            self.push_all(inputs)
+            temps = [self.temps[value] for value in inputs]
+            for _ in inputs:
+                asm.pop_top()
+        with self.failing("program" if rerun else ""):
             asm.call_const(program, *[lambda n=name: asm.load_fast(n) for name in temps])
-        if rerun:
-            done = asm.label()
-            asm.jump(done)
-            asm.place(failed)
-            self._run_original()
-            asm.place(done)
         asm.unpack_sequence(len(outputs))
         for value in outputs:
             self.temps[value] = asm.fresh("out")
             asm.store_fast(self.temps[value])
 
-    def _run_original(self) -> None:
-        """Handler of a failed program: tell it, and start the frame again as it is written."""
+    # -- faults ----------------------------------------------------------------------------------------
+    def failing(self, where: str) -> AbstractContextManager[None]:
+        """What happens should an instruction that is emitted inside raise. "program", "before": the frame starts again as it is
+        written, for nothing has been changed; "halfway": an error that says so; "": the exception comes out."""
+        if not where:
+            return self.asm.covered(None)
+        label = self.failed.setdefault(where, self.asm.label())
+        return self.asm.covered(Cover(label, 0, False))
+
+    def handle_failures(self) -> None:
+        """The handlers, behind everything else."""
         asm = self.asm
-        asm.emit("PUSH_EXC_INFO")
-        error = asm.fresh("error")
-        asm.store_fast(error)
-        asm.emit("POP_EXCEPT")
-        asm.call_const(rebuild.program_failed, lambda: asm.load_fast(error))
-        asm.pop_top()
-        asm.delete_fast(error)
-        asm.jump(asm.original(decode(asm.code).entry))
+        asm.set_location(None)
+        for where in filter(self.failed.__contains__, _FAILED):
+            label = self.failed[where]
+            asm.place(label)
+            asm.emit("PUSH_EXC_INFO")
+            error = asm.fresh("error")
+            asm.store_fast(error)
+            asm.emit("POP_EXCEPT")
+            asm.call_const(_FAILED[where], partial(asm.load_fast, error))
+            if where == "halfway":
+                asm.raise_(1)
+                continue
+            asm.pop_top()
+            asm.delete_fast(error)
+            asm.jump(asm.original(decode(asm.code).entry))
 
     def _loader(self, value: Value) -> Callable[[], None]:
         return lambda: self.push(value)
@@ -97,6 +110,13 @@ class Emitter:
         for value in values:
             self.push(value)
             self.asm.pop_top()
+
+    def build(self, values: Iterable[Value]) -> None:
+        """Make what exists only in the walk, and keep it."""
+        for value in values:
+            if value not in self.temps and not isinstance(value, (Const, Null)):
+                self.push(value)
+                self.asm.pop_top()
 
     # -- values ----------------------------------------------------------------------------------------
     def push(self, value: Value) -> None:
@@ -167,13 +187,27 @@ class Emitter:
             else:
                 continue
             self.asm.pop_top()
-        for value in stack:
-            if not isinstance(value, Handled):
-                self.push(value)
-                continue
-            self.push(value.error or NONE)
-            if value.error is not None:
-                begin_handling(self.asm)
+        with self.asm.covered(None):
+            for value in stack:
+                if not isinstance(value, Handled):
+                    self.push(value)
+                    continue
+                self.push(value.error or NONE)
+                if value.error is not None:
+                    begin_handling(self.asm)
+
+    def store_locals(self, cells: dict[str, Cell], values: dict[str, Value]) -> None:
+        """The frame's own cells and locals, by name."""
+        for name, cell in cells.items():
+            if cell.content is not None:
+                self.push(self.m.load_cell(cell))
+                self.asm.store_deref(name)
+                self.bound_cells.add(name)
+            elif cell.name is not None:  # an argument that was deleted
+                self.asm.delete_deref(name)
+        for name, value in values.items():
+            self.push(value)
+            self.asm.store_fast(name)
 
     def bind_cells(self, names: tuple[str, ...]) -> None:
         """Fill the root's own cells that a rebuilt function holds."""
@@ -290,6 +324,11 @@ def _set_variable(e: Emitter, effect: SetVariable) -> None:
     e.asm.pop_top()
 
 
+_FAILED: dict[str, Callable[[BaseException], object]] = {
+    "program": rebuild.program_failed,
+    "before": rebuild.failed_before,
+    "halfway": rebuild.failed_halfway,
+}
 _REPLAY: dict[type, Callable[[Emitter, Any], None]] = {
     Filled: _filled,
     SetAttr: _set_attr,

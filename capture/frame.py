@@ -470,20 +470,14 @@ class _Attempt:
                 raise PlainFrame("PL203", f"{stop.reason}; {error}", stop.where) from None
             return ResumeSpec(resume, left, bound)
 
+        cells = {name: cell for name, cell in f.cells.items() if name in code.co_cellvars}
+
         def restore(e: Emitter) -> None:
-            for name, cell in f.cells.items():
-                if name not in code.co_cellvars:
-                    continue
-                if cell.content is not None:
-                    e.push(m.load_cell(cell))
-                    e.asm.store_deref(name)
-                    e.bound_cells.add(name)
-                elif cell.name is not None:  # an argument that was deleted
-                    e.asm.delete_deref(name)
-            for name, value in restored.items():
-                e.push(value)
-                e.asm.store_fast(name)
-            e.push_stack(stack)
+            e.build(m.load_cell(cell) for cell in cells.values() if cell.content is not None)
+            e.build(restored.values())
+            with e.failing("halfway"):  # arguments are replaced
+                e.store_locals(cells, restored)
+                e.push_stack(stack)
             e.drop_all_but(restored, argument_names(code))
 
         def tail(e: Emitter) -> None:
@@ -519,13 +513,19 @@ class _Attempt:
         self._compile(made)
         asm = Assembler(code)
         real = Emitter(asm, m, self.root)
+        where = "before"
         if graph is not None:
             given = [*m.inputs, *self._numbers()]
             real.clear(m.cleared, [*given, *dry.loaded])
             real.call_program(made.program, given, outputs, made.rerun)
-        real.preload(dry.loaded)
-        self._body(real, values, mode, contexts)
+            where = "halfway" if graph.mutates or graph.random else where
+        with real.failing(where):
+            real.preload(dry.loaded)
+        seen = m.effects or contexts or mode != self.grad_before
+        with real.failing("halfway" if seen else where):
+            self._body(real, values, mode, contexts)
         tail(real)
+        real.handle_failures()
         made.rerun = False
         made.code = asm.finish()
         return made

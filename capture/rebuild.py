@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..runtime import faults
+from ..runtime import faults, whose
 from ..runtime.errors import GraftError, InternalError
 from ..runtime.safe import instance_dict
 from ..runtime.session import SESSION
@@ -246,6 +246,20 @@ def program_failed(error: BaseException) -> None:
         raise error
     name = sys._getframe(1).f_code.co_qualname
     faults.safely(SESSION.emit, faults.of_a_run(name, error))
+
+
+def failed_before(error: BaseException) -> None:
+    """An instruction of the calling frame, which is replacement code, raised before anything was changed."""
+    frame = sys._getframe(1)
+    ours = whose.is_ours(error) or whose.raised_in(error, frame)
+    faults.safely(SESSION.emit, faults.of_a_run(frame.f_code.co_qualname, error, ours))
+
+
+def failed_halfway(error: BaseException) -> BaseException:
+    """What is to be raised where such an instruction has, and the frame has begun to change what others see."""
+    frame = sys._getframe(1)
+    ours = whose.is_ours(error) or whose.raised_in(error, frame)
+    return faults.halfway(frame.f_code.co_qualname, error) if ours else error
 
 
 def size_of(tensor: torch.Tensor, dim: int) -> int:

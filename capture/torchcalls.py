@@ -18,7 +18,7 @@ import torch.nn.functional
 from ..ir.errors import CannotTrace
 from ..ir.registered import in_python
 from ..ir.trace import DataDependent, TraceError, Unsupported
-from ..runtime import faults
+from ..runtime import whose
 from ..runtime.sources import Source
 from ..runtime.wrappers import TORCH_FOLDER
 from . import containers, numbers, scripted, value_questions
@@ -249,7 +249,7 @@ def differentiate(m: Machine, fn: Any, fn_args: tuple[Any, ...]) -> tuple[Any, .
 
 def _check_whose(error: CannotTrace) -> None:
     """A fault of a rule of ours is no exception of the call's."""
-    if isinstance(error, TraceError) and faults.is_ours(error.original):
+    if isinstance(error, TraceError) and whose.is_ours(error.original):
         raise error.original
 
 

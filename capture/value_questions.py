@@ -15,7 +15,7 @@ import torch
 
 from ..ir.graph import Node
 from ..ir.symbols import symbols_of
-from ..runtime import faults
+from ..runtime import whose
 from ..runtime.sources import Source
 from ..runtime.value_guards import ValueCheck, ValueProgram, program_of
 from .breaks import Break
@@ -82,7 +82,7 @@ def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
     try:
         found = program.compute(values, as_truth)
     except Exception as error:  # the program itself is to meet it, at its place
-        if faults.is_ours(error):
+        if whose.is_ours(error):
             raise
         return None
     if not sources:  # made of nothing but constants

@@ -16,12 +16,12 @@ from ..ir.graph import Graph
 from ..ir.joint import Joint
 from ..ir.late import early, late
 from ..ir.location import Location
-from ..runtime import watching
+from ..runtime import faults, watching
 from ..runtime.errors import BuildError, GraftError, InternalError
 from ..runtime.events import Fallback
 from ..runtime.session import SESSION
 from ..runtime.spent import SpentProgram
-from ..runtime.taking_back import unwriting
+from ..runtime.taking_back import telling, unwriting
 from . import facts, kept_plans
 from .compiled import Compiled, sampled, show, tell, watched
 from .replay import compile_replay
@@ -120,6 +120,8 @@ def _finish(
     if compiled.mode != "replay":
         kernels = [one.name for one in compiled.kernels]
         compiled.program = watched(graph, compiled.program, kernels)
+    if compiled.mode != "replay" and graph.mutates and compiled.part != "backward":
+        compiled.program = telling(compiled.program, graph.written)
 
 
 def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
@@ -132,18 +134,28 @@ def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -
 def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     """By the plan that was kept for such a graph, or by a new one."""
     key = kept_plans.key_of(graph) if not tune else None
-    kept = None if key is None or watching.watched() else kept_plans.recall(key)
-    if kept is not None:
-        if SESSION.options.check:
-            from .planned import verify
-
-            verify(graph, kept)
-        done = kept_plans.loaded(graph, kept, stored=background)
-        if done is not None:
-            return done
+    try:
+        done = _kept(graph, key, background)
+    except Exception as error:
+        then = "Its graph is planned anew: what it gives is right."
+        faults.tell(graph.name, error, then)
+        done = None
+    if done is not None:
+        return done
     from .planned import programmed  # late: a plan that was kept needs nothing of it
 
     return programmed(graph, level, background, tune, _told, key)
+
+
+def _kept(graph: Graph, key: Any, background: bool) -> Compiled | None:
+    kept = None if key is None or watching.watched() else kept_plans.recall(key)
+    if kept is None:
+        return None
+    if SESSION.options.check:
+        from .planned import verify
+
+        verify(graph, kept)
+    return kept_plans.loaded(graph, kept, stored=background)
 
 
 def _told(graph: Graph, error: Exception) -> tuple[str, str]:

@@ -389,13 +389,12 @@ def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
             try:
                 done = _finished(planned, _built(planned))
                 program.become(done.program)
-            except Exception as error:
-                code, reason = told(graph, error)
-                SESSION.emit(Fallback(code=code, reason=reason))
-            else:
                 done.part = made.part
                 done.timings["total"] = sum(done.timings.values())
                 tell(done, level)
+            except Exception as error:
+                code, reason = told(graph, error)
+                SESSION.emit(Fallback(code=code, reason=reason))
 
     SESSION.emit(Fallback(code="FB315", reason=f"{len(planned.made.kernels)} kernels to be built"))
     BACKGROUND.submit(f"building {len(planned.made.kernels)} kernels of {graph.name}", exchange)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .ir.location import Location
 from .kin import Made
-from .runtime import clocks, events
+from .runtime import clocks, events, faults
 from .runtime.session import SESSION
 
 if TYPE_CHECKING:
@@ -184,7 +184,11 @@ def counted(state: Any) -> events.Counted | None:
 def measured(state: Any) -> list[events.Event]:
     """Beside the totals: run times of programs, and calls that ran in plain Python for a tracer's sake. Native code has
     both."""
-    return [*clocks.timed(state), *_watched(state)]
+    try:
+        return [*clocks.timed(state), *_watched(state)]
+    except Exception as error:
+        faults.tell(state.code.co_qualname, error, "The report lacks what was measured of it.")
+        return []
 
 
 def _watched(state: Any) -> list[events.Event]:

@@ -39,6 +39,8 @@ from .session import SESSION
 
 _BUMP_VERSION = "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"
 
+NEVER = 2**31 - 1  # no step of a program
+
 Program = Callable[..., tuple[torch.Tensor, ...]]
 Mirror = Callable[[list[Any], Any], None]
 
@@ -154,14 +156,14 @@ class _Lowering:
 
 def lower(spec: ProgramSpec) -> tuple[Any, ...]:
     """What `_native.Program` reads: (inputs, number inputs, slots, arena, register of its size or -1, steps, outputs,
-    constants, numbers, labels)."""
+    constants, numbers, labels, the first step that writes to inputs)."""
     to = _Lowering(plain_views(spec), Registers(spec.symbols))
     steps = tuple(_LOWER[type(step)](step, to) for step in spec.steps)
     symbolic = is_symbolic(spec.arena)
     arena, register = (0, to.numbers.of(spec.arena)) if symbolic else (spec.arena, -1)
     return (
         spec.n_inputs, spec.n_numbers, spec.n_slots, arena, register, steps, spec.outputs,
-        dict(spec.constants), to.numbers.lowered(), labels(spec),
+        dict(spec.constants), to.numbers.lowered(), labels(spec), first_write(spec),
     )  # fmt: skip
 
 
@@ -170,6 +172,26 @@ def labels(spec: ProgramSpec) -> tuple[str | None, ...]:
     names = iter(spec.names)
     each = [next(names, "") or None if type(step) in COMPUTES else None for step in spec.steps]
     return (f"graftjit: {spec.name}", *each)
+
+
+def first_write(spec: ProgramSpec) -> int:
+    """The number of the first step that may write to an input or a constant, or to a view of one."""
+    outside = {*range(spec.n_inputs), *spec.constants}
+    for at, step in enumerate(spec.steps):
+        if isinstance(step, Launch | DeviceLaunch):
+            if not outside.isdisjoint(step.writes):
+                return at
+        elif isinstance(step, View):
+            outside.update([step.slot] if step.base in outside else ())
+        elif isinstance(step, Aten):
+            follows: dict[int, set[int]] = {}
+            wanted = set[int]()
+            _note_aliases(step, follows, wanted)
+            if not outside.isdisjoint(wanted):
+                return at
+            for slot in outside & follows.keys():
+                outside |= follows[slot]
+    return NEVER
 
 
 def plain_views(spec: ProgramSpec) -> set[int]:

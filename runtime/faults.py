@@ -2,12 +2,11 @@
 
 In: an exception that is not the program's, and the name of what it concerns. Out: one warning (WN607); under
 GRAFTJIT_CHECK the exception itself. Whoever calls this goes on in plain Python, or by the calls as they were written.
-`is_ours` tells such an exception from those of torch and the program.
+Whose an exception is, `whose` tells.
 """
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -17,29 +16,9 @@ from .events import RanPlain
 from .logs import LOGGER
 from .session import SESSION
 from .taking_back import Begun
+from .whose import is_ours
 
 _PLAIN = "It runs in plain Python from here on: what it gives is right, nothing of it is compiled."
-
-
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_ROOMS = tuple(
-    os.path.join(_HERE, room) + os.sep
-    for room in ("graftjit", "capture", "codegen", "ir", "runtime")
-)
-# What a line of ours raises that nobody meant to raise. torch's own functions, which our lines call for the program, raise others.
-_SLIPS = (AssertionError, AttributeError, LookupError, NameError, StopIteration, UnicodeError)
-
-
-def is_ours(error: BaseException) -> bool:
-    """Whether an exception out of what runs for the program is a fault of ours, not what the program itself would raise."""
-    if isinstance(error, (InternalError, SystemError)):
-        return True
-    if not isinstance(error, _SLIPS) or isinstance(error, IndexError):
-        return False
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_code.co_filename.startswith(_ROOMS)
 
 
 def tell(name: str, error: Exception, then: str = _PLAIN) -> None:
@@ -51,21 +30,33 @@ def tell(name: str, error: Exception, then: str = _PLAIN) -> None:
     safely(SESSION.warn_once, "WN607", text)
 
 
-def of_a_run(name: str, error: BaseException) -> RanPlain:
+def halfway(
+    name: str, error: BaseException, what: str = "while it changed what outlives the call"
+) -> BaseException:
+    """What the user gets of a fault where Python cannot begin the call again: some of it would happen twice."""
+    if SESSION.options.check or not isinstance(error, Exception):
+        return error
+    made = InternalError(
+        f"a compiled part of {name} failed {what}",
+        found=f"{type(error).__name__}: {error}",
+        todo=f"do not use what the call was to change. GRAFTJIT_DISABLE=1 runs all in plain Python. {REPORT_IT}",
+    )
+    made.__cause__ = error
+    return made
+
+
+def of_a_run(name: str, error: BaseException, ours: bool | None = None) -> RanPlain:
     """What is told of a call that Python begins again, since its compiled program raised this and has changed nothing: that the
-    program itself raises, or of a fault. What Python is not to begin again is raised."""
+    program itself raises, or of a fault. What Python is not to begin again is raised. `ours`: whose it is, where that is known."""
     if isinstance(error, Begun):
-        if is_ours(error.error) and not SESSION.options.check:
-            raise InternalError(
-                f"a compiled part of {name} failed after it had written to its inputs",
-                found=f"{type(error.error).__name__}: {error.error}",
-                todo=f"do not use what the call was to change. {REPORT_IT}",
-            ) from error.error
-        raise error.error
+        found = error.error
+        raise (
+            halfway(name, found, "after it had written to its inputs") if is_ours(found) else found
+        )
     if isinstance(error, CheckError) or not isinstance(error, Exception):
         raise error
     reason = f"{type(error).__name__}: {error}"
-    if not is_ours(error):
+    if not (is_ours(error) if ours is None else ours):
         return RanPlain(code="GB108", reason=reason)
     tell(name, error, "This call ran in plain Python: what it gives is right.")
     return RanPlain(code="PL205", reason=reason, detail="".join(traceback.format_exception(error)))

@@ -215,7 +215,8 @@ class JointProgram:
         self._twin = twin
         self._forward, self._build = forward, backward
         if plan.written:
-            self._forward = forward if late else begins(forward)
+            tells = late or getattr(forward, "tells_begun", False)
+            self._forward = forward if tells else begins(forward)
             self._tail = tail and begins(tail)
         self._backwards: dict[tuple[int, ...], tuple[Consumer, list[tuple[int, int]]]] = {}
         self._plain = tuple(at for at in range(plan.n_pieces) if at not in plan.results)

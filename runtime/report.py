@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TextIO, TypeVar, overl
 
 from ..ir.dataclass import dataclass
 from . import codes, events
-from .errors import NotClean, OptionError
+from .errors import REPORT_IT, GraftError, InternalError, NotClean, OptionError
 from .session import SESSION
 
 # The folds and the records are imported when a list is first asked for: `import graftjit` stays quick.
@@ -58,7 +58,16 @@ class _List(Generic[_Record]):
             return self
         from .folds import FOLDS
 
-        made = report.__dict__[self._name] = FOLDS[self._name](report._folding)
+        try:
+            made = report.__dict__[self._name] = FOLDS[self._name](report._folding)
+        except Exception as error:
+            if SESSION.options.check or isinstance(error, GraftError):
+                raise
+            raise InternalError(
+                f"the {self._name} of a report could not be made",
+                found=f"{type(error).__name__}: {error}",
+                todo=REPORT_IT,
+            ) from error
         return made
 
 

@@ -63,7 +63,7 @@ class SpentProgram:
     """See the module's docstring. `spent`: (position among the results, the name of its node)."""
 
     def __init__(self, program: Callable[..., Tensors], spent: Sequence[tuple[int, str]]) -> None:
-        self._program = program
+        self._program, self.tells_begun = program, getattr(program, "tells_begun", False)
         self._spent = [(at, _node_called(name)) for at, name in spent]
 
     def __call__(self, *inputs: Any) -> Tensors:

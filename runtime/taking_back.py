@@ -1,7 +1,8 @@
 """Programs whose frame Python runs again should they raise: what they have done by then is taken back.
 
-`again(program, graph)` is for any of them: random numbers are drawn anew, and an exception that comes when inputs were written
-already (memory that ran out) is `Begun`: Python must not do it a second time. `unwriting(program, positions)` is for one
+An exception that comes when inputs were written already (memory that ran out, a fault of ours) is `Begun`: Python must not do it a
+second time. Native programs tell that themselves, by the step that failed; `telling(program, positions)` is for others. `again(program,
+graph)` has random numbers drawn anew, too. `unwriting(program, positions)` is for one
 that runs the calls as the program wrote them: it gives inputs their values and versions back. Fused programs write late
 instead (`ir.late`).
 """
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 
 from ..ir.graph import Graph
-from . import generators
+from . import _native, generators
 
 Program = Callable[..., Any]
 
@@ -31,7 +32,7 @@ def again(program: Program, graph: Graph, raises: bool) -> Program:
     """The program, fit to be run again by Python; `raises`: an operator in it may raise because of its data."""
     if graph.random and raises:
         program = _drawing_anew(program, graph)
-    return _telling(program, graph.written) if graph.mutates else program
+    return telling(program, graph.written) if graph.mutates else program
 
 
 def _drawing_anew(program: Program, graph: Graph) -> Program:
@@ -61,8 +62,13 @@ def begins(program: Program) -> Program:
     return run
 
 
-def _telling(program: Program, written: Sequence[int]) -> Program:
+def telling(program: Any, written: Sequence[int]) -> Program:
     """The program; an exception after the first write is told apart."""
+    if isinstance(program, _native.Program):
+        program.tells_begun = True
+        return program
+    if getattr(program, "tells_begun", False):
+        return program  # type: ignore[no-any-return]
 
     def run(*inputs: Any) -> Any:
         before = _versions(inputs, written)
@@ -73,6 +79,7 @@ def _telling(program: Program, written: Sequence[int]) -> Program:
                 raise Begun(error) from None
             raise
 
+    run.tells_begun = True  # type: ignore[attr-defined]
     return run
 
 

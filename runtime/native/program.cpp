@@ -19,19 +19,36 @@ struct Program {
     PyObject *spec;
     Steps *steps;
     PyObject *weak_references;
+    char tells_begun;
 };
 
 PyTypeObject *program_type = nullptr;
 
 // `owned`: the inputs again, where the run may let go of them.
-PyObject *run_to_tuple(Steps &steps, PyObject *const *inputs, PyObject **owned = nullptr) {
+// A failed run of a program that tells: what it raised becomes a `taking_back.Begun` where inputs may have been written to.
+int told(int failed, const Program *self) {
+    if (failed != RUN_BEGUN || !self->tells_begun) return failed;
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback != nullptr) PyException_SetTraceback(error, traceback);
+    PyObject *module = PyImport_ImportModule("graftjit.runtime.taking_back");
+    PyObject *begun = module == nullptr ? nullptr : PyObject_CallMethod(module, "Begun", "O", error);
+    if (begun != nullptr) PyErr_SetObject((PyObject *)Py_TYPE(begun), begun);
+    for (PyObject *one : {type, error, traceback, module, begun}) Py_XDECREF(one);
+    return failed;
+}
+
+PyObject *run_to_tuple(const Program *self, Steps &steps, PyObject *const *inputs, PyObject **owned = nullptr) {
     PyObject *result = PyTuple_New((Py_ssize_t)steps.outputs.size());
     if (result == nullptr) return nullptr;
     PyObject **items = ((PyTupleObject *)result)->ob_item;
-    if (steps_run(steps, inputs, items, owned) == 0) return result;
+    int failed = steps_run(steps, inputs, items, owned);
+    if (failed == 0) return result;
     // What a failed run has written there is no longer held.
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); i++) items[i] = nullptr;
     Py_DECREF(result);
+    if (self != nullptr) told(failed, self);
     return nullptr;
 }
 
@@ -54,7 +71,7 @@ PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *n
         PyErr_SetString(PyExc_TypeError, "a program takes no keyword arguments");
         return nullptr;
     }
-    return fits(steps, args, PyVectorcall_NARGS(nargsf)) ? run_to_tuple(steps, args) : nullptr;
+    return fits(steps, args, PyVectorcall_NARGS(nargsf)) ? run_to_tuple((Program *)self, steps, args) : nullptr;
 }
 
 // consume(list): a call with the arguments in a list, which is empty from then on. Tensors that nobody else holds die
@@ -70,7 +87,7 @@ PyObject *consume(PyObject *self, PyObject *list) {
     std::vector<PyObject *> owned((size_t)n);
     for (Py_ssize_t i = 0; i < n; i++) owned[i] = Py_NewRef(PyList_GET_ITEM(list, i));
     PyObject *result =
-        PyList_SetSlice(list, 0, n, nullptr) < 0 ? nullptr : run_to_tuple(steps, owned.data(), owned.data());
+        PyList_SetSlice(list, 0, n, nullptr) < 0 ? nullptr : run_to_tuple((Program *)self, steps, owned.data(), owned.data());
     for (PyObject *one : owned) Py_XDECREF(one);
     return result;
 }
@@ -117,7 +134,7 @@ PyObject *run_lowered(PyObject *, PyObject *const *args, Py_ssize_t n) {
         PyErr_SetString(PyExc_ValueError, "graftjit: the steps cannot be run");
         return nullptr;
     }
-    return run_to_tuple(steps, args + 1);
+    return run_to_tuple(nullptr, steps, args + 1);
 }
 
 int traverse(PyObject *object, visitproc visit, void *arg) {
@@ -219,6 +236,8 @@ PyGetSetDef getset[] = {
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Program, vectorcall), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Program, weak_references), READONLY, nullptr},
+    {"tells_begun", T_BOOL, offsetof(Program, tells_begun), 0,
+     "raises `Begun` where it may have written to its inputs by then"},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -252,7 +271,7 @@ int program_run(PyObject *program, PyObject *const *inputs, Py_ssize_t n, PyObje
         PyErr_Format(PyExc_TypeError, "a program of %d inputs was called with %zd", steps.n_inputs + steps.n_numbers, n);
         return -1;
     }
-    return steps_run(steps, inputs, outputs);
+    return told(steps_run(steps, inputs, outputs), (Program *)program);
 }
 
 static PyObject *kept_workspace(PyObject *, PyObject *) { return PyLong_FromLongLong(workspace_kept()); }

@@ -42,7 +42,7 @@ class Run {
         if (warnings_.leave() != 0) failed = -1;
         if (!failed) failed = collect(outputs);
         finish();
-        return failed;
+        return failed && began_ && steps_.first_write != INT32_MAX ? RUN_BEGUN : failed;
     }
 
   private:
@@ -62,18 +62,25 @@ class Run {
     void *arena_ = nullptr;
     PyThreadState *released_ = nullptr;
     bool releases_ = false;
+    bool began_ = true;  // of a failed run: a step that writes to inputs was run
     int32_t trouble_ = 0;  // a kernel sets it: the `otherwise` step behind it runs, which raises
 
     int run_steps() {
         for (const Step &step : steps_.steps)
-            if (int failed = run_step(step); failed != 0) return failed;
+            if (int failed = run_step(step); failed != 0) return stopped(step);
         return 0;
+    }
+
+    // A step has failed.
+    int stopped(const Step &step) {
+        began_ = &step - steps_.steps.data() >= steps_.first_write;
+        return RUN_FAILED;
     }
 
     int run_steps(uint64_t *marks) {
         *marks = clock_now();
         for (const Step &step : steps_.steps) {
-            if (int failed = run_step(step); failed != 0) return failed;
+            if (int failed = run_step(step); failed != 0) return stopped(step);
             *++marks = clock_now();
         }
         return 0;
@@ -82,7 +89,7 @@ class Run {
     int run_in_ranges() {
         for (const Step &step : steps_.steps) {
             Range range(step.label);
-            if (int failed = run_step(step); failed != 0) return failed;
+            if (int failed = run_step(step); failed != 0) return stopped(step);
         }
         return 0;
     }

@@ -48,6 +48,7 @@ struct Steps {
     bool left = false;                   // nobody has them but the runs under way: the last one frees them
     bool calls_aten = false;
     bool captured = false;               // a CUDA graph may hold its kernels
+    int32_t first_write = INT32_MAX;     // the first step that may write to an input or a constant
     const char *label = nullptr;         // of the whole program
     PyObject *labels = nullptr;          // the strings that labels are in
     ProgramClock clock;
@@ -65,5 +66,7 @@ bool steps_read_writes(PyObject *tuple, const Steps &steps, Step &step);
 // Frees them, at once or when the last run under way is over.
 void steps_free(Steps *steps);
 
-// 0, or -1 with a Python error set. `owned`: the inputs once more, where the run is to let go of each after its last use.
+constexpr int RUN_FAILED = -1, RUN_BEGUN = -2;  // with a Python error set; begun: inputs may have been written to by then
+
+// 0, RUN_FAILED or RUN_BEGUN. `owned`: the inputs once more, where the run is to let go of each after its last use.
 int steps_run(Steps &steps, PyObject *const *inputs, PyObject **outputs, PyObject **owned = nullptr);

@@ -226,9 +226,9 @@ Steps::~Steps() {
 bool steps_read(PyObject *lowered, Steps &out) {
     PyObject *steps, *outputs, *constants, *numbers, *labels = nullptr;
     long long arena;
-    if (!PyArg_ParseTuple(lowered, "iiiLiO!O!O!O|O!", &out.n_inputs, &out.n_numbers, &out.n_slots, &arena,
+    if (!PyArg_ParseTuple(lowered, "iiiLiO!O!O!O|O!i", &out.n_inputs, &out.n_numbers, &out.n_slots, &arena,
                           &out.arena_register, &PyTuple_Type, &steps, &PyTuple_Type, &outputs, &PyDict_Type, &constants, &numbers,
-                          &PyTuple_Type, &labels) ||
+                          &PyTuple_Type, &labels, &out.first_write) ||
         (numbers != Py_None && !numbers_read(numbers, out.n_inputs, out.n_numbers, out.numbers)))
         return false;
     out.arena_bytes = out.static_bytes = arena;

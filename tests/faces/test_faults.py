@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import linecache
 import os
 import subprocess
 import sys
@@ -18,10 +19,12 @@ from typing import Any
 import pytest
 import torch
 
-from graftjit import jit
+import graftjit
+from graftjit import JitConfig, jit, wait
 from graftjit.codegen import build, units
-from graftjit.runtime import _native, joint_program
+from graftjit.runtime import _native, executor, joint_program, whose
 from graftjit.runtime.errors import BuildError, InternalError
+from graftjit.runtime.folds import FOLDS
 from graftjit.runtime.session import SESSION
 
 # stage -> (module, function). What fails there is caught at the miss: WN607, and plain Python from then on.
@@ -63,8 +66,8 @@ PLANNING = {
 }
 
 
-def breaks_down(monkeypatch: Any, stage: tuple[str, str]) -> list[str]:
-    """The function of this stage fails from now on; the list has its name a failure."""
+def breaks_down(monkeypatch: Any, stage: tuple[str, str], line: str = "") -> list[str]:
+    """The function of this stage fails from now on, by this line; the list has an item a failure."""
     module, path = stage
     *classes, name = path.split(".")
     owner: Any = importlib.import_module(module)
@@ -73,7 +76,8 @@ def breaks_down(monkeypatch: Any, stage: tuple[str, str]) -> list[str]:
     failed: list[str] = []
 
     # A line of graftjit's own, by which a fault is told from what the program raises.
-    text = f"def fault(*_, **__):\n    failed.append(1)\n    raise LookupError('a fault of ours in {path}')\n"
+    line = line or f"raise LookupError('a fault of ours in {path}')"
+    text = f"def fault(*_, **__):\n    failed.append(1)\n    {line}\n"
     scope: dict[str, Any] = {"failed": failed}
     exec(compile(text, importlib.import_module(module).__file__ or "", "exec"), scope)
 
@@ -153,6 +157,82 @@ def test_a_failure_under_check(stage, monkeypatch, tmp_path):
             run(torch.ones(3), [])
 
 
+# What a line of ours may say that fails, in a function of graftjit, and whether that is a fault of ours.
+LINES = {
+    "None + 1": True,
+    "[1, 2][5]": True,
+    "a, b = (1, 2, 3)": True,
+    "for _ in None: pass": True,
+    "given.index(3)": True,
+    "for _ in zip([1], [1, 2], strict=True): pass": True,
+    "of_ours(1, 2)": True,
+    "changing(given)": True,
+    "given.missing": True,
+    "raise RuntimeError('as torch says')": False,
+    "torch.ones(2) + torch.ones(3)": False,
+    "torch.ones(2)[5]": False,
+    "torch.add(torch.ones(2), 'a')": False,
+    "operator(torch.ones(2), torch.ones(3))": False,
+    "operator(*[torch.ones(2), torch.ones(3)])": False,
+    "int(torch.ones(2))": False,
+    "raised_by_the_program()": False,
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_whose_an_exception_is(line):
+    def of_ours() -> None:
+        pass
+
+    def changing(given: Any) -> None:
+        raise AssertionError
+
+    def raised_by_the_program() -> None:
+        raise LookupError
+
+    of_ours.__module__ = changing.__module__ = "graftjit.runtime.faults"
+    text = f"def fault(given):\n    {line}\n"
+    file = os.path.join(os.path.dirname(whose.__file__), f"text{abs(hash(line))}.py")
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    scope: dict[str, Any] = {
+        "torch": torch, "operator": torch.add, "of_ours": of_ours, "changing": of_ours,
+        "raised_by_the_program": raised_by_the_program,
+    }  # fmt: skip
+    exec(compile(text, file, "exec"), scope)
+    with pytest.raises(Exception) as raised:
+        scope["fault"]([1, 2])
+    assert whose.is_ours(raised.value) is LINES[line]
+
+
+SLIPS = {
+    "TypeError": "None + 1",
+    "ValueError": "a, b = (1, 2, 3)",
+    "IndexError": "[1, 2][5]",
+}
+WHERE_THEY_COME = {
+    "a rule": ("graftjit.ir.record", "Recorder.node"),
+    "what the backward needs": ("graftjit.runtime.joint_program", "Holder.__call__"),
+}
+
+
+# Rules look up dimensions that the program names: an IndexError there may be torch's.
+SLIPPED = [
+    (stage, line)
+    for where, stage in WHERE_THEY_COME.items()
+    for kind, line in SLIPS.items()
+    if (where, kind) != ("a rule", "IndexError")
+]
+
+
+@pytest.mark.parametrize(("stage", "line"), SLIPPED)
+def test_slips_of_classes_that_torch_raises_too(stage, line, monkeypatch, caplog):
+    failed = breaks_down(monkeypatch, stage, line)
+    x, o = torch.ones(3, requires_grad=True), Owner(False)
+    with SESSION.override(check=False):
+        torch.testing.assert_close(jit(_plain)(x, o), _plain(x, o))
+    assert failed and len(warned(caplog, "WN607")) == 1
+
+
 # Programs by what is around them, and what fails in their runs.
 def _plain(x: Any, o: Any) -> Any:
     return (x * o.w).sum()
@@ -215,6 +295,188 @@ def test_a_run_that_fails_when_it_has_written(monkeypatch):
         with pytest.raises(InternalError, match="failed after it had written to its inputs"):
             run(x, o)
     assert o.buffer == 2  # once a call
+
+
+def _failing_steps(monkeypatch: Any) -> list[int]:
+    """Programs call operators by Python, and from now on the first of each program fails."""
+    failed: list[int] = []
+    form = executor.call_form
+
+    def call_form(step: Any) -> Any:
+        _, slots, numbers = form(step)
+        text = "def fault(*_):\n    failed.append(1)\n    raise LookupError('a fault of ours')\n"
+        scope: dict[str, Any] = {"failed": failed}
+        exec(compile(text, executor.__file__, "exec"), scope)
+        return scope["fault"], slots, numbers
+
+    monkeypatch.setattr(executor, "call_form", call_form)
+    monkeypatch.setattr(executor.operators, "plan", lambda *_: None)
+    monkeypatch.setattr(SESSION, "_warned", set())
+    return failed
+
+
+def _writes_later(x: Any, n: Any) -> Any:
+    y = torch.linalg.inv(x)
+    n += y.sum()
+    return y * 2
+
+
+def _writes_before(x: Any, n: Any) -> Any:
+    n += 1
+    return torch.linalg.inv(x) * n
+
+
+@pytest.mark.parametrize("f", [_writes_later, _writes_before])
+def test_a_program_without_gradients_that_writes(f, monkeypatch, caplog, tmp_path):
+    failed, x, n = _failing_steps(monkeypatch), torch.eye(3), torch.zeros(())
+    with SESSION.override(check=False, cache_dir=tmp_path):
+        run = jit(f)
+        if f is _writes_before:
+            with pytest.raises(InternalError, match="failed after it had written to its inputs"):
+                run(x, n)
+        else:
+            torch.testing.assert_close(run(x, n), x * 2)
+    assert failed and n == (1 if f is _writes_before else 3)  # once
+    assert len(warned(caplog, "WN607")) == (f is _writes_later)
+
+
+def _a_function(x: Any, o: Any) -> Any:
+    y = x * 2
+    return lambda: y + 1
+
+
+def _a_dict_at_a_break(x: Any, o: Any) -> Any:
+    found = {"y": x * 2}
+    print(end="")
+    return lambda: found["y"] + 1
+
+
+def _a_set_without_tensors(x: Any, o: Any) -> Any:
+    found = {1, 2}
+    found.add(3)
+    return lambda: x * 2 + len(found) - 2
+
+
+# What is made again after a program has run, and what fails there. Nothing outside has been changed.
+REBUILT = [
+    (_a_function, "make_function"),
+    (_a_dict_at_a_break, "fill_dict"),
+    (_a_set_without_tensors, "replay_set"),
+]
+
+
+@pytest.mark.parametrize(("f", "name"), REBUILT, ids=[name for _, name in REBUILT])
+def test_a_value_that_cannot_be_made_again(f, name, monkeypatch, caplog):
+    failed = breaks_down(monkeypatch, ("graftjit.capture.rebuild", name))
+    x, o = torch.ones(3), Owner(False)
+    with SESSION.override(check=False):
+        torch.testing.assert_close(jit(f)(x, o)(), torch.full((3,), 3.0))
+    (warning,) = warned(caplog, "WN607")
+    assert failed and "This call ran in plain Python" in warning
+    monkeypatch.setattr(SESSION, "_warned", set())
+    with SESSION.override(check=True), pytest.raises(LookupError, match="a fault of ours"):
+        jit(types.FunctionType(f.__code__.replace(co_name="g"), f.__globals__))(x, o)
+
+
+def _stores(x: Any, o: Any) -> Any:
+    o.n += 1
+    o.items.append(x * 2)
+    return x + 1
+
+
+def _stores_and_makes(x: Any, o: Any) -> Any:
+    o.n += 1
+    y = x * 2
+    return lambda: y
+
+
+def _writes_and_makes(x: Any, o: Any) -> Any:
+    o.buffer.add_(1)
+    o.n += 0
+    y = x * 2
+    return lambda: y
+
+
+EFFECTS = [
+    (_stores, "change_list"),
+    (_stores_and_makes, "make_function"),
+    (_writes_and_makes, "make_function"),
+]
+
+
+@pytest.mark.parametrize(("f", "name"), EFFECTS, ids=[f.__name__ for f, _ in EFFECTS])
+def test_a_fault_among_effects(f, name, monkeypatch):
+    """Python cannot begin again, for something would happen twice: the error says so, once and for each call."""
+    failed = breaks_down(monkeypatch, ("graftjit.capture.rebuild", name))
+    o = Owner(False)
+    o.items = []
+    run = jit(f)
+    with SESSION.override(check=False):
+        for call in range(1, 3):
+            with pytest.raises(InternalError, match="failed while it changed") as raised:
+                run(torch.ones(3), o)
+            assert len(failed) == call and o.n + o.buffer == call
+            assert raised.value.code == "ER505" and "GRAFTJIT_DISABLE" in str(raised.value)
+            assert isinstance(raised.value.__cause__, LookupError)
+
+
+def test_a_programs_own_exception_among_effects():
+    class Key:
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def __hash__(self) -> int:
+            self.asked += 1
+            if self.asked > 2:
+                raise ValueError("asked too often")
+            return 1
+
+    def f(x: Any, key: Any) -> Any:
+        found = {key: x * 2}
+        print(end="")
+        return found
+
+    texts = []
+    for run in (f, jit(f)):
+        key = Key()
+        for _ in range(4):
+            try:
+                texts.append(str(run(torch.ones(2), key)[key]))
+            except ValueError as error:
+                texts.append((str(error), error.__context__))
+    assert texts[:4] == texts[4:]
+
+
+def test_a_plan_that_cannot_be_taken_over(monkeypatch, caplog, tmp_path):
+    f = program()
+    with SESSION.override(check=False, cache_dir=tmp_path):
+        run = jit(f)
+        run(torch.ones(3), [])
+        for stage in ("recall", "loaded"):
+            failed = breaks_down(monkeypatch, ("graftjit.codegen.kept_plans", stage))
+            graftjit.reset()
+            torch.testing.assert_close(run(torch.ones(3), []), f(torch.ones(3), []))
+            monkeypatch.undo()
+            assert failed and not {"FB303", "FB306"} & {n.code for n in run.report().notes}
+    assert len(warned(caplog, "WN607")) == 2
+
+
+IN_THE_BACKGROUND = {
+    "building": ("graftjit.codegen.planned", "_finished"),
+    "what is told": ("graftjit.codegen.planned", "tell"),
+}
+
+
+@pytest.mark.parametrize("stage", IN_THE_BACKGROUND.values(), ids=IN_THE_BACKGROUND)
+def test_in_the_background(stage, monkeypatch, caplog, tmp_path):
+    f = program()
+    with SESSION.override(check=False, cache_dir=tmp_path):
+        failed = breaks_down(monkeypatch, stage)
+        run = jit(f, config=JitConfig(background=True))
+        for _ in range(2):
+            torch.testing.assert_close(run(torch.ones(3), []), f(torch.ones(3), []))
+            assert wait(60)
+    assert failed and len(warned(caplog, "WN606")) == 1
 
 
 def test_a_program_that_fails_as_plain_python_does(monkeypatch, caplog):
@@ -393,6 +655,18 @@ def test_a_frame_that_breaks_and_asks(stage, monkeypatch, caplog, unchecked):
         torch.testing.assert_close(run(x, ids, seen), f(x, ids, []))
     assert failed and seen == [0, 1, 2]
     assert warned(caplog, "WN607")
+
+
+def test_reports(monkeypatch, caplog):
+    run = jit(program())
+    run(torch.ones(3), [])
+    with SESSION.override(check=False):
+        failed = breaks_down(monkeypatch, ("graftjit.runtime.clocks", "timed"))
+        assert run.report().graph_count == 1
+        assert failed and "lacks what was measured" in warned(caplog, "WN607")[0]
+        monkeypatch.setitem(FOLDS, "kernels", lambda _: {}["missing"])
+        with pytest.raises(InternalError, match="kernels of a report could not be made"):
+            run.report().kernels  # noqa: B018
 
 
 def test_beside_torch_compile(monkeypatch, caplog):
