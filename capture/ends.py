@@ -19,11 +19,11 @@ from typing import Any
 import torch
 
 from ..runtime.safe import MISSING, in_classes
+from .ahead import dropped_ahead
 from .bytecodes import Decoded, decode
 from .generators import closing_is_seen
 from .kinds import is_kind
 from .left import reachable
-from .liveness import dropped_ahead
 from .machine import Frame, Machine
 from .tables import NONE
 from .values import Method, Value

@@ -29,37 +29,6 @@ def live_locals(decoded: Decoded, index: int) -> frozenset[str]:
     return found[index]
 
 
-def dropped_ahead(decoded: Decoded) -> frozenset[str]:
-    """Names of the locals that instructions to come write to or delete, from the first one on."""
-    if decoded.base is None:
-        return frozenset(instr.arg for instr in decoded.instrs if instr.op in WRITES)
-    base = decode(decoded.base)
-    found = _dropped.get(base)
-    if found is None:
-        found = _dropped[base] = _drops(base.instrs)
-    *begins, jump = decoded.instrs[decoded.entry :]
-    assert jump.target is not None
-    return found[jump.target].union(instr.arg for instr in begins if instr.op in WRITES)
-
-
-_dropped: weakref.WeakKeyDictionary[Decoded, list[frozenset[str]]] = weakref.WeakKeyDictionary()
-
-
-def _drops(instrs: tuple[Instr, ...]) -> list[frozenset[str]]:
-    """For each instruction the names that it and those reached from it write to or delete."""
-    found: list[frozenset[str]] = [
-        frozenset((instr.arg,)) if instr.op in WRITES else frozenset() for instr in instrs
-    ]
-    changed = True
-    while changed:
-        changed = False
-        for instr in reversed(instrs):
-            now = found[instr.index].union(*(found[after] for after in successors(instr)))
-            if len(now) > len(found[instr.index]):
-                found[instr.index], changed = now, True
-    return found
-
-
 def _looks_around(instr: Instr) -> bool:
     if instr.op == "LOAD_GLOBAL":
         return instr.arg in LOOKING_GLOBALS

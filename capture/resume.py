@@ -127,24 +127,6 @@ def _written(code: types.CodeType, index: int) -> types.CodeType:
     return decoded.base if decoded.base is not None and decoded.is_of_base(index) else code
 
 
-def lines_from(code: types.CodeType, index: int) -> tuple[int, ...]:
-    """(first, last) line that may run from instruction `index` on; empty where none is known."""
-    instrs = decode(code).instrs
-    seen: set[int] = set()
-    todo = [index]
-    while todo:
-        at = todo.pop()
-        if at in seen or at >= len(instrs):
-            continue
-        seen.add(at)
-        instr = instrs[at]
-        todo += [way for way in (instr.target, instr.handler) if way is not None]
-        if instr.op not in FINAL:
-            todo.append(at + 1)
-    lines = [line for at in seen if (line := instrs[at].where.line) is not None]
-    return (min(lines), max(lines)) if lines else ()
-
-
 SPARE = "spare"
 PASSED = frozenset({"value", "exc", SPARE})
 """The kinds of stack slots that are handed to a resume function; the others it makes itself."""

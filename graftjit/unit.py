@@ -350,7 +350,8 @@ class Unit:
 
     def _resumer(self, state: Any, scope: dict[str, Any]) -> Any:
         """Makes resume callables over these globals; one place, stack and set of names is one callable."""
-        from .capture.resume import lines_from, resume_code
+        from .capture.ahead import lines_from
+        from .capture.resume import resume_code
 
         def resume(
             code: types.CodeType, target: int, stack: tuple[str, ...], bound: tuple[str, ...]

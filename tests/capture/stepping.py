@@ -46,13 +46,13 @@ class Stepper:
         ways += [instrs[index].target] if instrs[index].target is not None else []
         return all(can_resume(code, way) is None for way in ways)
 
-    def patched(self, code: types.CodeType, start: int) -> types.CodeType:
-        """`code` with every wanted instruction from index `start` on made a break."""
+    def patched(self, code: types.CodeType, indices: range) -> types.CodeType:
+        """`code` with every wanted instruction of these made a break."""
         asm = Assembler(code)
-        for index in range(start, len(decode(code).instrs)):
+        for index in indices:
             if self.breaks_at(code, index):
                 asm.patches[index] = self.patch(asm, code, index)
-        asm.jump(asm.original(0))
+        asm.jump(asm.original(decode(code).entry))
         return asm.finish()
 
     def patch(self, asm: Assembler, code: types.CodeType, index: int) -> Callable[[], None]:
@@ -111,16 +111,21 @@ class Stepper:
         return resumed(*values)
 
     def __call__(self, *args: Any) -> Any:
-        code = self.patched(self.function.__code__, 0)
+        code = self.function.__code__
+        code = self.patched(code, range(len(decode(code).instrs)))
         start = types.FunctionType(
             code, self.function.__globals__, closure=self.function.__closure__
         )
         return start(*args)
 
 
-def body(code: types.CodeType) -> int:
-    """Where a resume function's restoring of the stack ends (it would be restored in turn for ever)."""
-    return next(instr.index for instr in decode(code).instrs if instr.op == "JUMP") + 1
+def body(code: types.CodeType) -> range:
+    """The instructions behind a resume function's restoring of the stack (it would be restored in turn for ever)."""
+    decoded = decode(code)
+    if decoded.base is not None:
+        return range(decoded.entry)
+    start = next(instr.index for instr in decoded.instrs if instr.op == "JUMP") + 1
+    return range(start, len(decoded.instrs))
 
 
 def is_local(code: types.CodeType, name: str) -> bool:
