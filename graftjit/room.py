@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PATIENCE = (
     32  # entries that went without use, before new combinations have to be met more than once
 )
+_DEAD = 4  # what an entry without use counts for when an object that it was made for has died: it can never be of use
 _PAYS = 8  # calls that an entry has to answer to have been of use
 _MOST = 6  # 64 times at most
 _BETWEEN = (
@@ -163,12 +164,16 @@ class Room:
         """The entry that goes: the least used of late, the oldest of equals."""
         self.look(entries)
         use = min(self._uses, key=lambda use: use.lately)
-        self.gone(use.entry)
+        self.gone(use.entry, 1)
         return use.entry
 
-    def gone(self, entry: Any) -> None:
-        """An entry has been taken out, or what it was made for has died."""
-        self.useless = self.useless + 1 if entry.hits < _PAYS else self.useless // 2
+    def dead(self, entry: Any) -> None:
+        """What an entry was made for has died."""
+        self.gone(entry, _DEAD)
+
+    def gone(self, entry: Any, weight: int) -> None:
+        """An entry has been taken out, which counts for so many if it was of no use."""
+        self.useless = self.useless + weight if entry.hits < _PAYS else self.useless // 2
         self._uses = [use for use in self._uses if use.entry is not entry]
 
 

@@ -492,7 +492,7 @@ def _drop_dead(of: weakref.ref[Any], kin_of: weakref.ref[Kin] | None, _reference
     for entry in state.entries:
         if type(entry.data) is Made and any(one() is None for one in entry.data.held):
             state.remove(entry)
-            state.room.gone(entry)
+            state.room.dead(entry)
 
 
 def _too_many(room: Room, change: Change | None) -> str:

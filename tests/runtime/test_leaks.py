@@ -343,7 +343,28 @@ def test_entries_go_with_what_they_were_made_for():
             del thing
             assert gone(*references)
             assert len(jitted.state.entries) == 0
-    assert jitted.state.room.useless == 8
+    assert jitted.state.room.useless == 4 * 8
+
+
+def test_what_dies_after_each_call_is_soon_left_to_plain_python() -> None:
+    """Each call has a class of its own: its entry can never answer another call."""
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        class Local:
+            factor = 2
+
+        return x * Local().factor + 1
+
+    def helper(make: Callable, x: torch.Tensor) -> torch.Tensor:
+        return x * make().factor + 1
+
+    jitted = graftjit.jit(helper)
+    for _ in range(200):
+        local = type("Local", (), {"factor": 2})
+        torch.testing.assert_close(jitted(local, X), scaled(X))
+        del local
+        gc.collect(0)
+    assert jitted.state.room.made < 30
 
 
 # --- many calls, many recompiles -----------------------------------------------------------------------------
