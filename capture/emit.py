@@ -54,12 +54,12 @@ class Emitter:
 
     # -- the program -----------------------------------------------------------------------------------
     def call_program(
-        self, program: Any, inputs: list[Value], outputs: list[Tensor], rerun: bool
+        self, program: Any, inputs: list[Value], outputs: list[Tensor], rerun: bool, after: str
     ) -> None:
         """temps of outputs = program(*inputs)
 
         With `rerun`, an exception of the program sends the frame to its original code: nothing has been
-        changed yet, so plain Python raises its own exception, in reach of the user's own handlers.
+        changed yet, so plain Python raises its own exception, in reach of the user's own handlers. `after`: see `failing`.
         """
         asm = self.asm
         with self.failing("before"):
@@ -69,10 +69,11 @@ class Emitter:
                 asm.pop_top()
         with self.failing("program" if rerun else ""):
             asm.call_const(program, *[lambda n=name: asm.load_fast(n) for name in temps])
-        asm.unpack_sequence(len(outputs))
-        for value in outputs:
-            self.temps[value] = asm.fresh("out")
-            asm.store_fast(self.temps[value])
+        with self.failing(after):
+            asm.unpack_sequence(len(outputs))
+            for value in outputs:
+                self.temps[value] = asm.fresh("out")
+                asm.store_fast(self.temps[value])
 
     # -- faults ----------------------------------------------------------------------------------------
     def failing(self, where: str) -> AbstractContextManager[None]:

@@ -517,8 +517,8 @@ class _Attempt:
         if graph is not None:
             given = [*m.inputs, *self._numbers()]
             real.clear(m.cleared, [*given, *dry.loaded])
-            real.call_program(made.program, given, outputs, made.rerun)
             where = "halfway" if graph.mutates or graph.random else where
+            real.call_program(made.program, given, outputs, made.rerun, where)
         with real.failing(where):
             real.preload(dry.loaded)
         seen = m.effects or contexts or mode != self.grad_before

@@ -332,15 +332,19 @@ class JointProgram:
         call = numbers, further, held = node.call
         if held and plan.saved and not _keeps_graph():
             node.call = numbers, further, []
-        for one, order in zip(given, orders, strict=True):
-            if one is not None:
-                arguments.append(
-                    one if order is None and one.is_contiguous() else _laid_out(one, order)
-                )
-        arguments += numbers
-        made, error = _tried(run, arguments)
-        if made is None:  # eager's error, if the calls raise too: else a fault of ours
-            return self._without(node, gradients, error, "failed", (inputs, call))
+        failed: Exception | None = None
+        try:
+            for one, order in zip(given, orders, strict=True):
+                if one is not None:
+                    arguments.append(
+                        one if order is None and one.is_contiguous() else _laid_out(one, order)
+                    )
+            arguments += numbers
+            made = run(arguments)
+        except Exception as raised:
+            failed = raised
+        if failed is not None:  # eager's error, if the calls raise too: else a fault of ours
+            return self._without(node, gradients, failed, "failed", (inputs, call))
         asked = node.needs_input_grad
         returned: list[Any] = [None] * len(asked)
         for at, number in places:

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from .taking_back import Begun
+
 Tensors = tuple[torch.Tensor, ...]
 
 
@@ -71,6 +73,14 @@ class SpentProgram:
             found = self._program(*inputs)
         if not self._spent:
             return found
+        if not self.tells_begun:
+            return self._with_histories(found, inputs)
+        try:
+            return self._with_histories(found, inputs)
+        except Exception as error:
+            raise Begun(error) from None
+
+    def _with_histories(self, found: Tensors, inputs: Sequence[Any]) -> Tensors:
         results = list(found)
         origins = [one for one in inputs if isinstance(one, torch.Tensor) and one.requires_grad]
         with torch.enable_grad():

@@ -152,7 +152,7 @@ PyObject *build(const Tree &tree, const Values &values) {
 
 // --- direct ---------------------------------------------------------------------------------------------------
 
-PyObject *run_program(Entry *entry, PyObject *const *inputs) {
+PyObject *run_program(Entry *entry, PyObject *const *inputs, bool *ran) {
     constexpr Py_ssize_t SMALL = 16;
     PyObject *small[SMALL];
     Py_ssize_t n = program_n_outputs(entry->target);
@@ -163,15 +163,17 @@ PyObject *run_program(Entry *entry, PyObject *const *inputs) {
         outputs = large.data();
     }
     if (program_run(entry->target, inputs, entry->n_program_inputs, outputs) < 0) return nullptr;
+    *ran = true;
     if (n == 1 && entry->tree->kind == Tree::OUT && entry->tree->index == 0) return outputs[0];
     PyObject *result = build(*entry->tree, {inputs, outputs, n});
     for (Py_ssize_t i = 0; i < n; i++) Py_DECREF(outputs[i]);
     return result;
 }
 
-PyObject *run_python_program(Entry *entry, PyObject *const *inputs) {
+PyObject *run_python_program(Entry *entry, PyObject *const *inputs, bool *ran) {
     Ref outputs(PyObject_Vectorcall(entry->target, inputs, (size_t)entry->n_program_inputs, nullptr));
     if (!outputs) return nullptr;
+    *ran = true;
     if (!PyTuple_Check(outputs.get()) && !PyList_Check(outputs.get())) {
         PyErr_Format(PyExc_TypeError, "a compiled program returned %s, not a tuple",
                      Py_TYPE(outputs.get())->tp_name);
@@ -334,8 +336,8 @@ PyObject *make_function(PyObject *code, PyObject *globals, PyObject *closure) {
     return function.release();
 }
 
-PyObject *entry_run_direct(Entry *entry, PyObject *const *inputs) {
-    return entry->target_is_program ? run_program(entry, inputs) : run_python_program(entry, inputs);
+PyObject *entry_run_direct(Entry *entry, PyObject *const *inputs, bool *ran) {
+    return entry->target_is_program ? run_program(entry, inputs, ran) : run_python_program(entry, inputs, ran);
 }
 
 PyObject *entry_run_code(Entry *entry, const View &view, FunctionCache *cache) {

@@ -39,7 +39,8 @@ struct FunctionCache {
 extern PyTypeObject *entry_type;
 
 // The result of a direct entry over its guard inputs (borrowed), or null with an exception.
-PyObject *entry_run_direct(Entry *entry, PyObject *const *inputs);
+// `ran`: set to true when the program has run; what fails then is the making of the result.
+PyObject *entry_run_direct(Entry *entry, PyObject *const *inputs, bool *ran);
 
 // The result of a code entry over a call.
 PyObject *entry_run_code(Entry *entry, const View &view, FunctionCache *cache);

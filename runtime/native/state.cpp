@@ -122,8 +122,9 @@ Outcome run_entry(CodeState *state, Entry *entry, const View &view, PyObject *co
     LookupScope off(Lookup::off);
     ConfigScope config(state->config);
     if (entry->kind == Kind::code) return {entry_run_code(entry, view, cache)};
-    PyObject *result = entry_run_direct(entry, inputs);
-    if (result == nullptr && drop_for_rerun(state, entry)) return {nullptr, true};
+    bool ran = false;
+    PyObject *result = entry_run_direct(entry, inputs, &ran);
+    if (result == nullptr && !ran && drop_for_rerun(state, entry)) return {nullptr, true};
     return {result};
 }
 

@@ -595,6 +595,20 @@ def test_a_backward_that_fails_as_it_runs(f, retained, monkeypatch, caplog):
     assert "Its backward runs the calls again" in warning
 
 
+def test_a_gradient_that_cannot_be_laid_out(monkeypatch, caplog):
+    def f(x: Any) -> Any:
+        return x.sin()
+
+    failed, found = breaks_down(monkeypatch, ("graftjit.runtime.joint_program", "_laid_out")), []
+    for run in (f, jit(f)):
+        x = torch.ones(4, 4, requires_grad=True)
+        with SESSION.override(check=False):
+            run(x).backward(torch.rand(4, 4, generator=torch.Generator().manual_seed(1)).t())
+        found.append(x.grad)
+    torch.testing.assert_close(found[1], found[0])
+    assert failed and len(warned(caplog, "WN607")) == 1
+
+
 def test_a_backward_that_fails_under_check(monkeypatch):
     with SESSION.override(check=True):
         failed = _failing_backwards(monkeypatch, LookupError("a fault of ours"))
