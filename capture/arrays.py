@@ -221,6 +221,7 @@ def share(m: Machine, value: Array) -> Value:
     if min(array.strides, default=0) < 0 or not array.flags.writeable:
         raise Break("GB123", "a tensor over an array with negative strides, or that is read only")
     made = m.tracer.run(rebuild.tensor_of, (array.copy(order="K"), array.strides), {}, m.where)
+    made._store.borrowed = True
     m.activity += 1
     inlined = (m.where,) if len(m.frames) > 1 and m.where is not None else ()
     m.shared.append(Shared(_owner(array), made._store, m.root_index, inlined))

@@ -72,8 +72,11 @@ class Emitter:
         with self.failing(after):
             asm.unpack_sequence(len(outputs))
             for value in outputs:
-                self.temps[value] = asm.fresh("out")
-                asm.store_fast(self.temps[value])
+                name = self.temps[value] = asm.fresh("out")
+                asm.store_fast(name)
+                if value.ghost._store.borrowed:
+                    asm.call_const(rebuild.keep_size, partial(asm.load_fast, name))
+                    asm.pop_top()
 
     # -- faults ----------------------------------------------------------------------------------------
     def failing(self, where: str) -> AbstractContextManager[None]:

@@ -374,6 +374,8 @@ class _Attempt:
             tree = trees.of(result)
         except NotConstant:
             return None
+        if any(output.ghost._store.borrowed for output in trees.outputs):
+            return None
         arrays.check_shared(self.machine, trees.outputs, [])
         graph = self._finish(trees.outputs)
         program_inputs = self._input_sources() if graph else []

@@ -160,6 +160,11 @@ def tensor_of(array: np.ndarray, strides: tuple[int, ...]) -> torch.Tensor:
     return room.as_strided(made.shape, steps)
 
 
+def keep_size(tensor: torch.Tensor) -> None:
+    """Make the tensor's memory one that cannot be resized, as that of `torch.from_numpy` is: a look from numpy does."""
+    tensor.detach().numpy()
+
+
 def sequence_iterator(of: Any, index: int) -> Iterator[Any]:
     """iter(of) as it is after `index` steps."""
     made: Any = list.__iter__(of) if isinstance(of, list) else tuple.__iter__(of)

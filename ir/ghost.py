@@ -28,13 +28,14 @@ class Owner:
 
 
 class Store:
-    """One piece of memory during a trace: whether the graph made it, whether it has been written to since, and
-    which ghosts share it."""
+    """One piece of memory during a trace: whether the graph made it, whether it has been written to since,
+    which ghosts share it, and whether in eager it is a numpy array's, which torch cannot resize."""
 
-    __slots__ = ("fresh", "inputs", "members", "written")
+    __slots__ = ("borrowed", "fresh", "inputs", "members", "written")
 
     def __init__(self, fresh: bool) -> None:
         self.fresh = fresh
+        self.borrowed = False
         self.written = False
         self.inputs: list[int] = []  # positions of the graph inputs that live here
         self.members: list[weakref.ref[Ghost]] = []

@@ -418,6 +418,7 @@ class Recorder:
             if value.meta.stride == meta.stride:
                 self._log.append((target, target._node, target._store))
                 store = Store(fresh=True)
+                store.borrowed = target._store.borrowed
                 store.members = [m for m in target._store.members if m() is target]
                 target._node, target._store = value, store
                 return

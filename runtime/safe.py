@@ -270,7 +270,7 @@ def show(value: Any, limit: int = 60) -> str:
         return "missing"
     cls = type(value)
     if is_constant(value):
-        text = repr(value)
+        text = _show_constant(value)
     elif cls in (torch.Tensor, torch.nn.Parameter):
         text = _show_real_tensor(value)
     elif is_a(value, type):
@@ -286,6 +286,19 @@ def show(value: Any, limit: int = 60) -> str:
     else:
         text = f"{name_of(cls)} object"
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _show_constant(value: Any) -> str:
+    try:
+        return repr(value)
+    except (
+        ValueError
+    ):  # an int of more digits than sys.set_int_max_str_digits() allows, perhaps inside of a tuple
+        return (
+            f"an int of {value.bit_length()} bits"
+            if type(value) is int
+            else "a constant with a huge int"
+        )
 
 
 def _own_name(value: Any) -> str:

@@ -145,4 +145,4 @@ class Variation:
 
 
 def _bits(value: Any) -> tuple[str, str]:
-    return (type(value).__name__, value.hex() if isinstance(value, float) else str(value))
+    return (type(value).__name__, value.hex() if isinstance(value, float) else hex(value))

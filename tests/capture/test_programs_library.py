@@ -745,3 +745,21 @@ def test_isinstance_with_names_of_typing():
         NAMED = typing.Mapping
 
     return f, (torch.ones(2), len), [other, lambda: None]
+
+
+@agrees()
+def test_ints_of_more_digits_than_python_shows():
+    huge = 1 << 100_000
+
+    def f(x, n, pair):
+        y = x + n % 7 + len(pair)
+        print(n.bit_length())
+        m = n + (1 << 90_000)
+        return y, m, pair, m == huge
+
+    calls = [(t(2), huge, (huge, 1)), (t(2), huge + 1, (huge, 2)), (t(2), huge + 2, (huge, 2))]
+
+    def g():
+        return [hash(one) if type(one) is int else one for call in calls for one in f(*call)[:2]]
+
+    return g, ()

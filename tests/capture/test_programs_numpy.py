@@ -880,3 +880,34 @@ def test_copies_and_identity_of_arrays():
         )
 
     return f, (t(3),)
+
+
+@agrees()
+def test_memory_of_an_array_cannot_be_resized():
+    def f(x, n):
+        a = torch.from_numpy(np.arange(3.0, dtype=np.float32) * n)
+        b = torch.from_numpy(np.ones(2, dtype=np.float32))
+        b.add_(n)
+        print(n)
+        told = []
+        for one in (a, b):
+            told.append(one.untyped_storage().resizable())
+            try:
+                one.resize_(7)
+            except RuntimeError as error:
+                told.append(str(error))
+        return told, (x + 1).untyped_storage().resizable()
+
+    return f, (t(2), 2)
+
+
+@agrees()
+def test_what_leaves_with_the_memory_of_an_array():
+    def f(n):
+        a = torch.from_numpy(np.arange(3.0, dtype=np.float32) * n)
+        return a, a * 2
+
+    def g(n):
+        return [one.untyped_storage().resizable() for one in f(n)], f(n)
+
+    return g, (2,)
