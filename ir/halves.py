@@ -18,15 +18,17 @@ import torch
 from .cast_cache import cached_cast
 from .dataclass import dataclass
 from .effects import is_random, reads, root, writes
+from .errors import NoRule
 from .graph import Graph, Meta, Node
 from .joint import Joint
 from .layout import numel
 from .mincut import Network
 from .opdef import OPS
 from .passes import PassRecord, drop_dead, optimize
+from .record import meta_args
 from .rewrite import Rewriter, apply_table
 from .schema import plan_of
-from .symbols import hint_of, symbols_of
+from .symbols import Undecided, hint_of, symbols_of
 from .torch_level import substitute
 
 aten = torch.ops.aten
@@ -108,6 +110,9 @@ class _Division:
         # What is read there during the forward may be something else at its end.
         self.changing = self.written | {graph.inputs[at] for at in graph.written}
         self.behind = self._behind()
+        self.never_copied: set[Node] = (
+            set()
+        )  # whose copies what the backward makes of them cannot read
 
     def _behind(self) -> set[Node]:
         """The nodes that only the backward can run: what hangs on a gradient, and memory that such a node writes."""
@@ -131,11 +136,16 @@ class _Division:
 
     def halves(self) -> Halves:
         needed = self._needed()
-        cut = self._cut(needed)
         order = [*self.whole.inputs, *self.whole.nodes]
-        chosen = [node for node in order if node in cut]
-        forward, saved = self._forward(chosen)
-        backward = self._backward(chosen)
+        while True:
+            cut = self._cut(needed)
+            chosen = [node for node in order if node in cut]
+            try:
+                backward = self._backward(chosen)
+                forward, saved = self._forward(chosen)
+                break
+            except _CannotCopy as error:
+                self.never_copied.update(error.nodes)
         numbers = iter(range(len(self.gradients)))
         places = tuple(None if node is None else next(numbers) for node in self.joint.gradients)
         saved_outputs = {at for kind, at in saved if kind == "output"}
@@ -189,6 +199,8 @@ class _Division:
             return float("inf")
         if node in self.kept or (node.op == "constant" and node.args == ("own",)):
             return 0.0
+        if node in self.never_copied:
+            return float("inf")
         nbytes = float(numel(tuple(map(hint_of, node.meta.shape))) * node.meta.dtype.itemsize)
         return nbytes * (COPY if self._is_copied(node) else 1) + 1
 
@@ -209,8 +221,9 @@ class _Division:
                 saved.append(way)
                 continue
             if self._is_copied(node):
+                options, meta = _copied(node)
                 node = Node(
-                    "call", aten.clone.default, (node,), {}, _copied(node), f"{node.name}_kept", node.where
+                    "call", aten.clone.default, (node,), options, meta, f"{node.name}_kept", node.where
                 )  # fmt: skip
                 nodes.append(node)
             saved.append(("made", len(outputs) - len(self.results)))
@@ -233,13 +246,21 @@ class _Division:
         inputs: list[Node] = []
         copies = {node for node in chosen if self._way(node) is None and self._is_copied(node)}
         for node in (*chosen, *self.tangents):
-            meta = _copied(node) if node in copies else node.meta
+            meta = _copied(node)[1] if node in copies else node.meta
             now[node] = Node("input", len(inputs), meta=meta, name=node.name, where=node.where)
             inputs.append(now[node])
         nodes: list[Node] = []
+        other = {node for node in copies if now[node].meta != node.meta}  # of another layout
         for node in self._to_run(set(chosen)):
             now[node] = moved(node, now)
             nodes.append(now[node])
+            if other and not other.isdisjoint(reads(node)):
+                meta = _by_rule(now[node], copies)
+                if meta != node.meta:
+                    now[node].meta = meta
+                    other.add(node)
+        if not other.isdisjoint(node for node in self.gradients if node is not None):
+            raise _CannotCopy(copies)
         graph, used = (
             self.graph,
             symbols_of([[n.meta, n.args, n.kwargs] for n in (*inputs, *nodes)]),
@@ -280,9 +301,37 @@ class _Division:
         return found
 
 
-def _copied(node: Node) -> Meta:
-    meta: Meta = node.meta
-    return OPS["aten.clone.default"].rule(aten.clone.default, meta)  # type: ignore[no-any-return]
+class _CannotCopy(Exception):
+    """A copy of one of these nodes cannot be saved in its place."""
+
+    def __init__(self, nodes: set[Node]) -> None:
+        super().__init__()
+        self.nodes = nodes
+
+
+def _copied(node: Node) -> tuple[dict[str, Any], Meta]:
+    """How a copy is made, and its layout, which has no holes. Strides that nobody knows by now give no order: then the
+    copy is contiguous."""
+    clone, plain = aten.clone.default, {"memory_format": torch.contiguous_format}
+    rule = OPS[str(clone)].rule
+    try:
+        return {}, rule(clone, node.meta)
+    except Undecided:
+        return plain, rule(clone, node.meta, **plain)
+
+
+def _by_rule(node: Node, copies: set[Node]) -> Any:
+    """What a node is over operands of another layout."""
+    if node.op == "get":
+        return node.args[0].meta[node.target]
+    row = OPS.get(str(node.target))
+    if row is None:
+        raise _CannotCopy(copies)
+    kwargs = {name: meta_args(value) for name, value in node.kwargs.items()}
+    try:
+        return row.rule(node.target, *meta_args(node.args), **kwargs)
+    except (NoRule, Undecided, RuntimeError):
+        raise _CannotCopy(copies) from None
 
 
 def moved(node: Node, now: dict[Node, Node]) -> Node:
