@@ -9,6 +9,7 @@ it is appended, so that it runs in plain Python as before.
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +20,7 @@ from .bytecodes import Instr, PerCode, argument_names, decode, slot_names, succe
 from .encode import Cover, Item, Label, Shape, Tail, encode
 from .kinds import is_kind
 from .optable import FINAL, INTRINSICS_1, NULL_FIRST, VERSION, Raw
-from .reload import STEPS, own_attribute, survives_interning
+from .reload import STEPS, may_end, own_attribute, survives_interning
 from .unbound import load_cell, maybe_unbound
 
 Emitter = Callable[[], object]
@@ -137,7 +138,9 @@ class Assembler:
     # -- constants and names -----------------------------------------------------------------------------
     def load_const(self, value: Any) -> None:
         """Push this very object."""
-        if survives_interning(value):
+        if may_end(value):
+            self.call_const(weakref.ref(value))
+        elif survives_interning(value):
             self.emit("LOAD_CONST", value)
         else:  # CPython would replace strings in it by equal ones: carry it in a box
             self.emit("LOAD_CONST", [value])

@@ -13,8 +13,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from .kinds import is_kind
+
 _NAME = re.compile(r"[A-Za-z0-9_]*\Z", re.ASCII)
 _mro_of = type.__dict__["__mro__"].__get__  # type: ignore[attr-defined]
+_qualname_of = type.__dict__["__qualname__"].__get__  # type: ignore[attr-defined]
 _dict_of = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
 
 
@@ -26,6 +29,12 @@ def survives_interning(value: Any) -> bool:
     if type(value) in (tuple, frozenset):
         return all(survives_interning(item) for item in value)
     return True
+
+
+def may_end(value: Any) -> bool:
+    """Whether this is a class that a function has made, which code that runs must not keep alive: guards see to it that it is
+    there when the code begins."""
+    return is_kind(value, type) and "<locals>" in _qualname_of(value)
 
 
 def item(base: Any, key: Any) -> Any:

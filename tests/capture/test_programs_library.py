@@ -6,12 +6,14 @@ import collections
 import contextlib
 import copy
 import functools
+import gc
 import itertools
 import operator
 import sys
 import types
 import typing
 import warnings
+import weakref
 
 import torch
 import torch.nn.functional as F
@@ -763,3 +765,23 @@ def test_ints_of_more_digits_than_python_shows():
         return [hash(one) if type(one) is int else one for call in calls for one in f(*call)[:2]]
 
     return g, ()
+
+
+@agrees()
+def test_a_class_of_the_frame_ends_while_the_frame_runs():
+    def f(x, log):
+        y = x + 1
+
+        class C:
+            def method(self, reference):
+                log.append(self.other)
+
+        a, b = C(), C()
+        a.other, b.other = b, a
+        a.reference = weakref.ref(b, a.method)
+        gone = weakref.ref(C, lambda reference: log.append("gone"))
+        del a, b, C
+        gc.collect()
+        return y * 2, list(log), gone() is None
+
+    return lambda x: f(x, []), (t(2),)
