@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..ir.symbols import apply, bounds_of, kind_of, made
+from ..ir.symbols import apply, bounds_of, is_symbolic, kind_of, made
 from . import numbers
 from .values import Const, Sequence, Value
 
@@ -35,8 +35,9 @@ def called(m: Machine, fn: Any, args: list[Value]) -> Value | None:
         finite = within(m, numbers.operand(m, args[0]), -_LARGEST, _LARGEST)
         return Const(_FINITE[fn]) if finite else None
     if len(args) == 1:
-        rule = _RULES.get(fn)
-        expr = None if rule is None else rule(m, numbers.operand(m, args[0]))
+        rule, given = _RULES.get(fn), numbers.operand(m, args[0])
+        # what is known by now is computed by Python, which may refuse it: float(1 << 2000)
+        expr = None if rule is None or not is_symbolic(given) else rule(m, given)
         return None if expr is None else numbers.number(m, expr)
     if len(args) == 2 and fn is divmod:
         whole = numbers.computed(m, "//", *args)

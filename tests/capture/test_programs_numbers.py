@@ -236,3 +236,28 @@ def test_walrus_and_ternary():
 
     x = t(2)
     return f, (x, 1), [lambda: (x, 5)]
+
+
+@agrees(calls=3)
+def test_functions_of_numbers_refuse_what_python_refuses():
+    def f(x, n):
+        found = []
+        for fn in (
+            float,
+            math.sqrt,
+            math.fabs,
+            math.degrees,
+            math.exp,
+            int,
+            abs,
+            bool,
+            round,
+            hash,
+        ):
+            try:
+                found.append(fn(n))
+            except (OverflowError, ValueError) as error:
+                found.append(str(error))
+        return x + 1, found
+
+    return f, (t(2), 3), [lambda: (t(2), 4), lambda: (t(2), 1 << 2000)]
