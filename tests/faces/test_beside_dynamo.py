@@ -186,3 +186,41 @@ def test_stances_are_torch_compiles(stance: str) -> None:
         for _ in range(2):
             torch.testing.assert_close(outer(x), body(x + 1) - 1)
             torch.testing.assert_close(around(x), body(x + 1) - 1)
+
+
+def test_a_jitted_function_may_be_disabled() -> None:
+    """torch.compiler.disable takes a jitted function as it takes a function; a frame that calls it breaks there."""
+    disabled = torch.compiler.disable(graftjit.jit(body))
+    x = torch.randn(4)
+    torch.testing.assert_close(disabled(x), body(x))
+    outer = graftjit.jit(lambda x: disabled(x) * 2)
+    for _ in range(2):
+        torch.testing.assert_close(outer(x), body(x) * 2)
+    assert [one.code for one in outer.report().breaks] == ["GB142"]
+
+
+def test_a_stance_of_torch_compiles_in_a_frame() -> None:
+    def around(x: Any) -> Any:
+        with torch.compiler.set_stance("force_eager"):
+            y = body(x)
+        return y * 2
+
+    x, jitted = torch.randn(4), graftjit.jit(around)
+    for _ in range(2):
+        torch.testing.assert_close(jitted(x), around(x))
+
+
+def test_torch_export_takes_compiled_models_and_models_with_jitted_functions() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self, inner: Any) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x) * 2
+
+    x, plain = torch.randn(4), Net(body)
+    for model in (graftjit.compile(Net(body)), Net(graftjit.jit(body))):
+        exported = torch.export.export(model, (x,)).module()
+        torch.testing.assert_close(exported(x), plain(x))
+        torch.testing.assert_close(graftjit.compile(exported)(x), plain(x))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import copy
+import dataclasses
+import doctest
 import functools
 import inspect
 import pickle
@@ -127,6 +129,43 @@ def test_transforms_and_checks() -> None:
     torch.testing.assert_close(torch.func.vmap(by_name)(X), X + 1)
     grad = torch.func.grad(lambda x: jitted(x).sum())(X)
     torch.testing.assert_close(grad, torch.tensor([0.0, 2.0]))
+
+
+def test_doctest_finds_its_examples() -> None:
+    def documented(x: Any) -> Any:
+        """
+        >>> documented(1)
+        2
+        """
+        return x + 1
+
+    jitted = graftjit.jit(documented)
+    (found,) = doctest.DocTestFinder().find(jitted, "documented", globs={"documented": jitted})
+    assert doctest.DocTestRunner(verbose=False).run(found) == (0, 1)
+
+
+def test_dataclasses() -> None:
+    @dataclasses.dataclass
+    class Part:
+        weight: Tensor
+        function: Any = by_name
+        many: list[Tensor] = dataclasses.field(default_factory=graftjit.jit(lambda: [X + 1]))
+
+        @graftjit.jit
+        def apply(self, x: Tensor) -> Tensor:
+            return self.function(x * self.weight) + self.many[0]
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Part) and torch.equal(self.weight, other.weight)
+
+        __eq__ = graftjit.jit(__eq__)
+
+    part = Part(X)
+    torch.testing.assert_close(part.apply(X), X * X + 1 + X + 1)
+    assert part == Part(X.clone())
+    assert part != Part(X + 1)
+    assert dataclasses.replace(part, weight=X).function is by_name
+    assert dataclasses.asdict(part)["function"] is by_name
 
 
 def test_a_jitted_frame_asks_of_another() -> None:
