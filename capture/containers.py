@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import sys
 import types
 from collections import OrderedDict
 from collections.abc import Callable
@@ -200,6 +201,7 @@ def open_dict(m: Machine, value: Dict) -> Dict:
     """Guard all keys of a pre-existing dict and know them all."""
     if value.opened:
         return value
+    _refuse_modules(value)
     if is_kind(value.origin, OrderedDict) and not all(
         map(_hashes_by_itself, dict.keys(value.origin))
     ):
@@ -218,6 +220,12 @@ def open_dict(m: Machine, value: Dict) -> Dict:
     value.items = items
     value.opened = True
     return value
+
+
+def _refuse_modules(value: Dict) -> None:
+    """A break where all of sys.modules is asked for: capture may import modules itself, before and after its guards."""
+    if value.origin is sys.modules:
+        raise Break("GB112", "all names, or the number, of sys.modules")
 
 
 def _hashes_by_itself(key: Any) -> bool:
@@ -359,6 +367,7 @@ def length(m: Machine, value: Value) -> int | None:
         if not value.opened and value.placed:
             open_dict(m, value)
         if not value.opened:
+            _refuse_modules(value)
             m.guard("len", value.source, dict.__len__(value.origin))
             return dict.__len__(value.origin)
         return len(value.items)

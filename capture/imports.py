@@ -17,7 +17,7 @@ from . import attributes, containers
 from .breaks import Break
 from .bytecodes import Instr
 from .machine import Frame, Machine, handles
-from .values import Const, Obj, Value
+from .values import Const, Dict, Obj, Value
 
 _IMPORT = builtins.__import__
 
@@ -26,10 +26,9 @@ _IMPORT = builtins.__import__
 def _import_name(m: Machine, f: Frame, i: Instr) -> None:
     names, level = f.pop(), f.pop()
     wanted = containers.as_constant(m, names)
-    hook = f.scope.builtins.get("__import__")
-    if hook is not _IMPORT:
+    hook = m.builtin(f.scope, "__import__")
+    if not isinstance(hook, Obj) or hook.value is not _IMPORT:
         raise Break("GB111", f"import of {i.arg}, by an __import__ of the program's own")
-    m.wrap(hook, Source("builtin", None, "__import__"))
     name = _absolute(m, f, i.arg, containers.as_constant(m, level))
     module = _loaded(m, name)
     if wanted is None:
@@ -71,6 +70,9 @@ def _absolute(m: Machine, f: Frame, name: str, level: int) -> str:
 
 def _loaded(m: Machine, name: str) -> Any:
     """sys.modules[name], if its code has run to the end."""
+    held = m.known.get(id(sys.modules))
+    if isinstance(held, Dict) and held.changed:
+        raise Break("GB111", f"import of {name}, after a change of sys.modules")
     module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None)
     if not isinstance(module, types.ModuleType) or getattr(spec, "_initializing", False):

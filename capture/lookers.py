@@ -14,6 +14,7 @@ import builtins
 import functools
 import inspect
 import sys
+import traceback
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -31,18 +32,18 @@ OWN_BUILTINS = frozenset({"locals", "breakpoint"})
 OWN_ATTRIBUTES = frozenset({
     "locals", "_getframe", "_current_frames", "currentframe", "set_trace", "f_locals", "f_back", "f_code",
     "f_lineno", "f_lasti", "f_trace", "f_trace_lines", "f_trace_opcodes", "tb_frame", "gi_frame", "getargvalues",
-    "settrace", "setprofile", "set_events", "set_local_events",
+    "settrace", "setprofile", "set_events", "set_local_events", "walk_stack",
 })  # fmt: skip
 # The same callables under whatever name the program has for them, or handed in.
 OWN_CALLABLES = (
     locals, vars, dir, eval, exec, breakpoint, sys._getframe, sys._current_frames, inspect.currentframe,
-    sys.settrace, sys.setprofile,
+    sys.settrace, sys.setprofile, traceback.walk_stack,
 )  # fmt: skip
 # What a callee names that reads the locals of frames above it. Names and lines it would find right, and of the code
 # what a traceback shows. To a tracer or profiler that a callee sets, a resume function would be one more call.
 READS_CALLERS = frozenset({
     "f_locals", "f_trace", "set_trace", "getargvalues", "breakpoint", "settrace", "setprofile",
-    "set_events", "set_local_events",
+    "set_events", "set_local_events", "walk_stack", "StackSummary", "TracebackException",
 })  # fmt: skip
 SHOWN_OF_CODE = frozenset({
     "co_name", "co_qualname", "co_filename", "co_firstlineno", "co_flags", "co_argcount", "co_kwonlyargcount",

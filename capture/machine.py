@@ -275,9 +275,19 @@ class Machine:
             self.guard("no_global", None, name)
         else:
             self.guard("no_item", scope.source, name)
+        found = self.builtin(scope, name)
+        if found is None:
+            raise Break("GB108", f"NameError: name {name!r} is not defined")
+        return found
+
+    def builtin(self, scope: Scope, name: str) -> Value | None:
+        """What the builtins that a frame sees have under a name; the frame itself may have stored it there."""
+        key = (id(scope.builtins), name)
+        if key in self.globals:
+            return self.globals[key]
         if name in scope.builtins:
             return self.wrap(scope.builtins[name], Source("builtin", None, name))
-        raise Break("GB108", f"NameError: name {name!r} is not defined")
+        return None
 
     def store_global(
         self, scope: Scope, name: str, value: Value | None, module: Value | None = None

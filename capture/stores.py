@@ -110,6 +110,9 @@ def _store_in_module(m: Machine, value: Obj, name: str, item: Value | None) -> N
     if item is None:
         load_attr(m, value, name)  # deleting what is not there raises
     names = value.value.__dict__
+    if callable(names.get(name)) and str(names.get("__name__")).partition(".")[0] == "torch":
+        # Other functions of torch may call it, which are recorded whole: they must find it replaced.
+        raise Break("GB115", f"{names['__name__']}.{name} is replaced")
     root = m.root_scope
     own = root if names is root.names else Scope(names, {}, Source("dict", value.source, None))
     m.store_global(own, name, item, value)

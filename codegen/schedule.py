@@ -21,8 +21,6 @@ from ..runtime.program import (
     COMPUTES,
     Alloc,
     Aten,
-    DeviceLaunch,
-    Free,
     Launch,
     Otherwise,
     ProgramSpec,
@@ -36,6 +34,7 @@ from .absorb import absorb
 from .arena import ALIGNMENT, ON_DEVICE, Arena, settled
 from .extents import product
 from .flow import Flow, analyse, base_of, is_plain_view
+from .frees import with_frees
 from .fuse import KINDS, Fusion, Kinds, Unit
 from .join import joins
 from .lowering import RULES, scatters
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from .gpu_plan import OnDevice
     from .triton_hosts import Hosts
 
+_DETACH = torch.ops.aten.detach.default
 SMALL = 1 << 16  # bytes that nobody counts
 GAIN = 1 / 32  # of the memory, for which steps are put off
 NONE: frozenset[Node] = frozenset()
@@ -326,8 +326,12 @@ class _Writer:
         self.launches = launches
         self.graph = made.graph
         self.slots: dict[Node, int] = {node: i for i, node in enumerate(self.graph.inputs)}
+        self.given = {
+            node for at, node in enumerate(self.graph.outputs) if at not in self.graph.joined
+        }
         self.count = len(self.graph.inputs)
         self.steps: list[Step] = []
+        self.detaches: set[int] = set()  # steps that only name memory anew
         self.constants: dict[int, Any] = {}
         self.on_stack: set[int] = set()  # slots in the arena
         self.gone: set[Node] = set()  # what something else lies over
@@ -369,8 +373,10 @@ class _Writer:
             self.constants[number] = node.target
             return number
         if is_plain_view(node):
-            base = base_of(node)
+            base = self._base(node)
             source = self.slot(base)
+            if base is node:
+                return source
             self.slots[node] = number = self.new()
             meta, offset = node.meta, node.meta.offset - base.meta.offset
             self.steps.append(View(number, source, meta.shape, meta.stride, offset))
@@ -378,6 +384,22 @@ class _Writer:
         if node.alias is not None:  # what a write returns is the tensor that it wrote
             return self.slot(node.alias)
         raise AssertionError(f"{node} has no value yet")
+
+    def _base(self, node: Node) -> Node:
+        """What a view is made of: the memory it lies in. A result that was detached, or is a view of what was, is none of that
+        memory's to autograd: the detached tensor is made for it."""
+        if node not in self.given:
+            return base_of(node)
+        detached = node
+        while detached.alias is not None and detached.target is not _DETACH:
+            detached = detached.alias
+        if detached.alias is None:
+            return base_of(node)
+        if detached not in self.slots:
+            source = Slot(self.slot(detached.alias))
+            self.detaches.add(len(self.steps))
+            self.steps.append(Aten(_DETACH, (source,), {}, (self._result(detached),)))
+        return detached
 
     def value(self, argument: Any) -> Any:
         """An argument of an ATen call with Slots for nodes."""
@@ -398,7 +420,11 @@ class _Writer:
                 self.replacement(step)
             else:
                 self.call(step)
-            names += [named[position] for one in self.steps[began:] if type(one) in COMPUTES]
+            names += [
+                "" if at in self.detaches else named[position]
+                for at in range(began, len(self.steps))
+                if type(self.steps[at]) in COMPUTES
+            ]
             for room in self.rooms.values():
                 room.free_after(position)
         outputs = tuple(self.slot(node) for node in self.graph.outputs)
@@ -529,59 +555,6 @@ class _Writer:
     def _result(self, node: Node) -> int:
         self.slots[node] = number = self.new()
         return number
-
-
-def with_frees(
-    steps: list[Step], n_inputs: int, outputs: Iterable[int], kept: Iterable[int], skip: set[int]
-) -> list[Step]:
-    """The same steps with a Free after the last use of each slot that is neither an output nor one of the first
-    `n_inputs`."""
-    never = {*range(n_inputs), *outputs, *kept, *skip}
-    last: dict[int, int] = {}
-    below: dict[int, int] = {}  # what lies in a tensor -> that tensor
-    for position, step in enumerate(steps):
-        if isinstance(step, Scratch) and step.base >= 0:
-            below[step.slot] = step.base
-        for number in slots_of(step):
-            last[number] = position
-            if number in below:
-                last[below[number]] = position
-    dead: dict[int, list[int]] = {}
-    for number, position in last.items():
-        if number not in never:
-            dead.setdefault(position, []).append(number)
-    found: list[Step] = []
-    for position, step in enumerate(steps):
-        found.append(step)
-        if position in dead:
-            found.append(Free(tuple(dead[position])))
-    return found
-
-
-def slots_of(step: Step) -> list[int]:
-    """Every slot that a step reads or writes."""
-    match step:
-        case Alloc():
-            return [step.slot]
-        case Scratch():
-            return [step.slot] if step.base < 0 else [step.slot, step.base]
-        case Launch() | DeviceLaunch() | Otherwise() | Free():
-            return list(step.slots)
-        case View():
-            return [step.slot, step.base]
-        case Aten():
-            found = [number for number in step.results if number is not None]
-            _collect((step.args, tuple(step.kwargs.values())), found)
-            return found
-    raise TypeError(step)
-
-
-def _collect(value: Any, found: list[int]) -> None:
-    if isinstance(value, Slot):
-        found.append(value.index)
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            _collect(item, found)
 
 
 def spec(

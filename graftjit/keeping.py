@@ -32,6 +32,7 @@ _ASKED = (  # those of `_parts`
 )  # fmt: skip
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time
 _PYBIND = type(torch._C._get_tracing_state.__self__)  # of torch's functions, which are no module's
+_MODULE_DICT: Any = vars(types.ModuleType)["__dict__"].__get__
 _MOST = 200_000  # objects; what leads to more is not worth the time
 
 
@@ -82,7 +83,8 @@ def _parts(value: Any) -> Iterable[Any] | None:
     if issubclass(kind, types.CodeType):
         return value.co_consts
     if issubclass(kind, types.ModuleType):
-        return () if is_lasting(value.__name__) else None
+        # not by attribute: a module's class may have a look-up of its own
+        return () if is_lasting(_MODULE_DICT(value).get("__name__")) else None
     if issubclass(kind, type):
         return () if _stays(value) else None
     if issubclass(kind, types.FunctionType):

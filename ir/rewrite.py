@@ -238,6 +238,11 @@ def _first(_: Rewriter, node: Node) -> Node | None:
     return node.args[0]
 
 
+def _undetached(rewriter: Rewriter, node: Node) -> Node | None:
+    """A detach of what no result looks into. A result keeps it: it is no view of what was detached."""
+    return None if root(node) in rewriter.facts.returned else node.args[0]
+
+
 def _view_of_view(rewriter: Rewriter, node: Node) -> Node | None:
     inner = node.args[0]
     if inner.op != "call" or inner.target not in (aten.view.default, aten._unsafe_view.default):
@@ -312,7 +317,7 @@ ALGEBRA: Table = {
     aten.t.default: (_inverse_view,),  # x.t().t() -> x
     aten.transpose.int: (_transpose_of_transpose,),
     aten.slice.Tensor: (_first,),  # x[:] -> x
-    aten.detach.default: (_first,),
+    aten.detach.default: (_undetached,),
     aten.alias.default: (_first,),
 }
 

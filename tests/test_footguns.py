@@ -98,6 +98,23 @@ def test_functions_that_eager_computes_wrong_by_vectors() -> None:
         graftjit.jit(torch.fmod)(x, y)
 
 
+def test_functions_of_torch_call_what_they_called_when_they_were_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that the program puts in the place of torch's is seen where the program itself calls it. Other functions of torch are
+    recorded whole, and no guard looks into them."""
+    relu, x = torch.nn.functional.relu, torch.ones(2)
+    direct, whole = graftjit.jit(lambda x: torch.relu(x)), graftjit.jit(lambda x: relu(x))
+    assert direct(x).tolist() == whole(x).tolist() == [1, 1]
+    monkeypatch.setattr(torch, "relu", lambda x: x + 100)
+    assert relu(x).tolist() == direct(x).tolist() == [101, 101]
+    with pytest.raises(
+        GraftError, match="is not what eager gives"
+    ):  # silent without GRAFTJIT_CHECK
+        whole(x)
+    assert graftjit.jit(lambda x: relu(x))(x).tolist() == [101, 101]
+
+
 def two_heads(x: torch.Tensor) -> Any:
     return torch.sin(x).sum(), torch.cos(x).sum()
 

@@ -271,3 +271,46 @@ def test_identity_of_everything():
         for row in ((one, two), (one, one), (two, one), (two, two)):
             steps.append(lambda row=row: (x(), *row))
     return f, (x(), A(), A()), steps
+
+
+def told(*tensors):
+    return [(t.requires_grad, t.is_leaf, t._is_view(), t._version) for t in tensors]
+
+
+@agrees()
+def test_detached_results_are_no_views():
+    def f(x):
+        z = x * 2
+        return x.detach(), x[1:].detach(), x.detach()[1:], z, z.detach(), z.detach().view(1, -1)
+
+    def g(x):
+        found = f(x)
+        return found, told(*found), [one._base is None for one in found]
+
+    return g, (torch.ones(3),)
+
+
+@agrees()
+def test_what_was_detached_before_a_gradient_is_asked_for():
+    def f(x, how):
+        y = x * 1
+        before = y.detach(), y.detach()[1:], y[:1].detach()
+        y.requires_grad_()
+        if how == "write":
+            for one in before:
+                one.add_(1)
+        after = [one * 2 for one in before]
+        return told(y, *before, *after), y, before, after
+
+    return f, (torch.ones(3), "read"), [lambda: (torch.ones(3), "write")]
+
+
+@agrees()
+def test_an_argument_that_gets_a_gradient_behind_a_detached_one():
+    def f(x):
+        before = x.detach()
+        x.requires_grad_()
+        before.add_(1)
+        return before, told(before, x)
+
+    return f, (torch.ones(3),), [lambda: (torch.ones(2),), lambda: (torch.ones(2),)]

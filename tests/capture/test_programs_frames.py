@@ -548,6 +548,30 @@ def locals_of_a_traceback(x):
         return trace.tb_lineno, plain({**trace.tb_frame.f_locals, "error": 0, "trace": 0})
 
 
+def raised_inside(x):
+    inside = 12
+    try:
+        return x + inside / 0
+    except ZeroDivisionError as error:
+        return error
+
+
+@looks()
+def what_a_traceback_shows_of_locals(x):
+    shown = traceback.TracebackException.from_exception(raised_inside(x), capture_locals=True)
+    return x + 1, [sorted(frame.locals) for frame in shown.stack]
+
+
+def shown_with_locals(k, v):
+    a, b = k, v
+    return traceback.StackSummary.extract(traceback.walk_stack(None), capture_locals=True, limit=1)
+
+
+@looks()
+def what_a_stack_shows_of_locals(x):
+    return x + 1, [frame.locals for frame in shown_with_locals(3, 4)]
+
+
 # -- stacks ------------------------------------------------------------------------------------------------
 def rows(stack: Any) -> list[tuple[Any, ...]]:
     return [(row.function, row.lineno, row.code_context, row.index) for row in stack]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 import enum
 import functools
+import sys
 import types
+import unittest.mock
 
 import torch
 import torch.nn.functional as F
+
+import graftjit
 
 from .harness import agrees
 
@@ -504,3 +509,124 @@ def test_conversions():
             lambda: setattr(A, "__index__", lambda s: 0),
         ],
     )
+
+
+@agrees()
+def test_builtins_replaced_by_a_function_that_is_called():
+    def f(x, name, stands):
+        def replace(by):
+            setattr(builtins, name, by)
+
+        before, real = len([1, 2]), getattr(builtins, name)
+        replace(stands)
+        try:
+            return before, len([1, 2]), x + len("abc"), [i for i in range(3)]
+        finally:
+            replace(real)
+
+    return f, (X, "len", lambda _: 40), [lambda: (X, "range", lambda _: (7, 8))]
+
+
+@agrees()
+def test_builtins_made_and_dropped():
+    def f(x):
+        builtins.made_here = 5
+        found = made_here  # noqa: F821
+        del builtins.made_here
+        try:
+            return made_here  # noqa: F821
+        except NameError as error:
+            return found, x + found, str(error)
+
+    return f, (X,)
+
+
+@agrees()
+def test_an_import_replaced():
+    def f(x):
+        real = builtins.__import__
+        builtins.__import__ = lambda name, *_: types.SimpleNamespace(pi=len(name))
+        try:
+            import math as found
+
+            return x + found.pi
+        finally:
+            builtins.__import__ = real
+
+    return f, (X,)
+
+
+@agrees()
+def test_modules_put_in_place_of_others():
+    def f(x):
+        real, sys.modules["math"] = sys.modules["math"], types.SimpleNamespace(pi=3)
+        try:
+            import math as found
+            from math import pi
+
+            return x + found.pi, pi
+        finally:
+            sys.modules["math"] = real
+
+    return f, (X,)
+
+
+@agrees()
+def test_modules_put_in_and_looked_through():
+    def f(x):
+        made = types.ModuleType("made_here")
+        made.v = 5
+        sys.modules["made_here"] = made
+        try:
+            import made_here
+
+            names = [name for name in sys.modules if name.startswith("made_h")]
+            return x + made_here.v, names, len(sys.modules) > 3
+        finally:
+            del sys.modules["made_here"]
+
+    return f, (X,)
+
+
+def test_a_class_of_modules_with_a_look_up_of_its_own():
+    log = []
+
+    def f(x):
+        class Kind(types.ModuleType):
+            def __getattribute__(self, name):
+                log.append(name)
+                return super().__getattribute__(name)
+
+        made = Kind("made")
+        made.value = 5
+        return x + made.value
+
+    f(X)
+    plain, jitted = log.copy(), graftjit.jit(f)
+    for _ in range(2):
+        log.clear()
+        jitted(X)
+        assert log == plain == ["value"]
+
+
+@agrees()
+def test_a_function_of_torch_replaced_for_a_while():
+    def f(x):
+        real = torch.relu
+        torch.relu = lambda x: x + 100
+        try:
+            return torch.relu(x), F.relu(x), torch.nn.ReLU()(x)
+        finally:
+            torch.relu = real
+
+    return f, (X,)
+
+
+@agrees()
+def test_torch_patched_by_mock():
+    def f(x):
+        with unittest.mock.patch.object(F, "softplus", lambda x: x + 100):
+            inside = F.softplus(x), torch.nn.Softplus()(x)
+        return inside, F.softplus(x)
+
+    return f, (X,)
