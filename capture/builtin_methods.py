@@ -23,6 +23,7 @@ from ..runtime.safe import mro_of
 from . import (
     arrays,
     attributes,
+    codings,
     containers,
     context_variables,
     contexts,
@@ -265,6 +266,7 @@ def _constant_method(m: Machine, receiver: Const, name: str, args: Args, kwargs:
             raise Break(
                 "GB122", f"{type(receiver.value).__name__}.{name}() of non-constants"
             ) from None
+    codings.refuse_unknown(type(receiver.value), name, plain, named)
     return containers.fold(lambda: getattr(receiver.value, name)(*plain, **named))
 
 

@@ -17,6 +17,7 @@ import torch
 from . import (
     arrays,
     attributes,
+    codings,
     number_calls,
     torchcalls,
     value_questions,
@@ -73,6 +74,7 @@ def _constant_model(fn: Any) -> Model:
             plain, named = as_constants(m, args, kwargs)
         except NotConstant:
             raise Break("GB121", f"{fn.__name__}() of this value") from None
+        codings.refuse_unknown(fn, "", plain, named)
         return fold(lambda: fn(*plain, **named))
 
     return model

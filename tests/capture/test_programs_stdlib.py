@@ -3,6 +3,7 @@
 import array
 import bisect
 import calendar
+import codecs
 import collections
 import contextvars
 import copy
@@ -451,3 +452,40 @@ def test_warnings_logging_and_random():
         return x * r, s, keep.lines, [str(w.message) for w in caught], rng.choice("abc")
 
     return f, (torch.ones(2), Keep(), random.Random(5))
+
+
+@agrees()
+def test_error_handlers_and_encodings_of_the_programs():
+    stands = ["a"]
+    codecs.register_error("graftjit.test", lambda error: (stands[0], error.end))
+
+    def look_up(name):
+        if name != "graftjit_test":
+            return None
+        encode, decode = (
+            lambda text, _: (stands[0].encode(), len(text)),
+            lambda raw, _: (stands[0], len(raw)),
+        )
+        return codecs.CodecInfo(encode, decode, name=name)
+
+    codecs.register(look_up)
+
+    def f(x):
+        own = (
+            "\xff".encode("ascii", "graftjit.test"),
+            b"\xff".decode("ascii", errors="graftjit.test"),
+        )
+        made = str(b"\xff", "ascii", "graftjit.test"), bytes("\xff", "ascii", "graftjit.test")
+        named = (
+            "x".encode("graftjit_test"),
+            str(b"x", "graftjit-test"),
+            str.encode("x", "graftjit_test"),
+        )
+        plain = "\xff".encode("ascii", "replace"), b"\xff".decode("latin-1"), str(b"x", "UTF8")
+        return x + 1, own, made, named, plain
+
+    return (
+        f,
+        (torch.ones(2),),
+        [lambda: stands.__setitem__(0, "b"), lambda: stands.__setitem__(0, "c")],
+    )
