@@ -54,6 +54,12 @@ def missing_key(key: Value) -> Thrown:
     return Thrown(KeyError, None, "KeyError", held=(key,))
 
 
+def is_one(value: Any) -> bool:
+    """Whether nobody can tell this constant from an equal one. A text, bytes, complex number or nan that the program holds is
+    given out itself: it has an identity."""
+    return not isinstance(value, (str, bytes, complex)) and not has_nan(value)
+
+
 def has_nan(value: Any) -> bool:
     """Whether a constant is nan or a container of it: containers compare what they hold by identity first, and
     guards hold constants by value."""

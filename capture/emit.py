@@ -18,7 +18,7 @@ from .assemble import Assembler
 from .breaks import Break
 from .builders import BUILDERS, write_back
 from .bytecodes import decode
-from .containers import has_nan
+from .containers import is_one
 from .encode import Cover, Label
 from .machine import Effect, Filled, Frame, Machine, SetAttr, SetGlobal, SetVariable, Written
 from .numbers import Held
@@ -142,7 +142,7 @@ class Emitter:
             if value.source is None:
                 self._compute(value)
                 return
-        elif isinstance(value, Const) and (value.source is None or not has_nan(value.value)):
+        elif isinstance(value, Const) and (value.source is None or is_one(value.value)):
             self.asm.load_const(value.value)
             return
         if isinstance(value, Null):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..runtime.sources import Source
-from .containers import NotConstant
+from .containers import NotConstant, is_one
 from .numbers import Held
 from .values import UNREAD, Const, Dict, Obj, Sequence, Tensor, Value
 
@@ -26,7 +26,7 @@ class Trees:
         if isinstance(value, Held) and not value.looked:
             if value.source is None:
                 raise NotConstant
-        elif isinstance(value, Const):
+        elif isinstance(value, Const) and (value.source is None or is_one(value.value)):
             return ("const", value.value)
         if value.source is not None:
             if getattr(value, "changed", False):

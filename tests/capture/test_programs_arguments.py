@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+import graftjit
+
 from .harness import agrees
 
 
@@ -151,3 +153,34 @@ def test_more_than_there_is_memory_for() -> tuple:
         return y * 2, kept
 
     return fn, (torch.ones(2),)
+
+
+@pytest.mark.parametrize("level", ["O0", "O1"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: "ab" * int("3"), lambda: bytes([97]) * int("3"), lambda: complex("1j"), lambda: 10 ** int("20"), lambda: float("1.5")],
+    ids=["str", "bytes", "complex", "int", "float"],
+)  # fmt: skip
+def test_constants_that_are_held_are_given_out_themselves(make, level):
+    def straight(x, held):
+        return held[0], {"k": held[1]}, x + 1
+
+    def after_a_break(x, held):
+        one, two = held
+        print(end="")
+        return one, {"k": two}, x + 1
+
+    def by_number(x, held):
+        return id(held[0]) == id(held[1]), [id(one) for one in held], x + 1
+
+    for f in (straight, after_a_break):
+        jitted = graftjit.jit(f, config=graftjit.JitConfig(jit_level=level))
+        for _ in range(3):
+            one, two = make(), make()
+            found = jitted(torch.ones(2), (one, two))
+            assert found[0] is one and found[1]["k"] is two
+    jitted = graftjit.jit(by_number, config=graftjit.JitConfig(jit_level=level))
+    for same in (False, True, False):
+        one = make()
+        two = one if same else make()
+        assert jitted(torch.ones(2), (one, two))[:2] == (same, [id(one), id(two)])
