@@ -70,7 +70,7 @@ _REFUSED: dict[str, str] = {
         _STATE,
     ),
     **dict.fromkeys(("backward", "register_hook", "retain_grad", "requires_grad_", "grad",
-                     "register_post_accumulate_grad_hook", "_backward"), _AUTOGRAD),
+                     "register_post_accumulate_grad_hook", "_backward", "_is_view"), _AUTOGRAD),
     **dict.fromkeys(("save", "load", "compile", "export", "from_numpy", "as_tensor_from",
                      "frombuffer", "from_file", "from_dlpack", "to_dlpack"), "GB102"),
     **dict.fromkeys(("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__",
@@ -112,7 +112,7 @@ _PLACES = frozenset({"storage_offset", "is_set_to"})
 _ANSWERS = _FACT_METHODS | frozenset(
     {
         "is_tensor", "is_storage", "result_type", "promote_types", "can_cast", "broadcast_shapes", "is_same_size",
-        "typename", "is_coalesced", "dense_dim", "sparse_dim", "has_names", "is_distributed", "type", "_is_view",
+        "typename", "is_coalesced", "dense_dim", "sparse_dim", "has_names", "is_distributed", "type",
         "_is_zerotensor", "__len__", "size", "sym_int", "sym_max", "sym_min", "sym_sum", "sym_float", "sym_not", "sym_ite",
     }
 )  # fmt: skip

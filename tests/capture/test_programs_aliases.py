@@ -314,3 +314,12 @@ def test_an_argument_that_gets_a_gradient_behind_a_detached_one():
         return before, told(before, x)
 
     return f, (torch.ones(3),), [lambda: (torch.ones(2),), lambda: (torch.ones(2),)]
+
+
+@agrees(codes=("GB114",))
+def test_whether_an_argument_is_a_view():
+    def f(x):
+        return x._is_view(), x + 1
+
+    base = torch.ones(3)
+    return f, (base,), [lambda: (base[1:],), lambda: (base.view(-1),), lambda: (base * 1,)]
