@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ..runtime.safe import in_classes
 from . import (
     arrays,
     attributes,
@@ -442,7 +443,7 @@ def _c_identity(owner: Value, cls: type) -> bool:
         return False
     return isinstance(owner, Obj) and (
         is_kind(owner.value, (type, types.ModuleType, types.FunctionType, types.CodeType))
-        or cls.__eq__ is _SAME
+        or in_classes(cls, "__eq__") is _SAME
     )
 
 

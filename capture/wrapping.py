@@ -376,7 +376,7 @@ def freeze(value: Value) -> Any:
         by_value = is_kind(value.value, (int, float, complex, str, bytes, tuple, frozenset))
         own = is_kind(value.value, enum.Enum) and in_classes(kind, "__eq__") is not _SAME
         pinned = is_kind(value.value, IDENTITY_TYPES) and not by_value and not own
-        if kind.__hash__ is _BY_IDENTITY or pinned:
+        if in_classes(kind, "__hash__") is _BY_IDENTITY or pinned:
             pin(value)
             return ("object", id(value.value))
     if isinstance(value, Tensor):

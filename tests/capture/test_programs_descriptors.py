@@ -233,3 +233,42 @@ def test_an_empty_slot_names_its_class_as_python_does():
 
     x, *others = (torch.ones(2), slotted("__main__")), slotted("builtins"), slotted("elsewhere")
     return f, x, [lambda one=one: (torch.ones(2), one) for one in others]
+
+
+@agrees()
+def test_special_methods_that_a_descriptor_gives():
+    log = []
+
+    class Given:
+        def __init__(self, name, result):
+            self.name, self.result = name, result
+
+        def __get__(self, instance, owner):
+            log.append(self.name)
+            return lambda *_: self.result
+
+    class Kind:
+        __eq__ = Given("eq", True)
+        __hash__ = Given("hash", 5)
+        __bool__ = Given("bool", False)
+        __len__ = Given("len", 3)
+        __contains__ = Given("in", True)
+
+    kind = Kind()
+
+    def f(x, k):
+        log.clear()
+        found = (
+            k == k,
+            k != k,
+            k == 3,
+            [k] == [k],
+            bool(k),
+            len(k),
+            7 in k,
+            k in [1, k],
+            {k: 1}.get(k),
+        )
+        return x + 1, found, log.copy()
+
+    return f, (torch.ones(2), kind)
