@@ -463,7 +463,7 @@ class _Attempt:
             ahead = live_locals(f.decoded, target)
             kept = {name for name in restored if raising or name in missed}
             left = shape_after(path, shape)
-            bound = bound_after(code, path, kept | (restored.keys() & ahead))
+            bound = bound_after(code, path, kept | (restored.keys() & ahead), shape)
             if needs_spare(code, left, bound):
                 left = (SPARE, *left)
             try:

@@ -61,16 +61,19 @@ def shape_after(path: Path, shape: tuple[str, ...]) -> tuple[str, ...]:
     return shape
 
 
-def bound_after(code: types.CodeType, path: Path, bound: set[str]) -> tuple[str, ...]:
+def bound_after(
+    code: types.CodeType, path: Path, bound: set[str], shape: tuple[str, ...]
+) -> tuple[str, ...]:
     """Locals to hand to a resume function, in the order of the function's: those in `bound`, and what these
-    instructions store; nobody knows whether that may die before its frame does."""
+    instructions store; nobody knows whether that may die before its frame does. `shape`: of the stack before them. The end of a
+    comprehension stores the NULL that stood for a local without a value."""
     names = set(bound)
-    for instr, way in path:
+    for number, (instr, way) in enumerate(path):
         if way == RAISES:
             continue
-        if instr.op == "STORE_FAST":
+        if instr.op == "STORE_FAST" and shape_after(path[:number], shape)[-1] != "null":
             names.add(instr.arg)
-        elif instr.op in ("DELETE_FAST", "LOAD_FAST_CLEAR"):
+        elif instr.op in ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_CLEAR"):
             names.discard(instr.arg)
     return tuple(sorted(names, key=[*order_of(code), *code.co_varnames].index))
 

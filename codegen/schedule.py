@@ -7,6 +7,7 @@ caller sees is allocated with eager's strides. Called by `codegen.backend`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from .triton_hosts import Hosts
 
 _DETACH = torch.ops.aten.detach.default
+_UNSAFE_VIEW = torch.ops.aten._unsafe_view.default
 SMALL = 1 << 16  # bytes that nobody counts
 GAIN = 1 / 32  # of the memory, for which steps are put off
 NONE: frozenset[Node] = frozenset()
@@ -385,6 +387,15 @@ class _Writer:
             return self.slot(node.alias)
         raise AssertionError(f"{node} has no value yet")
 
+    def _copies(self) -> set[int]:
+        """Positions of outputs that eager gives as no view of the memory which an operator made for them (a reshape that copies)."""
+        roots = Counter(map(root, self.graph.outputs))
+        return {
+            at
+            for at, node in enumerate(self.graph.outputs)
+            if node.target is _UNSAFE_VIEW and roots[root(node)] == 1
+        }
+
     def _base(self, node: Node) -> Node:
         """What a view is made of: the memory it lies in. A result that was detached, or is a view of what was, is none of that
         memory's to autograd: the detached tensor is made for it."""
@@ -438,7 +449,7 @@ class _Writer:
         return ProgramSpec(
             self.graph.name, len(self.graph.inputs), self.count, tuple(steps), outputs,
             self.room(CPU).total, self.constants, dict(self.graph.symbols), len(self.graph.numbers),
-            self.graph.joined, tuple(names),
+            self.graph.joined | self._copies(), tuple(names),
         )  # fmt: skip
 
     def kernel(self, kernel: Kernel, position: int) -> None:

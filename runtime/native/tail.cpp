@@ -41,7 +41,14 @@ PyObject *tail_call(PyObject *object, PyObject *const *args, size_t nargsf, PyOb
     auto *pending = (Pending *)pending_type->tp_alloc(pending_type, n);
     if (pending == nullptr) return nullptr;
     pending->target = target.release();
-    for (Py_ssize_t i = 0; i < n; i++) pending->values[i] = Py_NewRef(args[i]);
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (args[i] == nullptr) {
+            Py_DECREF(pending);
+            PyErr_SetString(PyExc_SystemError, "graftjit: a frame is resumed with a local that has no value");
+            return nullptr;
+        }
+        pending->values[i] = Py_NewRef(args[i]);
+    }
     return (PyObject *)pending;
 }
 

@@ -323,3 +323,29 @@ def test_whether_an_argument_is_a_view():
 
     base = torch.ones(3)
     return f, (base,), [lambda: (base[1:],), lambda: (base.view(-1),), lambda: (base * 1,)]
+
+
+@agrees()
+def test_arguments_detached_in_place():
+    def f(x, y):
+        z = y * 2
+        x.detach_()
+        z.detach_()
+        return x.requires_grad, z.requires_grad, x * 3, z + x
+
+    def pair():
+        return torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+
+    return f, pair(), [pair, pair]
+
+
+@agrees()
+def test_reshapes_that_copy_are_no_views():
+    def f(x):
+        return x.t().flatten(), x.t().reshape(-1), x.flatten(), x.t().flatten()[1:]
+
+    def g(x):
+        found = f(x)
+        return found, told(*found)
+
+    return g, (torch.ones(2, 3),)

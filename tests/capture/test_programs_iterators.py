@@ -1105,3 +1105,18 @@ def test_ordered_lru():
         return d, list(reversed(d))
 
     return in_a_frame(body)
+
+
+@agrees()
+def test_comprehensions_over_groups_whose_old_values_die():
+    """Each step ends the group of the one before; at the end the comprehension's own names have no value again."""
+
+    def made(items):
+        yield from items
+
+    def f(x, items):
+        first = [key for key, group in itertools.groupby(made(items))]
+        again = [(key, list(group)) for key, group in itertools.groupby(made(items), str)]
+        return x + len(first), first, again
+
+    return f, (torch.ones(2), "aab"), [lambda: (torch.ones(2), "abcc"), lambda: (torch.ones(2), "")]
