@@ -6,6 +6,7 @@ that leaves the frame, or is suspended where a handler waits for it, is a break.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from .attributes import call_special
@@ -122,7 +123,9 @@ def _close_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
         raise
     if item is not None:
         raise raises("RuntimeError: generator ignored GeneratorExit")
-    return NONE
+    result = of.parts[0].result
+    # what it returns from there is the value of close() since Python 3.13
+    return NONE if result is None or sys.version_info < (3, 13) else result
 
 
 def _next_method(m: Machine, of: Iterator, args: list[Value]) -> Value:

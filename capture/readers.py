@@ -192,7 +192,13 @@ def _bound(m: Machine, value: Method, name: str) -> Value:
         return value.func
     if name == "__self__":
         return value.receiver
+    if name in _OWN_OF_METHODS:
+        raise Break("GB112", f"attribute {name!r} of a bound method")
     return load_attr(m, value.func, name)
+
+
+# What a bound method does not ask its function for (`__get__` is among it in some versions of Python).
+_OWN_OF_METHODS = vars(types.MethodType).keys() - {"__doc__"}
 
 
 def _container(m: Machine, value: Any, name: str) -> Value:

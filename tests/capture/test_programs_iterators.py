@@ -1120,3 +1120,20 @@ def test_comprehensions_over_groups_whose_old_values_die():
         return x + len(first), first, again
 
     return f, (torch.ones(2), "aab"), [lambda: (torch.ones(2), "abcc"), lambda: (torch.ones(2), "")]
+
+
+@agrees()
+def test_what_closing_a_generator_returns():
+    def f(x):
+        def made():
+            try:
+                yield x
+            except GeneratorExit:
+                return 5
+
+        begun, fresh, done = made(), made(), made()
+        next(begun)
+        list(done)
+        return x + 1, begun.close(), begun.close(), fresh.close(), done.close()
+
+    return f, (torch.ones(2),)

@@ -380,3 +380,22 @@ def test_reversed_and_kinds_of_iterators():
         )
 
     return f, (t(3),)
+
+
+@agrees()
+def test_what_a_bound_method_does_itself():
+    class A:
+        def method(self):
+            "doc"
+            return self
+
+    class B:
+        pass
+
+    a, b = A(), B()
+
+    def f(x):
+        found = a.method.__get__(b, B)() is a, a.method.__eq__(a.method), a.method.__call__() is a
+        return x + 1, found, a.method.__doc__, a.method.__name__, hash(a.method) == hash(a.method)
+
+    return f, (torch.ones(2),)
