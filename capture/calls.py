@@ -36,7 +36,7 @@ from .containers import raises
 from .generators import make_generator
 from .kinds import is_kind
 from .library import call_getter, getter_from_outside
-from .machine import Frame, Scope, make_frame
+from .machine import Frame, Scope, has_two_of_a_name, make_frame
 from .values import (
     BuiltinMethod,
     Cell,
@@ -88,6 +88,8 @@ def _enter(m: Machine, frame: Frame) -> Value:
     transform = transforms.TRANSFORMS.get(id(frame.code))
     if transform is not None:
         return transforms.run(m, frame, transform)
+    if has_two_of_a_name(frame.code):
+        raise Break("GB112", "a comprehension has a name of its own that its closure has as well")
     if frame.code.co_flags & _ASYNC:
         raise Break("GB130", f"coroutine {frame.code.co_qualname}")
     if frame.code.co_flags & inspect.CO_GENERATOR:

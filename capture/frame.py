@@ -75,7 +75,7 @@ from .left import (
     with_handlers,
 )
 from .liveness import live_locals
-from .machine import Frame, Machine, Scope, make_frame
+from .machine import Frame, Machine, Scope, has_two_of_a_name, make_frame
 from .nesting import lift
 from .resume import (
     SPARE,
@@ -288,16 +288,27 @@ class _Attempt:
         return [*self.input.locals, *lookers.contents(self.input.closure)]
 
     # -- walking ---------------------------------------------------------------------------------------
-    def _walk(self) -> Value | int:
-        """The returned Value, or the index of the instruction to break at."""
+    def _refuse(self) -> None:
+        """Raise PlainFrame where the code is of a kind that is not walked."""
         m, f = self.machine, self.root
         if f.decoded.is_generator:
             raise PlainFrame(
                 "PL201", "a frame that yields or awaits lives on between calls", m.where
             )
+        if has_two_of_a_name(f.code):
+            raise PlainFrame(
+                "PL203",
+                "a comprehension has a name of its own that its closure has as well",
+                m.where,
+            )
         looks = lookers.looks_at_itself(f.code, self.input.globals, self._held())
         if looks is not None:
             raise PlainFrame("GB132", f"the frame looks at itself by {looks[0]}", looks[1])
+
+    def _walk(self) -> Value | int:
+        """The returned Value, or the index of the instruction to break at."""
+        m, f = self.machine, self.root
+        self._refuse()
         instrs = f.decoded.instrs
         named = zip(argument_names(self.input.code), self.input.locals, strict=True)
         ends = self.ends = Ends(f.decoded, f, dict(named))

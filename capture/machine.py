@@ -511,6 +511,11 @@ class _LazyContent(Value):
         self.at = at
 
 
+def has_two_of_a_name(code: types.CodeType) -> bool:
+    """Whether a name is a variable of the closure and of a comprehension that stands in this function (3.12 and later)."""
+    return not set(code.co_cellvars).isdisjoint(code.co_freevars)
+
+
 def make_frame(
     code: types.CodeType, scope: Scope, arguments: dict[str, Value], closure: tuple[Cell, ...]
 ) -> Frame:

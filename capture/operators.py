@@ -99,7 +99,8 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     if counted is not None:
         return counted
     fn, name, reflected = _BINARY[symbol]
-    left, right = _as_numbers(left, right, name, reflected)
+    if symbol != "%" or not _is_text(left):  # which writes a member by its own __str__
+        left, right = _as_numbers(left, right, name, reflected)
     objects = any(isinstance(v, (Obj, Instance)) for v in (left, right))
     if not objects and (isinstance(left, Tensor) or isinstance(right, Tensor)):
         return torchcalls.call_operator(m, fn, [left, right])
@@ -115,6 +116,10 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     if symbol in ("**", "<<", "*") and _huge(symbol, a, b):
         raise Break("GB121", "a very large number")
     return fold(lambda: fn(a, b))
+
+
+def _is_text(value: Value) -> bool:
+    return isinstance(value, Const) and is_kind(value.value, (str, bytes))
 
 
 def _as_numbers(left: Value, right: Value, name: str, reflected: str) -> tuple[Value, Value]:

@@ -6,6 +6,7 @@ Fills the table of `tables`.
 
 from __future__ import annotations
 
+import enum
 import operator
 import sys
 import types
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _NUMBERED: dict[Any, str] = {int: "__int__", float: "__float__", operator.index: "__index__"}
 _TEXT = (str, repr, format, ascii)
+_PLAIN = (str, bytes, int, float, complex)
 
 
 def _constant_model(fn: Any) -> Model:
@@ -142,6 +144,12 @@ def as_asked(result: Value, fn: Any, name: str) -> Value:
     raise Break("GB112", f"{name} of an object does not give what {fn.__name__}() asks for")
 
 
+def _is_plain_member(value: Any, writes: Any) -> bool:
+    """Whether this is a member of an enum that writes itself as the number or the text that it is."""
+    own = is_kind(writes, types.WrapperDescriptorType) and writes.__objclass__ in _PLAIN
+    return own and is_kind(value, enum.Enum)
+
+
 def _object_number(m: Machine, fn: Any, args: Args) -> Value:
     """int(obj), str(obj), ... of users' classes with a Python method for it."""
     value = args[0]
@@ -159,12 +167,16 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
         else:
             return exception_text(m, value, fn)
     name = _NUMBER_DUNDERS.get(fn, "")
-    for method_name in (name, "__repr__") if fn is str else (name,):
-        raw = attributes.of_class(m, cls, method_name)
-        if is_kind(raw, types.FunctionType):
-            method = attributes.special(m, value, method_name)
-            assert method is not None
-            return as_asked(m.call(method, args[1:], {}), fn, method_name)
+    raw = attributes.of_class(m, cls, name)
+    if fn is str and raw is object.__dict__["__str__"]:  # which asks for this
+        name = "__repr__"
+        raw = attributes.of_class(m, cls, name)
+    if is_kind(raw, types.FunctionType):
+        method = attributes.special(m, value, name)
+        assert method is not None
+        return as_asked(m.call(method, args[1:], {}), fn, name)
+    if fn in (str, repr) and isinstance(value, Obj) and _is_plain_member(value.value, raw):
+        return Const(raw(value.value))
     code = "GB123" if arrays.from_outside(value) else "GB112"
     raise Break(code, f"{fn.__name__}() of {cls.__name__ if cls else 'this value'}")
 

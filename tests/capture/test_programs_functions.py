@@ -604,3 +604,20 @@ def test_what_a_code_object_tells():
         g.__code__ = (lambda x, y, *, shift: x - y).__code__
 
     return f, (t(2),), [other, other]
+
+
+@agrees()
+def test_a_comprehension_with_a_cell_of_its_closures_name():
+    def around(items):
+        def inner(x):
+            made = [lambda: items for items in items]
+            return x + len(made), [one() for one in made]
+
+        return inner
+
+    inner = around((1, 2))
+
+    def f(x):
+        return inner(x), inner(x * 2)
+
+    return f, (torch.ones(2),)

@@ -399,3 +399,36 @@ def test_what_a_bound_method_does_itself():
         return x + 1, found, a.method.__doc__, a.method.__name__, hash(a.method) == hash(a.method)
 
     return f, (torch.ones(2),)
+
+
+class Word(enum.StrEnum):
+    A = "a"
+    B = enum.auto()
+
+
+class Part(float, enum.ReprEnum):
+    HALF = 0.5
+
+
+class Named(str, enum.Enum):
+    Z = "z"
+
+
+@agrees()
+def test_texts_of_members_that_are_texts_or_numbers():
+    def f(x, one):
+        texts = str(one), repr(one), f"{one}", f"{one!r}", "%s" % one, "{}".format(one), format(one)
+        return (
+            x + 1,
+            texts,
+            str(Word.B),
+            str(Part.HALF),
+            str(Named.Z),
+            str(enum.IntEnum("N", "P").P),
+        )
+
+    return (
+        f,
+        (torch.ones(2), Word.A),
+        [lambda: (torch.ones(2), Part.HALF), lambda: (torch.ones(2), Named.Z)],
+    )
