@@ -51,6 +51,7 @@ from .values import (
     Tensor,
     Value,
 )
+from .wrapping import pin
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -406,6 +407,12 @@ def _signature(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         raise Break("GB132", "inspect.signature() of this value")
     for name in ("__code__", "__defaults__", "__kwdefaults__"):
         attributes.load_attr(m, value, name)
+    for name in ("__signature__", "__wrapped__"):  # which would stand for it
+        attributes.has_attr(m, value, name)
+    annotations = attributes.load_attr(m, value, "__annotations__")
+    assert isinstance(annotations, Dict)
+    for _, item in containers.dict_items(m, annotations):
+        pin(item)
     return fold(lambda: inspect.signature(types.MethodType(real, 0) if bound else real))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import inspect
 import itertools
 import math
 import types
@@ -431,4 +432,26 @@ def test_texts_of_members_that_are_texts_or_numbers():
         f,
         (torch.ones(2), Word.A),
         [lambda: (torch.ones(2), Part.HALF), lambda: (torch.ones(2), Named.Z)],
+    )
+
+
+@agrees()
+def test_signatures_that_change():
+    def h(a, b: int = 1, *c, d=2, **e):
+        pass
+
+    def f(x):
+        return x + 1, str(inspect.signature(h)), list(inspect.signature(h).parameters)
+
+    return (
+        f,
+        (torch.ones(2),),
+        [
+            lambda: setattr(h, "__signature__", inspect.signature(lambda z: z)),
+            lambda: delattr(h, "__signature__"),
+            lambda: setattr(h, "__defaults__", (7,)),
+            lambda: h.__annotations__.__setitem__("a", float),
+            lambda: setattr(h, "__annotations__", {"a": "text"}),
+            lambda: setattr(h, "__wrapped__", lambda w: w),
+        ],
     )
