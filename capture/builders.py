@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from . import arrays, container_iterators, deques, exception_objects, rebuild
 from .attributes import STAND_INS
 from .breaks import Break, GeneratorLeaves
+from .containers import is_exact
 from .contexts import GRAD_MODES
 from .hybrids import base_of
 from .instance_dicts import InstanceDict
 from .kinds import is_kind
-from .sets import is_exact
 from .values import (
     UNREAD,
     Array,

@@ -73,20 +73,27 @@ def has_nan(value: Any) -> bool:
 _TEXTS = ("__str__", "__repr__", "__format__")
 
 
-def as_constant(m: Machine, value: Value) -> Any:
-    """The plain Python value of a Value made of constants only; raises NotConstant."""
+def as_constant(m: Machine, value: Value, ordered: bool = True) -> Any:
+    """The plain Python value of a Value made of constants only; raises NotConstant.
+
+    Sets give their elements in the order of the program's; not `ordered`, in any order, for what does not show it.
+    """
     if isinstance(value, Const):
         return value.value
     if isinstance(value, Sequence):
-        items = [as_constant(m, item) for item in sequence_items(m, value)]
+        items = [as_constant(m, item, ordered) for item in sequence_items(m, value)]
         if value.cls in (list, tuple, torch.Size):
             return value.cls(items)
         if hasattr(value.cls, "_make") and not any(own_text(value.cls, n) for n in _TEXTS):
             return value.cls._make(items)
     if isinstance(value, Set):
-        return value.cls(as_constant(m, item) for item in value.items.values())
+        if not ordered or len(value.items) < 2:
+            return value.cls(as_constant(m, item) for item in value.items.values())
+        return real_set(m, value)
     if isinstance(value, Dict) and value.cls is dict:
-        return {as_constant(m, k): as_constant(m, v) for k, v in dict_items(m, value)}
+        return {
+            as_constant(m, k, ordered): as_constant(m, v, ordered) for k, v in dict_items(m, value)
+        }
     if isinstance(value, Slice):
         return slice(*(as_constant(m, part) for part in (value.start, value.stop, value.step)))
     if isinstance(value, Obj) and isinstance(value.value, type):
@@ -99,6 +106,48 @@ def as_constants(
 ) -> tuple[list[Any], dict[str, Any]]:
     """The plain arguments of a call; raises NotConstant."""
     return [as_constant(m, a) for a in args], {k: as_constant(m, v) for k, v in kwargs.items()}
+
+
+def is_exact(value: Set) -> bool:
+    """Whether the steps of its history make the set that plain Python has, in the same order."""
+    if not value.history and value.made is None and len(value.items) < 2:
+        return True
+    parts = [other for _, other in value.history] + list((value.made or ())[1:])
+    return (
+        value.exact
+        and all(is_exact(part) for part in parts if isinstance(part, Set) and part.origin is None)
+        and not any(isinstance(part, Set) and part.changed for part in parts)
+    )
+
+
+def real_set(m: Machine, value: Set) -> Any:
+    """What the program has, of constants: a set with the same table, so that it gives its elements in the same order."""
+    if value.origin is not None and not value.changed:
+        if value.source is not None and value.source.kind != "const":
+            m.guard("keys", value.source, tuple(value.origin))
+        return value.origin
+    if value.origin is not None or not is_exact(value):
+        raise Break("GB120", "the order of a set that was changed or merged in this frame")
+    if value.made is not None:
+        fn, left, right = value.made
+        real = fn(_operand(m, left), _operand(m, right))
+    else:
+        real = set()
+    if value.cls is frozenset and value.made is None:
+        parts = [_operand(m, item) for _, item in value.history]
+        merged = parts and value.history[0][0] == "update"
+        return frozenset(parts[0] if merged else parts)
+    for step, item in value.history:
+        real.clear() if step == "clear" else getattr(real, step)(_operand(m, item))
+    return real
+
+
+def _operand(m: Machine, value: Value) -> Any:
+    """What a set was merged with, of constants: a set or view with the same order, or any other iterable."""
+    if isinstance(value, DictView):
+        held = {as_constant(m, k): as_constant(m, v) for k, v in value.of.items.values()}
+        return getattr(held, value.kind)()
+    return real_set(m, value) if isinstance(value, Set) else as_constant(m, value)
 
 
 # Immutable values that capture may make again and again, none of them kept by identity.

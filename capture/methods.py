@@ -113,7 +113,7 @@ def _in_shut(m: Machine, value: Set, item: Obj) -> bool:
 
 def _in_constant(m: Machine, value: Const, item: Value) -> bool:
     try:
-        at = as_constant(m, item)
+        at = as_constant(m, item, ordered=False)
     except NotConstant:
         if isinstance(value.value, (str, bytes, frozenset)):
             raise Break("GB121", "'in' of a constant and a value that is none") from None

@@ -325,7 +325,7 @@ def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     if sets is not None:
         return sets
     try:
-        a, b = as_constant(m, left), as_constant(m, right)
+        a, b = as_constant(m, left, ordered=False), as_constant(m, right, ordered=False)
     except NotConstant:
         return _compare_items(m, symbol, left, right)
     if not isinstance(left, Const) and containers.has_nan(a) and containers.has_nan(b):

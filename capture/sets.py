@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from .breaks import Break
 from .containers import (
     NotConstant,
-    as_constant,
     dict_items,
     from_constant,
+    is_exact,
     missing_key,
     moved,
     read_key,
+    real_set,
     sequence_items,
     writable,
 )
@@ -124,60 +125,16 @@ def of_iterable(m: Machine, value: Value, cls: type) -> Set:
     return made
 
 
-def is_exact(value: Set) -> bool:
-    """Whether the steps of its history make the set that plain Python has, in the same order."""
-    if not value.history and value.made is None and len(value.items) < 2:
-        return True
-    parts = [other for _, other in value.history] + list((value.made or ())[1:])
-    return (
-        value.exact
-        and all(is_exact(part) for part in parts if isinstance(part, Set) and part.origin is None)
-        and not any(isinstance(part, Set) and part.changed for part in parts)
-    )
-
-
 def ordered(m: Machine, value: Set) -> list[Value]:
     """The elements as iteration gives them."""
     items = list(value.items.values())
     if len(items) < 2:
         return items
     try:
-        order = _order(m, value)
+        order = list(real_set(m, value))
     except NotConstant:
         raise Break("GB120", "the order of a set of objects") from None
     return [value.items[freeze(from_constant(item))] for item in order]
-
-
-def _order(m: Machine, value: Set) -> list[object]:
-    return list(_real(m, value))
-
-
-def _real(m: Machine, value: Value) -> Any:
-    """What the program has, of constants: a set with the same table, so that it gives its elements in the same order."""
-    if isinstance(value, DictView):
-        return getattr(
-            {as_constant(m, k): as_constant(m, v) for k, v in value.of.items.values()}, value.kind
-        )()
-    if not isinstance(value, Set):
-        return as_constant(m, value)
-    if value.origin is not None and not value.changed:
-        if value.source is not None and value.source.kind != "const":
-            m.guard("keys", value.source, tuple(value.origin))
-        return value.origin
-    if value.origin is not None or not is_exact(value):
-        raise Break("GB120", "the order of a set that was changed or merged in this frame")
-    if value.made is not None:
-        fn, left, right = value.made
-        real = fn(_real(m, left), _real(m, right))
-    else:
-        real = set()
-    if value.cls is frozenset and value.made is None:
-        parts = [_real(m, item) for _, item in value.history]
-        merged = parts and value.history[0][0] == "update"
-        return frozenset(parts[0] if merged else parts)
-    for step, item in value.history:
-        real.clear() if step == "clear" else getattr(real, step)(_real(m, item))
-    return real
 
 
 Method = Callable[["Machine", Set, list[Value], dict[str, Value]], Value]

@@ -89,6 +89,41 @@ def test_methods_and_comparisons():
 
 
 @agrees(breaks=0)
+def test_texts_and_tuples_of_sets_have_their_order():
+    """The order depends on how a set came to be, not on what it holds: 8, 16 and 24 share a place in the table."""
+
+    def f(x, given, frozen):
+        y = x + 1
+        made = {24, 16, 8}
+        changed = {8}
+        changed.add(16)
+        changed.add(24)
+        changed.discard(8)
+        changed.add(8)
+        texts = [
+            str(given),
+            repr(frozen),
+            f"{given}",
+            "%s" % given,
+            "{}".format(frozen),
+            str([given]),
+        ]
+        texts += [
+            str({1: given}),
+            str((made, changed)),
+            str(made | changed),
+            ascii(frozenset(made)),
+        ]
+        return y, texts, tuple(given), list(frozen), given == made
+
+    given = {8, 16, 24, 1, 2}
+    given.discard(8)
+    given.add(8)
+    again = {24, 8, 16}
+    return f, (t(2), given, frozenset({16, 8, 24})), [lambda: (t(2), again, frozenset({24, 8}))]
+
+
+@agrees(breaks=0)
 def test_objects_in_sets():
     class Thing:
         pass
