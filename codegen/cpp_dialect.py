@@ -254,6 +254,7 @@ _SECTION: dict[str, str] = {
     **dict.fromkeys(("shl", "shr"), "shifts"),
     **dict.fromkeys(("sin", "cos"), "sincos"),
     "argmin": "argmax",
+    **dict.fromkeys(("first max", "first min"), "zeros"),
 }
 _F64 = frozenset((
     "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "sigmoid", "exp2", "log2", "log10", "tan", "asin", "acos",

@@ -18,7 +18,7 @@ _ARITHMETIC = frozenset((
     "floor", "ceil", "trunc", "round", "exp", "exp2", "expm1", "log", "log1p", "tanh", "erf", "sigmoid", "sin", "cos",
     "copysign",
 ))  # fmt: skip
-_FOLDS = frozenset(("sum", "prod", "max", "min"))
+_FOLDS = frozenset(("sum", "prod", "max", "min", "first max", "first min"))
 
 
 def plain(nest: LoopNest) -> frozenset[int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..ir.symbols import greatest
-from . import cpp_epilogue, cpp_keep, cpp_scan, cpp_squares, loops
+from . import cpp_epilogue, cpp_keep, cpp_scan, cpp_squares, cpp_zeros, loops
 from .cpp_dialect import identity, register
 from .cpp_plan import CHUNK, PLACES, SPLIT_PARTS, SUM_BLOCK, Pass
 from .extents import is_symbolic
@@ -37,6 +37,7 @@ class PassWriter:
             if self.nest.values[n].attr == "sum" and self.nest.values[n].dtype.is_floating_point
         ]  # fmt: skip
 
+        self.row = ("0", "0", 0)  # first, last and length of the row that is folded
         self.joined: set[int] = set()  # sums whose copies are in the first one already
 
     def _copies(self, cost: int) -> int:
@@ -48,6 +49,7 @@ class PassWriter:
 
     def write(self, first: str, last: str, length: Any) -> None:
         plan = self.plan
+        self.row = first, last, length
         if plan.split:
             self._write_split(length)
         else:
@@ -279,6 +281,7 @@ class PassWriter:
         """From accumulators to the value of the row."""
         for number in self.one.folds:
             value = self.nest.values[number]
+            cpp_zeros.settle(self, number)
             for copy in range(1, 1 if number in self.joined else self.unroll):
                 self.put(self.join(number, copy, prefix))
             accumulator = f"{prefix}a{number}_0"
@@ -316,6 +319,7 @@ class PassWriter:
                     f"{self.place} place{number}_[{room}], *const place{number} = place{number}_;"
                 )
         kernel.each_item("c", chunks, lambda: self._part(chunk, length))
+        self.row = "0", kernel.n(length), length
         if self.one.folds:
             unroll, self.unroll = self.unroll, 1
             self.declare("")
@@ -331,12 +335,14 @@ class PassWriter:
         step, last = kernel.n(chunk), kernel.n(length)
         self.put(f"const i64_t from = c * {step};")
         self.put(f"const i64_t to = from + {step} < {last} ? from + {step} : {last};")
+        self.row = "from", "to", length
         self.declare("")
         blocked = self.blocked(length, kernel.lanes, False)
         self._begin_blocks(blocked)
         self._innermost("i", "from", "to", length, kernel.lanes, blocked)
         self._end_blocks(blocked)
         for number in self.one.folds:
+            cpp_zeros.settle(self, number)
             for copy in range(1, 1 if number in self.joined else self.unroll):
                 self.put(self.join(number, copy, ""))
             self.put(f"part{number}[c] = a{number}_0;")
@@ -349,6 +355,8 @@ _COMBINED = {
     "prod": "{0} * {1}",
     "max": "maximum({1}, {0})",
     "min": "minimum({1}, {0})",
+    "first max": "maximum({1}, {0})",
+    "first min": "minimum({1}, {0})",
     "any": "{0} | {1}",
     "all": "{0} & {1}",
 }

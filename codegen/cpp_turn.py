@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from . import loops
+from . import cpp_zeros, loops
 from .cpp_pass import PassWriter, combined
 
 if TYPE_CHECKING:
@@ -89,8 +89,10 @@ def _one_row(kernel: Kernel, writer: PassWriter, axis: int) -> None:
             put(kernel._statement(number, row=True))
     writer.declare("")
     length = kernel.sizes[-1]
-    writer.loops("0", kernel.n(length), length)
+    writer.row = "0", kernel.n(length), length
+    writer.loops(*writer.row)
     for number in one.folds:
+        cpp_zeros.settle(writer, number)
         for copy in range(1, 1 if number in writer.joined else writer.unroll):
             put(writer.join(number, copy, ""))
         put(f"t{number}[k] = a{number}_0;")

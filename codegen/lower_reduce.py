@@ -135,11 +135,11 @@ def _argument(kind: str) -> Callable[[At], int]:
 
 
 def _with_place(kind: str) -> Callable[[At], tuple[int, int]]:
-    """max.dim, min.dim: the value and its position."""
+    """max.dim, min.dim: the value and its position. Of zeros of both signs eager's value is the first one."""
 
     def build(at: At) -> tuple[int, int]:
         value = _folded(at, opmath(at.dtype))
-        best = at.builder.reduce(kind, value)
+        best = at.builder.reduce(f"first {kind}" if at.dtype.is_floating_point else kind, value)
         return at.done(best), at.builder.reduce(f"arg{kind}", value, torch.int64)
 
     return build
@@ -236,7 +236,7 @@ def _layer_norm(at: At) -> tuple[int, int, int]:
         found = at.apply("mul", found, at.get(weight, kind))
     if bias is not None:
         found = at.apply("add", found, at.get(bias, kind))
-    elif weight is not None:
+    elif at.meta.device.type == "cpu":
         found = at.apply("add", found, at.const(0.0, kind))  # eager's bias: -0 becomes 0
     metas = at.node.meta
     rows = (at.builder.cast(n, m.dtype) for n, m in zip((mean, spread), metas[1:], strict=True))

@@ -213,7 +213,11 @@ def _count(at: At) -> int:
 
 def _both_ends(at: At) -> tuple[int, int]:
     value = _folded(at, opmath(at.dtype))
-    return at.done(at.builder.reduce("min", value)), at.done(at.builder.reduce("max", value))
+    along = at.node.kwargs.get("dim") is not None and at.dtype.is_floating_point
+    low, high = (
+        at.builder.reduce(f"first {kind}" if along else kind, value) for kind in ("min", "max")
+    )
+    return at.done(low), at.done(high)
 
 
 def _ends_dims(node: Node) -> Any:

@@ -474,6 +474,13 @@ INLINE i64_t checked(i64_t v, i64_t low, i64_t high, int *trouble) {
   return low;
 }
 
+//: any <- types
+INLINE bool any_lane(mask m) {
+  int r = 0;
+  for (int i = 0; i < W; ++i) r |= m[i];
+  return r;
+}
+
 //: minmax <- types
 INLINE f32 maximum(f32 a, f32 b) { return a != a ? a : larger(a, b); }
 INLINE f64 maximum(f64 a, f64 b) { return a != a ? a : larger(a, b); }
@@ -738,7 +745,7 @@ INLINE f32 log1p(f32 x) {
   return (x == 0.f) | (x == __builtin_inff()) ? x : v;
 }
 
-//: doubles <- fma
+//: doubles <- fma any
 // Functions of f32 that are computed in double, so that the only error that counts is the last rounding (0.51 ulp): short
 // polynomials of our own, by interpolation at Chebyshev's nodes. dd: as many doubles as a register has, so an f32 is
 // one or two of them. Arguments that a formula does not hold for are put right at the end, or go to libm a lane at a time.
@@ -876,11 +883,6 @@ INLINE sine_cosine sincos_dd(dd x) {  // |x| <= REACH
   dd c = series(z, -2.7172666562783097e-07, 2.479891815008481e-05, -0.0013888880342838477, 0.04166666654292815,
                 -0.4999999999934461, 0.9999999999999437);
   return {r * s, c, q};
-}
-INLINE bool any_lane(mask m) {
-  int r = 0;
-  for (int i = 0; i < W; ++i) r |= m[i];
-  return r;
 }
 #define COLD1(NAME) \
   __attribute__((noinline, cold)) static f32 NAME##_by_lanes(f32 v) { \
@@ -1212,6 +1214,24 @@ template <class V, class P> INLINE void later_min(V &best, P &place, V v, P at) 
   mask take = narrow(~(v >= best) & (best == best));
   best = where(take, v, best);
   place = where(take, at, place);
+}
+
+//: zeros <- minmax bits any
+// Whether some lanes hold a zero and others one of the other sign
+template <class... V> INLINE bool both_zeros(V... a) {
+  if (!any_lane((narrow(a == 0) | ...))) return false;
+  return any_lane(((narrow(a == 0) & signbit(a)) | ...)) && any_lane(((narrow(a == 0) & ~signbit(a)) | ...));
+}
+// The least 2 * place of a zero, and 1 where it is negative
+template <class P, class V, class N> INLINE void first_zero(P &found, V v, P at, N n) {
+  for (int i = 0; i < counted(n); ++i) {
+    const auto next = 2 * at[i] + !!__builtin_signbit(v[i]);
+    if (v[i] == 0 && next < found[i]) found[i] = next;
+  }
+}
+template <class V, class P> INLINE V with_zero(V v, P found) {
+  for (int i = 0; i < W; ++i) v[i] = v[i] == 0 ? found[i] & 1 ? -0. : 0. : v[i];
+  return v;
 }
 
 //: sum <- types

@@ -2,8 +2,8 @@
 
 In: a nest as `nest` builds it, its axes in the order of dimensions. Out: the same nest with its rows, and what each row
 folds, ordered so that most of what is loaded is walked from one neighbour to the next: the sum over all of a transposed
-matrix is then the sum over its memory. A fold's result does not depend on the order but for positions (argmax), which
-count in row-major order: those keep theirs.
+matrix is then the sum over its memory. A fold's result does not depend on the order but for positions (argmax) and
+the first of several zeros, which count in row-major order: those keep theirs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def in_memory(nest: LoopNest) -> LoopNest:
     if not nest.has_reduction:
         return nest
     n_outer, n_inner = len(nest.outer), len(nest.inner)
-    places = any(v.op == "reduce" and v.attr in ("argmax", "argmin") for v in nest.values)
+    places = any(v.op == "reduce" and v.attr in loops.OF_PLACES for v in nest.values)
     walked = [index for index in loops.indices(nest) if nest.moves_inner(index)]
     inner = list(range(n_outer, n_outer + n_inner))
     if not places:

@@ -27,7 +27,9 @@ from .rowwise import FOLDED, is_flat, leading
 
 _AXES = 1 + FOLDED  # the rows, and what is folded
 _ROW = affine.axis_form(0, _AXES)
-_JOIN = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
+_JOIN = {
+    "sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "first max": "maximum", "first min": "minimum",
+}  # fmt: skip
 
 
 def _constant(column: int) -> Index:
@@ -62,7 +64,10 @@ class _Columns(Builder):
             parts = self._accumulated(parts)
         op = _JOIN[kind]
         while len(parts) > 1:  # by halves: short chains, small errors
-            joined = [self.apply(op, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+            pairs = list(zip(parts[::2], parts[1::2], strict=False))
+            if op in ("maximum", "minimum"):  # of two zeros the second operand stays
+                pairs = [(b, a) for a, b in pairs]
+            joined = [self.apply(op, a, b) for a, b in pairs]
             parts = joined + parts[len(joined) * 2 :]
         return parts[0]
 

@@ -205,6 +205,7 @@ COMBINE = {"sum": "_total", "prod": "_product", "max": "_nan_max", "min": "_nan_
 
 def fold_of(reduction: str, dtype: torch.dtype) -> Fold:
     """The row of FOLDS; dtype is the argument's."""
+    reduction = reduction.removeprefix("first ")
     return FOLDS.get(f"{reduction}:{expr.kind_of(dtype)}") or FOLDS[reduction]
 
 

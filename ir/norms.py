@@ -127,8 +127,10 @@ def _moments(
 
 def _normed(
     at: Rewriter, x: Node, dims: tuple[int, ...], eps: Any, weight: Node | None, bias: Node | None, total: torch.dtype,
+    zero: bool = False,
 ) -> tuple[Node, Node, Node, Node]:  # fmt: skip
-    """(the elements, mean, variance, reciprocal of the deviation) of x in the type it is computed in."""
+    """(the elements, mean, variance, reciprocal of the deviation) of x in the type it is computed in. `zero`: eager adds a
+    bias of zeros where none is given."""
     mean, away, variance = _moments(at, x, dims, total)
     spread = at.call(aten.rsqrt.default, at.call(aten.add.Scalar, variance, eps))
     found = at.call(aten.mul.Tensor, away, spread)
@@ -136,6 +138,8 @@ def _normed(
         found = at.call(aten.mul.Tensor, found, weight)
     if bias is not None:
         found = at.call(aten.add.Tensor, found, bias)
+    elif zero:
+        found = at.call(aten.add.Scalar, found, 0.0)  # -0 becomes 0
     return found, mean, variance, spread
 
 
@@ -176,7 +180,9 @@ def _batch_norm(at: Rewriter, node: Node) -> Parts:
 
     values = _cast(at, base, _math(kind))
     total = _counted_in(x.meta)
-    found, mean, variance, spread = _normed(at, values, dims, eps, own(weight), own(bias), total)
+    found, mean, variance, spread = _normed(
+        at, values, dims, eps, own(weight), own(bias), total, zero=True
+    )
     if node.target in STATISTICS:
         _move_statistics(at, node, mean, variance)
     rows = tuple(

@@ -75,6 +75,65 @@ def test_signs_of_zeros_and_nan(dtype: torch.dtype) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def along(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, ...]:
+    """Values with places, values alone, and those of what is computed."""
+    alone = (x.max(dim).values, (x * 0.5).min(dim, keepdim=True).values)
+    return (*x.min(dim), *alone, *x.aminmax(dim=dim))
+
+
+# Short rows, rows in lanes, rows turned over, a row in pieces, more rows than lanes.
+SHAPES = ((3, 8), (33, 40), (70, 17), (5, 128), (300, 70))
+POOLS = ((0.0, -0.0), (0.0, -0.0, -1.0, -2.0), (0.0, -0.0, 1.0), (0.0, -0.0, NAN, -INF))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_of_zeros_along_a_dimension_the_first_one_stays(dtype: torch.dtype) -> None:
+    """Eager's folds of two results go along the dimension, element by element, whatever its strides."""
+    made = torch.Generator().manual_seed(0)
+    for shape in SHAPES if dtype == torch.float32 else SHAPES[1:3]:
+        for pool in POOLS:
+            x = torch.tensor(pool, dtype=dtype)[torch.randint(len(pool), shape, generator=made)]
+            for dim in (0, 1):
+                plain, found = along(x, dim), jit(along)(x, dim)
+                assert _bits(found) == _bits(plain), f"{shape} {pool} along {dim}"
+
+
+def test_of_zeros_in_a_row_for_several_threads_the_first_one_stays() -> None:
+    of = jit(lambda x: x.max(-1).values)
+    for first in (0.0, -0.0):
+        x = torch.full((2, 140_000), -1.0)
+        x[:, 30_003:] = -first
+        x[:, 30_001] = first
+        x[1, 60_001:] = first
+        assert torch.signbit(of(x)).tolist() == torch.signbit(x.max(-1).values).tolist()
+
+
+NORMS = {
+    "layer": lambda x: F.layer_norm(x, x.shape[1:]),
+    "layer with weight": lambda x: F.layer_norm(x, x.shape[1:], -x[0].abs() - 1),
+    "layer with bias": lambda x: F.layer_norm(x, x.shape[1:], None, x[0] * 0),
+    "batch": lambda x: F.batch_norm(x, None, None, training=True),
+    "batch with weight": lambda x: F.batch_norm(x, None, None, -x[0].abs() - 1, training=True),
+    "instance": lambda x: F.instance_norm(x[None]),
+    "group": lambda x: F.group_norm(x, 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_norms_of_zeros(dtype: torch.dtype) -> None:
+    """Where no bias is given eager adds zeros, and a negative zero becomes a positive one."""
+
+    def all_of(x: torch.Tensor) -> Any:
+        return [of(x) for of in NORMS.values()]
+
+    for shape in ((3, 8), (40, 3), (33, 40)):
+        made = torch.Generator().manual_seed(0)
+        x = torch.tensor((0.0, -0.0), dtype=dtype)[torch.randint(2, shape, generator=made)]
+        plain, found = all_of(x), jit(_fresh(all_of))(x)
+        for name, ours, theirs in zip(NORMS, found, plain, strict=True):
+            assert _bits(ours) == _bits(theirs), f"{name} {shape}"
+
+
 @pytest.mark.parametrize("size", [3, 6, 64])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_gradients_at_nan(size: int, dtype: torch.dtype) -> None:
