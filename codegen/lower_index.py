@@ -87,6 +87,21 @@ def _along_when(node: Node) -> bool:
     return same_rank if node.target is aten.gather.default else len(node.args[2].meta.shape) <= 1
 
 
+# --- one_hot: the classes are compared, and have to be there ---
+
+
+def _one_hot(at: At) -> int:
+    index, count = at.arg(0), at.arg(1)
+    found = at.builder.cast(at.fetch(index, at.where[:-1]), torch.int64)
+    label = at.builder.checked(found, 0, count)
+    return at.done(at.apply("eq", label, at.builder.index(at.where[-1])))
+
+
+def _one_hot_when(node: Node) -> bool:
+    whole = node.args[0].meta.dtype == torch.int64 and not is_symbolic(node.meta.shape)
+    return whole and positive(node.meta.shape)
+
+
 # --- x[i, :, j]: integers from -size on, several of them broadcast ---
 
 
@@ -188,6 +203,7 @@ RULES.update({
     aten.embedding.default: Rule(_embedding, when=_readable, far=_first, near=_embedding_near, alone=False),
     aten.index_select.default: Rule(_along, when=_along_when, far=_first, near=_along_near, alone=False),
     aten.gather.default: _ALONG,
+    aten.one_hot.default: Rule(_one_hot, when=_one_hot_when, far=_first),
     aten.index.Tensor: Rule(_advanced, when=_advanced_when, far=_first, near=_advanced_near),
     aten._unsafe_index.Tensor: Rule(_advanced, when=_advanced_when, far=_first, near=_advanced_near),
     aten.nll_loss_forward.default: Rule(_nll, when=_nll_when, far=_nll_far, near=_nll_near, alone=False),

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .checks import check_classes
+from .checks import one_hot
 from .ghost import Ghost
 
 aten = torch.ops.aten
@@ -136,12 +136,12 @@ def _flattened(data: Any) -> tuple[list[int], list[Any]]:
 
 
 def _one_hot(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Of plain tensors on the CPU the classes are looked at."""
+    """Of plain tensors on the CPU the classes are looked at, and the result is in order."""
 
     def encoded(input: torch.Tensor, num_classes: Any = -1) -> Any:
-        result = real(input, num_classes)
+        result = real(input, num_classes)  # raises what metadata alone can tell
         if type(input) is Ghost and input.device.type == "cpu":
-            check_classes(input, num_classes)
+            return one_hot(input, num_classes)
         return result
 
     return encoded
@@ -149,7 +149,7 @@ def _one_hot(real: Callable[..., Any]) -> Callable[..., Any]:
 
 AS_PLAIN: dict[Callable[..., Any], Callable[..., Any]] = {
     F.interpolate: _interpolate(F.interpolate),
-    F.one_hot: _one_hot(F.one_hot),
+    **{real: _one_hot(real) for real in (F.one_hot, aten.one_hot, aten.one_hot.default)},
     torch.tensor: _tensor(torch.tensor),
     **{real: _max_pool1d(real) for real in (torch.max_pool1d, F.max_pool1d)},
 }

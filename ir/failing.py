@@ -36,7 +36,7 @@ _BY_REASON = {
     " _embedding_bag_forward_only max_unpool2d max_unpool3d embedding_renorm _pdist_forward"
     " embedding_dense_backward _unsafe_masked_index _unsafe_masked_index_put_accumulate",
     LABEL: "nll_loss_forward nll_loss2d_forward nll_loss_backward nll_loss2d_backward multi_margin_loss"
-    " multilabel_margin_loss_forward multi_margin_loss_backward multilabel_margin_loss_backward check_classes",
+    " multilabel_margin_loss_forward multi_margin_loss_backward multilabel_margin_loss_backward one_hot",
     ZERO: "div floor_divide remainder fmod",
     NUMBER: "masked_fill",
     PROBABILITY: "bernoulli binary_cross_entropy multinomial",

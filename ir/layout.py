@@ -134,6 +134,18 @@ def has_overlap(shape: Sizes, stride: Sizes) -> bool:
     return 0 not in shape and any(st == 0 and si > 1 for st, si in zip(stride, shape, strict=True))
 
 
+def shares_places(shape: Sizes, stride: Sizes) -> bool:
+    """Two elements may share one place, as those of overlapping windows do. Torch writes there in the order of its own loops."""
+    if 0 in shape or is_dense(shape, stride):
+        return False
+    reach = 0  # of the dimensions so far, from their first element to their last one
+    for step, size in sorted((st, si) for st, si in zip(stride, shape, strict=True) if si != 1):
+        if step <= reach:
+            return True
+        reach += (size - 1) * step
+    return False
+
+
 def overlap(one: Meta, other: Meta) -> str:
     """Of two tensors in the same memory: "full" (the same elements), "none", "partial" (torch refuses to
     write one from the other), or "unclear" (torch does not look)."""

@@ -23,7 +23,7 @@ from .ghost import Ghost, Owner, Store, make_ghost
 from .graph import Meta, Node
 from .infer import infer
 from .late import can_wait
-from .layout import check_memory, has_overlap, is_dense, overlap
+from .layout import check_memory, has_overlap, is_dense, overlap, shares_places
 from .location import Location
 from .probe import pinned_all
 from .registered import overridden
@@ -327,10 +327,8 @@ class Recorder:
         self, plan: Plan, targets: dict[Any, Any], operands: Any, named: dict[str, Any]
     ) -> Any:
         for target in targets.values():
-            if target is not None and has_overlap(
-                target._node.meta.shape, target._node.meta.stride
-            ):
-                raise RuntimeError("a write to a tensor with several elements in one place")
+            if target is not None:
+                _check_places(target._node.meta)
         if plan.one and plan.returned and plan.returned[0] is not None:
             target = targets[plan.returned[0]]
             if plan.random:
@@ -371,8 +369,7 @@ class Recorder:
         if twin.row is None or twin.row.kind not in VALUE_KINDS:
             return False
         meta = target._node.meta
-        if has_overlap(meta.shape, meta.stride):
-            raise RuntimeError("a write to a tensor with several elements in one place")
+        _check_places(meta)
         if "unclear" in self._overlaps(target, operands, named):
             return False  # only the operator itself knows in what order it reads and writes
         inputs = {name: value for name, value in named.items() if name != at}
@@ -446,8 +443,7 @@ class Recorder:
         self._count_version((target,))
         operands = tuple(self.operand(arg) for arg in args)
         meta, source = target._node.meta, operands[1].meta
-        if has_overlap(meta.shape, meta.stride):
-            raise RuntimeError("a write to a tensor with several elements in one place")
+        _check_places(meta)
         if meta.device != source.device:
             moved = self.value(aten._to_copy.default, operands[1:2], {"device": meta.device})
             operands = (operands[0], moved)
@@ -495,6 +491,12 @@ class Recorder:
         assert tracer is not None
         with torch._C._DisableTorchDispatch():
             return tracer.constant(op(torch.as_tensor(args[0]), **kwargs))
+
+    def _one_hot(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """torch's own operator, whole."""
+        operands = tuple(self.operand(arg) for arg in args)
+        node = self.value(aten.one_hot.default, operands, {})
+        return make_ghost(self.owner, node, node.meta, Store(fresh=True))
 
     def _cached_cast(self, weight: Ghost, dtype: torch.dtype) -> Any:
         """A weight cast by autocast, whose cache outlives the graph: once, as eager does it."""
@@ -570,9 +572,18 @@ SPECIAL: dict[str, Callable[[Recorder, Any, Any, Any], Any]] = {
     "aten.mul.Tensor": Recorder._times,
     "aten._local_scalar_dense.default": Recorder._item,
     "aten.equal.default": Recorder._item,
+    "graftjit.one_hot.default": Recorder._one_hot,
     "aten.size.default": Recorder._plain_sizes,
     "aten.stride.default": Recorder._plain_sizes,
 }
+
+
+def _check_places(meta: Meta) -> None:
+    """Of a tensor that is written: no two of its elements lie in one place."""
+    if has_overlap(meta.shape, meta.stride):
+        raise RuntimeError("a write to a tensor with several elements in one place")
+    if shares_places(meta.shape, meta.stride):
+        raise Unsupported("overlap", "a write to windows of a tensor that overlap")
 
 
 def _mentions(node: Node, value: Any) -> bool:

@@ -44,6 +44,11 @@ def _embedding(
     return plain((*indices.shape, weight.shape[1]), weight.dtype, weight.device)
 
 
+@rule("index", "one_hot")
+def _one_hot(op: Any, self: Meta, num_classes: int = -1) -> Meta:
+    return plain((*self.shape, num_classes), torch.int64, self.device)
+
+
 @rule("index", "index_select")
 def _index_select(op: Any, self: Meta, dim: int, index: Meta) -> Meta:
     at = wrap_dim(dim, len(self.shape))

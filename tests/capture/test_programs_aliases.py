@@ -349,3 +349,28 @@ def test_reshapes_that_copy_are_no_views():
         return found, told(*found)
 
     return g, (torch.ones(2, 3),)
+
+
+@agrees()
+def test_writes_to_windows_that_overlap():
+    def f(x, y):
+        y = y * 1
+        x.unfold(0, 2, 1).add_(1)
+        y.as_strided((3, 3), (1, 1)).mul_(2)
+        x.unfold(0, 2, 2).sub_(3)
+        y.as_strided((2, 2), (1, 1)).copy_(torch.arange(4.0).view(2, 2))
+        return x, y
+
+    return f, (torch.ones(6), torch.ones(6)), [lambda: (torch.ones(9), torch.ones(7))]
+
+
+@agrees(codes=())
+def test_writes_to_windows_apart():
+    def f(x):
+        y = x * 1
+        y.unfold(0, 2, 2).add_(1)
+        y.as_strided((2, 2), (3, 1), 1).mul_(2)
+        y[1::2].sub_(3)
+        return y
+
+    return f, (torch.ones(6),), [lambda: (torch.arange(9.0),), lambda: (torch.arange(8.0),)]

@@ -195,6 +195,15 @@ def test_classes_in_range_and_out_of_it() -> None:
     assert _told(call, (I([3]),)).startswith("RuntimeError: Class values must be smaller")
 
 
+def test_one_hot_is_one_kernel_that_looks_at_the_classes() -> None:
+    classes = torch.arange(6).view(2, 3).t()
+    call = jit(lambda i: F.one_hot(i, 6))
+    found, plain = call(classes), F.one_hot(classes, 6)
+    assert torch.equal(found, plain) and found.stride() == plain.stride()
+    assert [kernel.kind for kernel in call.report().kernels] == ["kernel"]
+    assert _told(call, (classes + 1,)) == _told(lambda i: F.one_hot(i, 6), (classes + 1,))
+
+
 def test_the_table_names_operators_of_torch() -> None:
     for name in RAISES:
         known = hasattr(torch.ops.aten, name) or any(f".{name}." in row for row in OPS)
