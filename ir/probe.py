@@ -94,6 +94,14 @@ def _all_metas(value: Any) -> list[Meta]:
     return found
 
 
+def _may_point_at_nothing(metas: list[Meta]) -> bool:
+    """Whether the zeros of a sample might be places in a tensor without elements: some backwards read there unasked."""
+    whole = any(
+        not (m.dtype.is_floating_point or m.dtype.is_complex) for m in metas if 0 not in m.shape
+    )
+    return whole and any(0 in meta.shape for meta in metas)
+
+
 def can_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Small enough tensors of one device, and an operator of torch's own (a custom one may have effects). On a GPU an
     index out of range would be the end of the context, and what a CUDA graph records is done again with each replay."""
@@ -105,6 +113,7 @@ def can_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         op.namespace == "aten"
         and device.type in SAMPLE_BYTES
         and (asked is None or torch.device(asked) == device)
+        and not _may_point_at_nothing(metas)
         and sum(_extent(meta) * meta.dtype.itemsize for meta in metas) <= SAMPLE_BYTES[device.type]
         and (
             device.type == "cpu"

@@ -137,3 +137,10 @@ def test_a_strange_layout_of_the_gradient() -> None:
     for g in (torch.ones(1, 1).expand(6, 8), torch.randn(8, 6).t(), torch.randn(6, 16)[:, ::2]):
         expected = torch.autograd.grad(F.gelu(x.softmax(-1)), x, g)[0]
         torch.testing.assert_close(torch.autograd.grad(function(x), x, g)[0], expected)
+
+
+def test_a_bag_without_bags() -> None:
+    """A backward over no rows, with an index: torch's own kernel reads there what it was given, and is not asked with zeros."""
+    bag = torch.nn.EmbeddingBag(5, 3, mode="sum", include_last_offset=True)
+    found = graftjit.jit(lambda i, o: bag(i, o))(torch.tensor([1]), torch.tensor([0]))
+    assert found.shape == (0, 3) and found.requires_grad
