@@ -213,7 +213,9 @@ def break_tail(
         raise ValueError("the assembler must be one for the code that breaks")
     instrs = decode(code).instrs
     instr = instrs[index]
-    taken = None if instr.target is None else asm.label()
+    jump = _jump_of_answer(instrs, index)
+    target = instr.target if jump is None else jump.target
+    taken = None if target is None else asm.label()
     raised = None if instr.handler is None else asm.label()
     path: Path = ()
     with asm.covered(_cover(instr, raised)):
@@ -224,16 +226,36 @@ def break_tail(
             path += ((instr, FALLS),)
             instr = instrs[instr.index + 1]
             _settled(asm, instr, taken)
+        if jump is not None:
+            path += ((instr, FALLS),)
+            instr = jump
+            _settled(asm, instr, taken)
     if instr.op not in FINAL:
         _edge(asm, instr.index + 1, resume_for, (*path, (instr, FALLS)))
-    if taken is not None and instr.target is not None:
+    if taken is not None and target is not None:
         asm.place(taken)
-        _edge(asm, instr.target, resume_for, (*path, (instr, JUMPS)))
+        _edge(asm, target, resume_for, (*path, (instr, JUMPS)))
     if raised is not None:
         asm.place(raised)
         first = instrs[index]
         assert first.handler is not None
         _edge(asm, first.handler, resume_for, ((first, RAISES),))
+
+
+ANSWERS = frozenset({"TO_BOOL", "IS", "CONTAINS"})
+"""Instructions that leave True or False."""
+
+
+def _jump_of_answer(instrs: tuple[Instr, ...], index: int) -> Instr | None:
+    """The jump that tests what the real instruction at `index` leaves, where that is True or False: it cannot fail. Each way
+    then has a resume function of its own, and none is compiled once for each answer. From 3.13 on all tests are such
+    pairs (TO_BOOL); before, the jump asks for the truth itself."""
+    while instrs[index].op not in FINAL and not instrs[index + 1].head:
+        index += 1
+    if instrs[index].op not in ANSWERS:
+        return None
+    jump = instrs[index + 1]
+    return jump if jump.op == "POP_JUMP_IF" and jump.arg in ("true", "false") else None
 
 
 def _cover(instr: Instr, handler: Label | None) -> Cover | None:
@@ -249,7 +271,7 @@ def _settled(asm: Assembler, instr: Instr, taken: Label | None) -> None:
     elif instr.op == "LOAD_SUPER_ATTR" and instr.arg[1]:
         asm.emit("LOAD_SUPER_ATTR", instr.arg[0], 2 * instr.arg[2])
     else:
-        asm.raw(instr, taken)
+        asm.raw(instr, None if instr.target is None else taken)
         return
     asm.push_null()
     if NULL_FIRST:

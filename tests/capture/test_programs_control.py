@@ -753,3 +753,50 @@ def test_a_break_in_a_comprehension_with_cells():
         return x + 1, [g() for g, _ in made]
 
     return fn, (torch.ones(2),)
+
+
+# -- answers that a jump tests ---------------------------------------------------------------------------
+class _Above:
+    def __contains__(self, item):
+        print("asked for", item)
+        return item > 3
+
+
+# One resume function for each way, and none compiled once for each answer, on all versions of Python.
+@agrees(graphs=3, breaks=1, recompiles=0)
+def test_a_branch_on_data_is_no_recompile():
+    def f(x):
+        y = x.sin()
+        if y.sum() > 0:
+            return y * 2
+        return y - 1
+
+    more, less = (torch.ones(6),), (-torch.ones(6),)
+    return f, less, [lambda: more, lambda: less, lambda: more]
+
+
+@agrees(graphs=3, breaks=1, recompiles=0)
+def test_a_break_at_in_is_no_recompile():
+    above = _Above()
+
+    def f(x, n):
+        y = x.exp()
+        if n in above:
+            return y * 2
+        return y - 1
+
+    return f, (t(6), 1), [lambda: (t(6), 5), lambda: (t(6), 2)]
+
+
+@agrees(recompiles=0)
+def test_branches_on_data_with_and_or_not():
+    def f(x):
+        y = x.sin()
+        if y.sum() > 0 and not y.mean() > 0.2 or y[0] < -0.5:
+            y = y * 2
+        while y.abs().sum() > 1:
+            y = y * 0.5
+        z = y.sum() > 0.1 and y
+        return y, z
+
+    return f, (t(6),), [lambda: (t(6) + 1,), lambda: (t(6) + 5,), lambda: (t(6) - 9,)]
