@@ -33,13 +33,16 @@ _FORM = "roofline 1"
 # A step that the machine could do in less than this, and does not, is not limited by the machine: calling it takes as long.
 _CALL = 1e-6
 
-MOST = 2  # measurements beyond the first
+MOST = (
+    2  # measurements beyond the first; from then on one a minute, for who was busy then may be done
+)
 NOISE = 1.05  # a share up to here is one of 1, by the clock's error
 # A step that is still somewhat quicker after the machine was measured again shows what it can do, and is at its limit; one
 # that is quicker than this is not judged.
 BEYOND = 1.5
 
 _known: dict[tuple[str, int], tuple[Row, ...]] = {}
+_MINUTE = 60.0
 _again: list[float] = []  # when it was measured beyond the first time
 
 
@@ -66,11 +69,11 @@ def _recalled(processor: str, threads: int) -> tuple[Row, ...]:
 
 def again() -> tuple[Row, ...]:
     """Measured once more, for a step was quicker than what is known: of each row the better one, kept for later processes.
-    At most twice a process."""
+    At most twice, and then once a minute."""
     found = roofs()
-    if not found or len(_again) >= MOST:
+    if not found or (len(_again) >= MOST and time.monotonic() < _again[-1] + _MINUTE):
         return found
-    _again.append(time.time())
+    _again.append(time.monotonic())
     key = device.cpu().identity, torch.get_num_threads()
     better = tuple(
         (what, most, max(rate, now))

@@ -51,7 +51,12 @@ def test_the_roofline(seconds: float, moved: int, flops: int, dtype: str, expect
     assert judged((), seconds, moved, flops, dtype) == (0.0, "")
 
 
-def test_reports_judge_what_they_have_timed() -> None:
+def test_reports_judge_what_they_have_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By limits that no processor reaches, for those of this one are low where they are measured while others use it."""
+    fast = tuple((what, most, 2e12) for what, most, _ in ROWS)
+    monkeypatch.setattr(roofline, "_known", {})
+    monkeypatch.setattr(roofline, "_recalled", lambda *_: fast)
+
     @graftjit.jit
     def f(x: Any, w: Any) -> Any:
         return torch.softmax(x @ w, -1).exp().sum(0)
@@ -113,3 +118,21 @@ def test_the_machine_is_measured_again(tmp_path: Path, monkeypatch: pytest.Monke
         assert report.kernels[0].share > 0
         monkeypatch.setattr(roofline, "_known", {})
         assert roofline.roofs() == ROWS
+
+
+def test_how_often_the_machine_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = []
+    now = [1000.0]
+    monkeypatch.setattr(roofline, "_again", [])
+    monkeypatch.setattr(roofline, "_known", {})
+    monkeypatch.setattr(roofline, "_recalled", lambda *_: ROWS)
+    monkeypatch.setattr(roofline, "_measured", lambda: measured.append(0) or ROWS)
+    monkeypatch.setattr(roofline.kept_notes, "keep", lambda *_: None)
+    monkeypatch.setattr(roofline.time, "monotonic", lambda: now[0])
+    for _ in range(5):
+        roofline.again()
+    assert len(measured) == roofline.MOST
+    now[0] += 61
+    for _ in range(5):
+        roofline.again()
+    assert len(measured) == roofline.MOST + 1
