@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from .checks import one_hot
 from .ghost import Ghost
+from .open_sizes import OPEN
 
 aten = torch.ops.aten
 
@@ -43,6 +44,10 @@ _RESAMPLED: dict[tuple[str, int], tuple[Any, int]] = {
     ("trilinear", 5): (aten.upsample_trilinear3d, 1),
     ("bicubic", 4): (aten.upsample_bicubic2d, 1),
 }
+_ANTIALIASED: dict[tuple[str, int], tuple[Any, int]] = {
+    ("bilinear", 4): (aten._upsample_bilinear2d_aa, 1),
+    ("bicubic", 4): (aten._upsample_bicubic2d_aa, 1),
+}
 
 
 def _interpolate(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,13 +64,13 @@ def _interpolate(real: Callable[..., Any]) -> Callable[..., Any]:
         antialias: bool = False,
     ) -> Any:
         options = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
-        known = _RESAMPLED.get((mode, input.dim())) if isinstance(input, torch.Tensor) else None
+        table = _ANTIALIASED if antialias else _RESAMPLED
+        known = table.get((mode, input.dim())) if isinstance(input, torch.Tensor) else None
         if (
             known is None
             or not _numbers(scale_factor if size is None else size, input.dim() - 2)
             or (size is not None and (scale_factor is not None or recompute_scale_factor))
             or (align_corners is not None and mode.startswith("nearest"))
-            or antialias
             or all(type(extent) is int for extent in input.shape)
             or input.device.type != "cpu"
             or torch.is_autocast_enabled("cpu")
@@ -135,19 +140,25 @@ def _flattened(data: Any) -> tuple[list[int], list[Any]]:
     return [len(parts), *parts[0][0]], [item for _, items in parts for item in items]
 
 
+def _is_index(input: Any) -> bool:
+    return type(input) is Ghost and input.dtype == torch.int64 and input.device.type == "cpu"
+
+
 def _one_hot(real: Callable[..., Any]) -> Callable[..., Any]:
     """Of plain tensors on the CPU the classes are looked at, and the result is in order."""
 
     def encoded(input: torch.Tensor, num_classes: Any = -1) -> Any:
-        result = real(input, num_classes)  # raises what metadata alone can tell
-        if type(input) is Ghost and input.device.type == "cpu":
-            return one_hot(input, num_classes)
-        return result
+        if not (type(num_classes) is torch.SymInt and _is_index(input)):
+            result = real(input, num_classes)  # raises what metadata alone can tell
+            if type(input) is not Ghost or input.device.type != "cpu":
+                return result
+        return one_hot(input, num_classes)
 
     return encoded
 
 
 AS_PLAIN: dict[Callable[..., Any], Callable[..., Any]] = {
+    **OPEN,
     F.interpolate: _interpolate(F.interpolate),
     **{real: _one_hot(real) for real in (F.one_hot, aten.one_hot, aten.one_hot.default)},
     torch.tensor: _tensor(torch.tensor),

@@ -59,6 +59,7 @@ class Facts:
         ] = {}  # -> where each comes from, as capture says
         self.relations: list[Relation] = []
         self.where: Location | None = None
+        self.calling: Any = None  # the function of torch that is traced
         # Whether a relation can be a guard; numbers that it cannot speak of are pinned.
         self.can_hold: Callable[..., bool] = lambda *_sides: True
         self.needed: dict[Symbol, str] = {}  # by which operator it is to be a plain number
@@ -152,6 +153,8 @@ class Facts:
         if not isinstance(value, Expr):
             return value
         hint = value.hint
+        if self.calling is not None:
+            self.need(value, name_of(self.calling))
         if not self.can_hold(value):
             for symbol in symbols_of(value):
                 self.pin(symbol)
@@ -242,6 +245,22 @@ class Facts:
             self._open[symbol] = None
         else:
             self._open.pop(symbol, None)
+
+
+def name_of(function: Any) -> str:
+    """How a program writes a function of torch."""
+    name = getattr(function, "__name__", "")
+    if str(getattr(function, "__qualname__", "")).startswith(("TensorBase.", "Tensor.")):
+        return f"torch.Tensor.{name}"
+    module = getattr(function, "__module__", None) or ""
+    if module.startswith("graftjit"):  # a function of ours in the place of several of torch's
+        return "what this line computes"
+    if module.startswith("torch.nn.functional") or module == "torch._C._nn":
+        return f"torch.nn.functional.{name}"
+    part, _, rest = name.partition("_")
+    if part in ("linalg", "fft", "special") and rest:
+        name = f"{part}.{rest}"
+    return f"torch.{name}" if name else str(function)
 
 
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}

@@ -296,11 +296,11 @@ class Tracer:
             torch.set_autocast_cache_enabled(False)
             self._recorder.kept_casts = {} if by_hand(fn, args, kwargs) else self._outliving
         torch._C._push_on_torch_dispatch_stack(self._mode)
-        before, ACTIVE.facts = ACTIVE.facts, self.facts
+        before, ACTIVE.facts, self.facts.calling = ACTIVE.facts, self.facts, fn
         try:
             return AS_PLAIN.get(fn, fn)(*args, **kwargs)
         finally:
-            ACTIVE.facts = before
+            ACTIVE.facts, self.facts.calling = before, None
             torch._C._pop_torch_dispatch_stack(None)
             _hold_saving_hooks(held)
             if keeps:

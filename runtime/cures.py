@@ -145,11 +145,17 @@ def _of_container(source: str, now: str, before: str) -> str:
 
 
 def _of_relation(source: str, now: str, before: str) -> str:
-    size = re.fullmatch(r"(.+?) =+ -?\d+", now)
-    if size is None:
+    sizes = [re.fullmatch(r"([^=]+?) =+ -?\d+", part) for part in now.split(", ")]
+    names = [size[1] for size in sizes if size is not None]
+    if not names or len(names) != len(sizes):
         return ""
-    return (f"{size[1]} is looked up or compared as a number, and each answer is compiled once: leave that to the caller, or"
-            " compute with the size itself")  # fmt: skip
+    told, verb, what = (
+        " and ".join(names),
+        "are" if len(names) > 1 else "is",
+        "sizes" if len(names) > 1 else "size",
+    )
+    return (f"{told} {verb} looked up or compared as a number, and each answer is compiled once: leave that to the caller, or"
+            f" compute with the {what} itself")  # fmt: skip
 
 
 def of_growth(source: str) -> str:

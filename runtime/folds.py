@@ -271,7 +271,10 @@ def fold_breaks(told: Folding) -> list[BreakRecord]:
 def fold_recompiles(told: Folding) -> list[RecompileRecord]:
     """Each recompile, in order."""
     growing = _growing(told.of(events.Recompile))
-    bound = {e.frame: e.why for e in told.of(events.Symbolic) if e.why.startswith("plain, for ")}
+    bound: dict[str, dict[str, str]] = {}
+    for e in told.of(events.Symbolic):
+        if e.why.startswith("plain, for "):
+            bound.setdefault(e.frame, {})[e.source] = e.why
     return [
         RecompileRecord(
             **at(e.where),
@@ -282,7 +285,9 @@ def fold_recompiles(told: Folding) -> list[RecompileRecord]:
             before=e.before,
             cure=cures.of_growth(e.source)
             if id(e) in growing
-            else cures.of_recompile(e.code, e.source, e.now, e.before, bound.get(e.frame, "")),
+            else cures.of_recompile(
+                e.code, e.source, e.now, e.before, _bound(e, bound.get(e.frame, {}))
+            ),
             frame=e.frame,
             entries=e.entries,
             limit=e.limit,
@@ -294,6 +299,14 @@ def fold_recompiles(told: Folding) -> list[RecompileRecord]:
         )
         for e in told.of(events.Recompile)
     ]
+
+
+def _bound(e: events.Recompile, plain: dict[str, str]) -> str:
+    """Why a size that this recompile is about is no input of the graph; `plain`: size -> why."""
+    for source, why in plain.items():
+        if source.startswith(f"{e.source}.shape[") or source in e.before or source in e.now:
+            return why
+    return ""
 
 
 def _growing(recompiles: Iterable[events.Recompile]) -> set[int]:

@@ -27,6 +27,21 @@ OPERATORS: dict[str, Callable[[Any], Any]] = {
     "area": resized(scale_factor=0.5, mode="area"),
     "to a size": resized(size=(8, 5), mode="bilinear"),
     "to a size of its own": lambda x: F.interpolate(x, size=(x.shape[3], x.shape[2])) * 2,
+    "antialiased": resized(scale_factor=0.5, mode="bilinear", antialias=True),
+    "antialiased to a size": resized(size=(8, 5), mode="bicubic", antialias=True),
+    "kron": lambda x: torch.kron(x, torch.ones(2, 3)) + 1,
+    "kron of two": lambda x: x[0, 0].kron(x[1, 1]) * 2,
+    "gradient": lambda x: [one * 2 for one in torch.gradient(x[0, 0])],
+    "gradient along one": lambda x: torch.gradient(x, spacing=0.5, dim=-2)[0] * 2,
+    "linspace": lambda x: torch.linspace(0, 1, x.shape[2])[:, None] * x,
+    "window": lambda x: torch.hann_window(x.shape[3]) * x,
+    "one_hot": lambda x: F.one_hot(torch.arange(x.shape[2]), x.shape[3]) * 2,
+    "stft": lambda x: torch.stft(
+        x[0].reshape(3, -1), 16, 4, window=torch.hann_window(16), return_complex=True
+    ).abs(),
+    "stft of one, normalized": lambda x: (
+        x.reshape(-1).stft(8, normalized=True, return_complex=True, center=False).abs()
+    ),
     "unfold": lambda x: F.unfold(x, 3).sum(-1),
     "unfold with steps": lambda x: F.unfold(x, (2, 3), dilation=2, padding=1, stride=2) + 1,
     "fold": lambda x: F.fold(F.unfold(x, 3), x.shape[2:], 3) * 2,
@@ -103,3 +118,66 @@ def test_gradients_of_open_resampling() -> None:
         jitted(x).backward()
         f(y).backward()
         torch.testing.assert_close(x.grad, y.grad)
+
+
+STEPS: dict[str, Callable[[Any], Any]] = {
+    name: OPERATORS[name]
+    for name in (
+        "kron",
+        "kron of two",
+        "gradient along one",
+        "stft",
+        "stft of one, normalized",
+        "antialiased",
+    )
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_gradients_over_sizes(name: str) -> None:
+    plain, jitted = STEPS[name], graftjit.jit(STEPS[name])
+    for height in range(6, 12):
+        x = torch.randn(2, 3, height, height + 3)
+        found, expected = x.clone().requires_grad_(), x.clone().requires_grad_()
+        weight = torch.randn_like(plain(x))
+        (jitted(found) * weight).sum().backward()
+        (plain(expected) * weight).sum().backward()
+        torch.testing.assert_close(found.grad, expected.grad, rtol=1e-3, atol=1e-3)
+    assert jitted.report().graph_count <= 3
+
+
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "kron of a list": lambda x: torch.kron(x, [1, 2]),
+    "kron of what does not lie so": lambda x: torch.kron(x.mT, x.mT),
+    "gradient along no dimension": lambda x: torch.gradient(x, dim=7),
+    "gradient of two orders": lambda x: torch.gradient(x, edge_order=3),
+    "gradient of one element": lambda x: torch.gradient(x[..., :1], dim=-1),
+    "stft of less than a frame": lambda x: torch.stft(
+        x[0, 0], 64, center=False, return_complex=True
+    ),
+    "stft of too many dimensions": lambda x: torch.stft(x, 4, return_complex=True),
+    "stft that pads too much": lambda x: torch.stft(x[0, 0], 64, return_complex=True),
+    "stft without a step": lambda x: torch.stft(x[0, 0], 4, 0, return_complex=True),
+    "stft as numbers": lambda x: torch.stft(x[0, 0], 4),
+    "too few classes": lambda x: F.one_hot(torch.arange(x.shape[3]), x.shape[2]),
+    "less than no points": lambda x: torch.linspace(0, 1, x.shape[2] - x.shape[3]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_raises_over_sizes(name: str) -> None:
+    plain, jitted = REFUSED[name], graftjit.jit(REFUSED[name])
+    for height in range(6, 12):
+        x = torch.randn(2, 3, height, height + 3)
+        assert told(jitted, x) == told(plain, x)
+
+
+def told(function: Callable[[Any], Any], x: Any) -> Any:
+    try:
+        found = function(x)
+    except Exception as error:
+        return type(error), str(error)
+    return [
+        (one.shape, one.dtype, one.stride())
+        for one in (found if isinstance(found, (list, tuple)) else [found])
+    ]

@@ -151,3 +151,36 @@ def test_a_size_that_stays_plain_is_told_with_the_operator() -> None:
     assert "plain, for aten.unfold_copy.default takes no open one" in text
     assert "as is to be expected" not in text
     assert "aten.unfold_copy.default takes no open one" in report.recompiles[-1].cure
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        (lambda x: torch.stack(x.unbind(0)), "torch.Tensor.unbind"),
+        (lambda x: torch.vander(x), "torch.vander"),
+        (
+            lambda x: torch.linalg.multi_dot([x[None], x[:, None], x[None]]),
+            "torch.linalg.multi_dot",
+        ),
+    ],
+)
+def test_a_function_that_asks_for_a_plain_size_is_named(
+    program: Callable[..., Any], name: str
+) -> None:
+    graftjit.reset()
+    jitted = graftjit.jit(program)
+    for length in (7, 9, 11, 14):
+        jitted(torch.randn(length))
+    last = jitted.report().recompiles[-1]
+    assert last.code == "RC411" and f"{name} takes no open one" in last.cure
+
+
+def test_several_sizes_that_are_compared() -> None:
+    """Each by its name; what another operator asks of another size is not said of these."""
+    graftjit.reset()
+    jitted = graftjit.jit(lambda x, y: x * 2 if x.shape[0] * x.shape[1] == 42 else y.unbind()[0])
+    for size in (6, 7, 8):
+        jitted(torch.ones(size, size - 1), torch.ones(size + 3))
+    for record in jitted.report().recompiles:
+        assert "x.shape[0] = " not in record.cure
+        assert ("unbind" in record.cure) <= ("y" in record.source + record.now + record.before)
