@@ -20,7 +20,7 @@ from ..ir.dataclass import dataclass
 from ..ir.ghost import Store
 from ..ir.location import Location
 from ..runtime.safe import ARRAY_SCALARS
-from . import attributes, containers, rebuild, tables, torchcalls
+from . import attributes, containers, numbers, rebuild, tables, torchcalls
 from .breaks import ArrayShares, Break
 from .containers import NotConstant
 from .kinds import is_kind
@@ -37,6 +37,7 @@ from .values import (
     Slice,
     Tensor,
     Value,
+    is_none,
 )
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ def _as_tensor(fn: Any) -> Model:
         if len(args) > 1 or not kwargs.keys() <= {"dtype", "device"}:
             raise Break("GB123", f"{fn.__name__}() of a numpy array")
         tensor = share(m, args[0])
-        if all(isinstance(value, Const) and value.value is None for value in kwargs.values()):
+        if all(is_none(value) for value in kwargs.values()):
             return tensor
         return torchcalls.call_torch(m, torch.Tensor.to, [tensor], kwargs)
 
@@ -295,7 +296,7 @@ BUILTINS[torch.asarray] = _as_tensor(torch.asarray)
 def refuse_text(values: list[Value]) -> None:
     """numpy writes numbers as its printing options say."""
     for value in values:
-        if concerns(value) or (isinstance(value, Const) and is_kind(value.value, np.generic)):
+        if concerns(value) or numbers.is_of(value, np.generic):
             raise Break("GB123", "numpy's way of writing a number")
 
 

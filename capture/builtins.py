@@ -32,7 +32,6 @@ from . import (
 from .breaks import Break, LooksAtFrame, Thrown
 from .containers import NotConstant, as_constant, fold, raises
 from .iteration import drain
-from .kinds import is_kind
 from .operators import binary, compare
 from .tables import BUILTINS, NONE, Args, Kwargs, Model, models
 from .text_models import as_asked
@@ -50,6 +49,7 @@ from .values import (
     Slice,
     Tensor,
     Value,
+    is_none,
 )
 from .wrapping import pin
 
@@ -237,7 +237,7 @@ def _next(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(sum)
 def _sum(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     total = args[1] if len(args) > 1 else kwargs.get("start", Const(0))
-    if isinstance(total, Const) and is_kind(total.value, (str, bytes, bytearray)):
+    if numbers.is_of(total, (str, bytes, bytearray)):
         raise Break("GB121", "sum() of texts")
     iterator = iteration.iterate(m, args[0])
     items: list[Value] = []
@@ -295,7 +295,7 @@ def _extreme(symbol: str) -> Model:
         best: Value | None = None
         best_key: Value = NONE
         for item in iteration.each(m, args[0]) if len(args) == 1 else args:
-            item_key = item if _is_none(key) else m.call(key, [item], {})
+            item_key = item if is_none(key) else m.call(key, [item], {})
             if best is None or m.truth(compare(m, symbol, item_key, best_key)):
                 best, best_key = item, item_key
         if best is not None:
@@ -305,10 +305,6 @@ def _extreme(symbol: str) -> Model:
         raise raises("ValueError: min()/max() of an empty sequence")
 
     return model
-
-
-def _is_none(value: Value) -> bool:
-    return isinstance(value, Const) and value.value is None
 
 
 BUILTINS[min] = _extreme("<")

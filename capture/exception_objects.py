@@ -16,7 +16,7 @@ from . import attributes, containers
 from .breaks import Break, ExceptionLeaves, Thrown
 from .containers import NotConstant
 from .tables import NONE
-from .values import Const, Instance, Obj, Sequence, Unread, Value
+from .values import Const, Instance, Obj, Sequence, Unread, Value, is_none
 
 if TYPE_CHECKING:
     from .emit import Emitter
@@ -162,10 +162,6 @@ def store(m: Machine, value: Instance, name: str, item: Value | None) -> bool:
     if name == "__cause__":
         m.overlay[value]["__suppress_context__"] = Const(True)
     return True
-
-
-def is_none(value: Value) -> bool:
-    return isinstance(value, Const) and value.value is None
 
 
 def raised(m: Machine, value: Value) -> None:

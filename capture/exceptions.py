@@ -12,7 +12,6 @@ from .breaks import Break, Thrown
 from .bytecodes import Instr
 from .exception_objects import (
     is_exception,
-    is_none,
     nothing_outside,
     put_together,
     raised,
@@ -21,7 +20,7 @@ from .exception_objects import (
 )
 from .machine import Frame, Machine, handles
 from .unmodelled import INTRINSICS
-from .values import PREVIOUS, Const, Instance, Obj, Sequence, Value
+from .values import PREVIOUS, Const, Instance, Obj, Sequence, Value, is_none
 
 TRACEBACK = Value()  # the third argument of __exit__; nothing of it is known
 

@@ -18,7 +18,7 @@ from .exceptions import throw
 from .iteration import iterate, take
 from .machine import Frame, Machine, handles
 from .tables import NONE
-from .values import Const, Iterator, Sequence, Value
+from .values import Const, Iterator, Sequence, Value, is_none
 
 
 def make_generator(m: Machine, frame: Frame) -> Iterator:
@@ -65,20 +65,16 @@ def _finished(m: Machine, frame: Frame) -> Thrown:
     assert result is not None
     value = value_of(m, error)
     m.overlay[value]["args"] = Sequence(
-        [] if result is NONE or _is_none(result) else [result], tuple
+        [] if result is NONE or is_none(result) else [result], tuple
     )
     m.raised_at[value] = m.root_index
     return error
 
 
-def _is_none(value: Value) -> bool:
-    return isinstance(value, Const) and value.value is None
-
-
 def _send_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
     (sent,) = args
     frame = of.parts[0]
-    if not frame.pc and not _is_none(sent):
+    if not frame.pc and not is_none(sent):
         raise raises("TypeError: can't send non-None value to a just-started generator")
     item = _resume(m, frame, sent)
     if item is None:
@@ -87,7 +83,7 @@ def _send_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
 
 
 def _throw_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
-    value = args[1] if len(args) > 1 and not _is_none(args[1]) else args[0]
+    value = args[1] if len(args) > 1 and not is_none(args[1]) else args[0]
     if not is_exception(value):
         value = m.call(value, [], {})
     if not is_exception(value):
@@ -182,7 +178,7 @@ def _get_yield_from_iter(m: Machine, f: Frame, i: Instr) -> None:
 def _send(m: Machine, f: Frame, i: Instr) -> None:
     sent = f.pop()
     source = f.peek(1)
-    if not isinstance(source, Iterator) or not (isinstance(sent, Const) and sent.value is None):
+    if not isinstance(source, Iterator) or not is_none(sent):
         raise Break("GB107", "a value sent through yield from")
     item = _next_of_object(m, source) if source.kind == "object" else take(m, source)
     if item is not None:

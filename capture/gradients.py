@@ -22,7 +22,7 @@ from .breaks import Break
 from .containers import NotConstant, as_constant, sequence_items, share
 from .machine import SetAttr
 from .tables import NONE, Args, Kwargs, models
-from .values import Const, Sequence, Tensor, Value
+from .values import Sequence, Tensor, Value, is_none
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -52,7 +52,7 @@ def write(m: Machine, value: Tensor, item: Value | None) -> None:
     _require_leaf(value)
     if isinstance(item, Tensor):
         _require_fit(value, item)
-    elif not (isinstance(item, Const) and item.value is None):
+    elif not is_none(item):
         raise Break(_CODE, "Tensor.grad is set to something that is no tensor")
     elif not m.root_tracer.n_nodes and "grad" not in m.overlay.get(value, {}):
         m.cleared.append(value)
@@ -110,17 +110,17 @@ def backward(m: Machine, root: Tensor, args: Args, kwargs: Kwargs) -> Value:
 def _torch_backward(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     names = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
     given = dict(zip(names, args, strict=False)) | kwargs
-    if not given.keys() <= set(names) or not _is_none(given.get("grad_variables", NONE)):
+    if not given.keys() <= set(names) or not is_none(given.get("grad_variables", NONE)):
         raise Break(_CODE, "torch.autograd.backward() with these arguments")
     roots = _sequence(given["tensors"])
     seeds = given.get("grad_tensors", NONE)
     count = len(_tensors(m, roots))
-    _backward(m, roots, Sequence([NONE] * count, tuple) if _is_none(seeds) else seeds, given)
+    _backward(m, roots, Sequence([NONE] * count, tuple) if is_none(seeds) else seeds, given)
     return NONE
 
 
 def _backward(m: Machine, roots: Value, seeds: Value, given: dict[str, Value]) -> None:
-    if not _is_none(given.get("inputs", NONE)):
+    if not is_none(given.get("inputs", NONE)):
         raise Break(_CODE, "backward() with inputs")
     outs = _tensors(m, roots)
     leaves = _leaves(m, outs)
@@ -188,9 +188,7 @@ def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         raise Break(_CODE, "torch.autograd.grad() with these arguments")
     outs, wanted = _tensors(m, _sequence(given["outputs"])), _tensors(m, _sequence(given["inputs"]))
     seeds = given.get("grad_outputs", NONE)
-    given_seeds = (
-        [None] * len(outs) if _is_none(seeds) else _tensors(m, _sequence(seeds), gaps=True)
-    )
+    given_seeds = [None] * len(outs) if is_none(seeds) else _tensors(m, _sequence(seeds), gaps=True)
     _reached(m, outs, wanted)
     for one in wanted:
         require_no_hooks(m, one)
@@ -274,11 +272,7 @@ def _sequence(value: Value) -> Value:
 def _tensors(m: Machine, value: Value, gaps: bool = False) -> list[Any]:
     if not isinstance(value, Sequence):
         raise Break(_CODE, "a backward of something that is no tensor")
-    items = [None if gaps and _is_none(one) else one for one in sequence_items(m, value)]
+    items = [None if gaps and is_none(one) else one for one in sequence_items(m, value)]
     if not items or any(one is not None and not isinstance(one, Tensor) for one in items):
         raise Break(_CODE, "a backward of something that is no tensor")
     return items
-
-
-def _is_none(value: Value) -> bool:
-    return isinstance(value, Const) and value.value is None

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from . import attributes, containers
 from .breaks import Break
 from .bytecodes import Instr
-from .exception_objects import class_of, field, is_exception, is_group, is_none, of_class
+from .exception_objects import class_of, field, is_exception, is_group, of_class
 from .exceptions import kinds_of
 from .machine import Frame, Machine, handles
 from .tables import NONE
-from .values import Const, Instance, Sequence, Value
+from .values import Const, Instance, Sequence, Value, is_none
 
 Picks = Callable[[Value], bool]
 

@@ -42,6 +42,7 @@ from .values import (
     Slice,
     Tensor,
     Value,
+    is_none,
 )
 
 # -- stack and constants ---------------------------------------------------------------------------------
@@ -333,7 +334,7 @@ def _jump(m: Machine, f: Frame, i: Instr) -> None:
 def _pop_jump_if(m: Machine, f: Frame, i: Instr) -> None:
     value = f.pop()
     if i.arg in ("none", "not_none"):
-        taken = (isinstance(value, Const) and value.value is None) == (i.arg == "none")
+        taken = is_none(value) == (i.arg == "none")
     else:
         taken = m.truth(value) == (i.arg == "true")
     if taken:

@@ -18,7 +18,7 @@ from .containers import raises
 from .iteration import drain
 from .kinds import is_kind
 from .tables import NONE
-from .values import UNREAD, Const, Dict, Instance, Obj, Sequence, Value
+from .values import UNREAD, Const, Dict, Instance, Obj, Sequence, Value, is_none
 from .wrapping import freeze, shut_list
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _get_item(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) 
 def _missing(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) -> Value:
     """defaultdict.__missing__"""
     factory = attributes.load_attr(m, value, "default_factory")
-    if isinstance(factory, Const) and factory.value is None:
+    if is_none(factory):
         raise containers.missing_key(args[0])
     made = m.call(factory, [], {})
     containers.dict_set(m, held, args[0], made)

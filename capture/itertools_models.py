@@ -20,7 +20,7 @@ from .containers import raises
 from .iteration import drain, iterate, take
 from .kinds import is_kind
 from .tables import BUILTINS, NONE, Args, Kwargs
-from .values import Const, Iterator, Obj, Sequence, Value
+from .values import Const, Iterator, Obj, Sequence, Value, is_none
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -37,7 +37,7 @@ def _next_of(m: Machine, iterator: Iterator) -> Steps:
 
 
 def _bound(m: Machine, value: Value, least: int) -> int | None:
-    if isinstance(value, Const) and value.value is None:
+    if is_none(value):
         return None
     try:
         number = operator.index(as_int(m, value))
@@ -119,7 +119,7 @@ def _picking(real: Any) -> Maker:
 
 def _permutations(m: Machine, iterable: Value, r: Value = NONE) -> Steps:
     items = drain(m, iterable)
-    none = isinstance(r, Const) and r.value is None
+    none = is_none(r)
     return _tuples(itertools.permutations(items, len(items) if none else as_int(m, r)))
 
 
@@ -157,11 +157,11 @@ def _accumulate(
     m: Machine, of: Value, func: Value = NONE, *, initial: Value | None = None
 ) -> Steps:
     def add(total: Value, item: Value) -> Value:
-        if func is NONE or (isinstance(func, Const) and func.value is None):
+        if func is NONE or is_none(func):
             return operators.binary(m, "+", total, item)
         return m.call(func, [total, item], {})
 
-    if isinstance(initial, Const) and initial.value is None:
+    if is_none(initial):
         initial = None
     return itertools.accumulate(_next_of(m, iterate(m, of)), add, initial=initial)  # type: ignore[arg-type]
 

@@ -24,6 +24,7 @@ Rule = Callable[["Machine", Any], Any]  # (machine, expression) -> expression, o
 _ROUNDED = 2.0**61  # whole numbers of floats below this have 64 bits
 _EXPONENTS = 4  # powers up to here of numbers in `_POWERS` neither overflow nor vanish
 _POWERS = (1e-70, 1e70)
+_DIGITS = 200.0  # of a power's size
 _LARGEST = sys.float_info.max
 
 
@@ -45,6 +46,11 @@ def called(m: Machine, fn: Any, args: list[Value]) -> Value | None:
         return None if whole is None or rest is None else Sequence([whole, rest], tuple)
     if len(args) == 2 and fn is pow:
         return numbers.computed(m, "**", *args)
+    if len(args) == 2 and fn is math.pow and all(map(numbers.like_number, args)):
+        given = [numbers.operand(m, value) for value in args]
+        real = [apply("float", one) if is_symbolic(one) else float(one) for one in given]
+        expr = power(m, *real) if is_symbolic(real) else None
+        return None if expr is None else numbers.number(m, expr)
     if len(args) == 2 and fn is round and numbers.is_whole(args[0]):
         places = args[1]
         return args[0] if isinstance(places, Const) and places.value in (None, 0, 1, 2) else None
@@ -83,7 +89,9 @@ def within(m: Machine, expr: Any, low: float, high: float) -> bool:
 
 
 def power(m: Machine, base: Any, exponent: Any) -> Any:
-    """base ** exponent for a plain exponent; None if that needs plain numbers."""
+    """base ** exponent where one of them is plain; None if that needs plain numbers."""
+    if not is_symbolic(base):
+        return _exponential(m, base, exponent)
     if type(exponent) is int and 0 <= exponent <= _EXPONENTS and kind_of(base) == "int":
         return made("pow", base, exponent)
     if type(exponent) not in (int, float) or not abs(exponent) <= _EXPONENTS:
@@ -92,6 +100,17 @@ def power(m: Machine, base: Any, exponent: Any) -> Any:
     if not within(m, base, low, high):
         return None
     return apply("pow", apply("float", base), float(exponent))
+
+
+def _exponential(m: Machine, base: Any, exponent: Any) -> Any:
+    """A plain float to a power that varies (a rate that decays by steps), where the result is far from overflow and from 0."""
+    whole = type(base) is int and kind_of(exponent) == "float"
+    if not (type(base) is float or whole) or not _POWERS[0] <= base <= _POWERS[1]:
+        return None
+    most = _DIGITS / max(abs(math.log10(base)), 1e-12)
+    if not within(m, exponent, -most, most):
+        return None
+    return apply("pow", float(base), apply("float", exponent))
 
 
 def _whole(op: str) -> Rule:

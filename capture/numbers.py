@@ -193,6 +193,16 @@ def type_of(value: Const) -> type:
     return type(value.real if isinstance(value, Held) else value.value)
 
 
+def is_of(value: Value, kinds: type | tuple[type, ...]) -> bool:
+    """Whether this is a constant of one of these types; to ask does not bind a number."""
+    return isinstance(value, Const) and issubclass(type_of(value), kinds)
+
+
+def like_number(value: Value) -> bool:
+    """An int or a float, bound or not."""
+    return isinstance(value, Const) and type_of(value) in _NUMBERS
+
+
 def like_whole(value: Value) -> bool:
     """A whole number, bound or not."""
     return is_whole(value) or (type(value) is Const and type(value.value) is int)

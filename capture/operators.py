@@ -119,7 +119,7 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
 
 
 def _is_text(value: Value) -> bool:
-    return isinstance(value, Const) and is_kind(value.value, (str, bytes))
+    return numbers.is_of(value, (str, bytes))
 
 
 def _as_numbers(left: Value, right: Value, name: str, reflected: str) -> tuple[Value, Value]:
@@ -303,7 +303,7 @@ def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         other = right if isinstance(left, Tensor) else left
         if isinstance(other, (Const, Tensor)):
-            number = isinstance(other, Tensor) or isinstance(other.value, _SCALARS)
+            number = isinstance(other, Tensor) or numbers.is_of(other, _SCALARS)
             if not number and symbol in ("==", "!="):
                 return Const(symbol == "!=")
             return torchcalls.call_operator(m, fn, [left, right])
@@ -423,7 +423,7 @@ def _plain_members(m: Machine, symbol: str, left: Value, right: Value) -> Value 
     """Comparison of enum members that are numbers or strings too, by the C type's own method; and of a dtype of
     numpy's with a class that it may stand for."""
     fn, name, reflected = _COMPARE[symbol]
-    if any(isinstance(value, Const) and is_kind(value.value, np.dtype) for value in (left, right)):
+    if any(numbers.is_of(value, np.dtype) for value in (left, right)):
         return arrays.evaluate(m, fn, [left, right], {})
     sides = []
     for value in (left, right):
@@ -532,7 +532,7 @@ def delete_item(m: Machine, value: Value, index: Value) -> None:
 def _in_tensor(m: Machine, value: Tensor, item: Value) -> bool:
     """`item in tensor`, which is `(item == tensor).any().item()` (`Tensor.__contains__`)."""
     try:
-        if isinstance(item, Const) and type(item.value) in (bool, int, float):
+        if isinstance(item, Const) and numbers.type_of(item) in (bool, int, float):
             equal = compare(m, "==", item, value)
             return m.truth(torchcalls.call_torch(m, torch.Tensor.any, [equal], {}))
     except Break:

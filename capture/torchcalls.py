@@ -524,7 +524,7 @@ def call_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> Valu
             raise Break("GB112", "an operator between a tensor and an object")
     if fn is operator.contains:
         raise Break("GB104", "'in' on a tensor")
-    if isinstance(args[0], Const) and isinstance(args[0].value, (str, bytes)):
+    if numbers.is_of(args[0], (str, bytes)):
         raise Break("GB104", "a tensor written into a text")
     if fn is not operator.getitem and any(isinstance(value, Array) for value in args):
         raise Break("GB123", "an operator between a tensor and a numpy array")

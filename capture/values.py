@@ -48,6 +48,11 @@ class Const(Value):
     value: Any
 
 
+def is_none(value: Value) -> bool:
+    """Whether this is None. To ask a number for its value would bind the entry to it."""
+    return type(value) is Const and value.value is None
+
+
 @dataclass(eq=False, slots=True)
 class Tensor(Value):
     """A tensor of the graph. `cls` is the type that the program sees, `origin` the pre-existing tensor."""

@@ -28,6 +28,9 @@ _CONVERTING = frozenset(
 )  # fmt: skip
 
 
+_WORD = 2**63 - 1  # what a relation of whole numbers compares with, and less than float32 holds
+
+
 def hold_to_dtype(op: Any, operands: tuple[Any, ...], named: dict[str, Any]) -> None:
     """See the module's docstring."""
     places = _numbers_of(op)
@@ -78,7 +81,7 @@ def _fits(value: Any, dtype: torch.dtype) -> bool:
     if dtype.is_floating_point:
         most: Any = torch.finfo(dtype).max
         if kind_of(value) == "int":
-            most = int(most)
+            most = int(most) if not isinstance(value, Expr) else min(int(most), _WORD)
         least = -most
         if type(value) is float and (value != value or abs(value) == float("inf")):
             return True
