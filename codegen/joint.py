@@ -29,7 +29,7 @@ from ..runtime.session import SESSION
 from . import lower_backward
 from .compiled import Divided
 from .replay import compile_replay
-from .shadow import differs, largest, tolerance
+from .shadow import differs, is_blank, largest, tolerance
 
 # imported to fill the table of rules, by programs that are trained alone
 _TABLES = (lower_backward,)
@@ -168,6 +168,13 @@ class Twin:
         self._allowed = max(
             tolerance(graph), tolerance(replace(graph, nodes=list(graph.joint.nodes)))
         )
+        # (place among the pieces, place among the results) of what has no gradient
+        with_history = set(plan.results)
+        self._others = [
+            (at, graph.outputs.index(node))
+            for at, node in enumerate(graph.joint.pieces)
+            if at not in with_history and node in graph.outputs and not is_blank(graph, node)
+        ]
 
     def begin(self, inputs: Sequence[Any]) -> Any:
         graph, n = self._graph, len(self._graph.inputs)
@@ -184,14 +191,21 @@ class Twin:
             ]
             twins = [t.view_as(t) if t.requires_grad else t for t in leaves]
             twins = [t.clone() if at in graph.written else t for at, t in enumerate(twins)]
-            found = self._plan.pieces_of(self._replay(*twins, *inputs[n:]), twins)
+            results = self._replay(*twins, *inputs[n:])
+            found = self._plan.pieces_of(results, twins)
         generators.put_back(before)
-        return leaves, found, twins
+        others = [results[number].detach() for _, number in self._others]
+        return leaves, found, twins, others
 
-    def values(self, begun: Any, inputs: Sequence[Any], given: Sequence[Any]) -> None:
-        _, pieces, twins = begun
+    def values(self, begun: Any, inputs: Sequence[Any], made: Sequence[Any]) -> None:
+        _, pieces, twins, others = begun
         scale = largest(inputs)
+        given = [made[at] for at in self._plan.results]
         pairs = [(f"result {at}", *pair) for at, pair in enumerate(zip(given, pieces, strict=True))]
+        pairs += [
+            (f"result {number}, which has no gradient,", made[at], theirs)
+            for (at, number), theirs in zip(self._others, others, strict=True)
+        ]
         pairs += [
             (f"input {at}, which is written to by a call", inputs[at], twins[at])
             for at in self._graph.written
@@ -206,7 +220,7 @@ class Twin:
                 )
 
     def compare(self, begun: Any, given: Sequence[Any], found: Sequence[Any]) -> None:
-        leaves, pieces, _ = begun
+        leaves, pieces, *_ = begun
         joint = self._graph.joint
         wanted = [at for at in joint.wanted if found[at] is not None]
         if not wanted:

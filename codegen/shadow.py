@@ -44,7 +44,7 @@ def shadowed(
     tail = f"; kernels: {', '.join(kernels) or 'none'}"
 
     cancels, names = bool(graph.written) or graph.spends, _names(graph)
-    blank = {at for at, node in enumerate(graph.outputs) if _is_blank(graph, node)}
+    blank = {at for at, node in enumerate(graph.outputs) if is_blank(graph, node)}
 
     def compare(
         what: str, ours: torch.Tensor, theirs: torch.Tensor, scale: float, slack: Slack
@@ -104,7 +104,7 @@ def _names(graph: Graph) -> list[str]:
     ]
 
 
-def _is_blank(graph: Graph, node: Node) -> bool:
+def is_blank(graph: Graph, node: Node) -> bool:
     """Whether this is memory that nobody has written to: it holds anything."""
     made = root(node)
     if made.op != "call" or made.target.overloadpacket not in _BLANK:

@@ -94,8 +94,8 @@ class Twin(Protocol):
     def begin(self, inputs: Sequence[Any]) -> Any:
         """What eager computes of the inputs, with a history of its own."""
 
-    def values(self, begun: Any, inputs: Sequence[Any], given: Sequence[Any]) -> None:
-        """Raises CheckError if the results that have a gradient, or the inputs that are written to, are not those of eager."""
+    def values(self, begun: Any, inputs: Sequence[Any], made: Sequence[Any]) -> None:
+        """Raises CheckError if the pieces that the forward has made, or the inputs that are written to, are not those of eager."""
 
     def compare(self, begun: Any, given: Sequence[Any], found: Sequence[Any]) -> None:
         """Raises CheckError if gradients of the inputs (None: not asked for) are not those of eager."""
@@ -282,7 +282,7 @@ class JointProgram:
         """What is left to do when the forward has run."""
         plan = self.plan
         if self._twin is not None:
-            self._twin.values(node.begun, inputs, [made[at] for at in plan.results])
+            self._twin.values(node.begun, inputs, made)
         if plan.dirty:
             made = self._dirty(node, made, inputs)
         node.to_save = self._kept((*made, *self._constants, *inputs))

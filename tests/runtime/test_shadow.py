@@ -149,6 +149,24 @@ def test_a_wrong_draw(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_check
+def test_a_wrong_result_without_a_gradient_beside_one_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: Any, w: Any) -> Any:
+        return torch.tanh(x @ w), x.exp(), (x > 0), torch.empty(3)
+
+    given = (torch.randn(4, 4), torch.randn(4, 4).requires_grad_())
+    graftjit.jit(f)(*given)
+
+    def spoil(graph: Any, _inputs: Any, results: Any) -> Any:
+        wrong = torch.randn(4, 4).exp() + 1
+        return tuple([wrong if one.shape == (4, 4) and (one > 0).all() and one.dtype.is_floating_point
+                      else one for one in results])  # fmt: skip
+
+    wrongly(monkeypatch, spoil, "forward")
+    with pytest.raises(CheckError, match="result 1, which has no gradient, of"):
+        graftjit.jit(lambda x, w: f(x, w))(*given)
+
+
+@needs_check
 def test_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     def spoil(_graph: Any, _inputs: Any, results: Any) -> Any:
         return tuple([None if one is None else one * 1.5 for one in results])
