@@ -163,6 +163,7 @@ def counted(state: Any) -> events.Counted | None:
     checks = [(number_of(entry), *entry.guard_time) for entry in entries]
     values = [(number_of(entry), clocks.value_seconds(entry.rows)) for entry in entries]
     _calls, samples, seconds, inside, gap_samples, gap = state.times()
+    plain_samples, plain_seconds = state.plain_times()
     return events.Counted(
         frame=code.co_qualname,
         entries=len(entries),
@@ -175,6 +176,8 @@ def counted(state: Any) -> events.Counted | None:
         samples=samples,
         seconds=samples * seconds,
         inside=samples * inside,
+        plain_samples=plain_samples,
+        plain_seconds=plain_samples * plain_seconds,
         after=state.after,
         gap_samples=gap_samples,
         gap=gap_samples * gap,

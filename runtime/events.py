@@ -241,6 +241,7 @@ class Counted(Event):
     guards        (number of an entry, seconds that a check of its guards takes) where that was measured
     values        (number of an entry, seconds of that in which values of tensors are computed) where there are such guards
     samples       calls that were timed; seconds: these calls together; inside: of that, in compiled programs
+    plain_samples calls that ran as written and were timed; plain_seconds: these together
     after         of what resumes a frame: where the break is that it follows
     gap_samples   how often the way from the compiled part before that break was timed; gap: these together
     """
@@ -255,6 +256,8 @@ class Counted(Event):
     samples: int = 0
     seconds: float = 0.0
     inside: float = 0.0
+    plain_samples: int = 0
+    plain_seconds: float = 0.0
     after: Location | None = None
     gap_samples: int = 0
     gap: float = 0.0

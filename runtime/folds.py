@@ -164,11 +164,24 @@ def _stages(captured: Iterable[Any]) -> tuple[tuple[str, float], ...]:
 def _clocked(begun: list[events.Counted]) -> dict[str, Any]:
     """What the sampled calls took."""
     samples, seconds = sum(e.samples for e in begun), sum(e.seconds for e in begun)
+    plain = _as_written(begun)
     if samples < FEWEST or seconds <= 0:
-        return {}
+        return plain
     inside = sum(e.inside for e in begun)
     share = min(1.0, inside / seconds)
-    return {"samples": samples, "seconds_a_call": seconds / samples, "compiled_share": share}
+    return {
+        "samples": samples,
+        "seconds_a_call": seconds / samples,
+        "compiled_share": share,
+        **plain,
+    }
+
+
+def _as_written(begun: list[events.Counted]) -> dict[str, Any]:
+    samples, seconds = sum(e.plain_samples for e in begun), sum(e.plain_seconds for e in begun)
+    if samples < FEWEST or seconds <= 0:
+        return {}
+    return {"plain_samples": samples, "plain_seconds": seconds / samples}
 
 
 def _spans(captured: Iterable[Any]) -> tuple[tuple[int, int], ...]:

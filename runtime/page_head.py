@@ -13,6 +13,7 @@ from .page_source import short_name
 from .text_changes import change, settled_count
 from .text_layout import counted, duration, percent
 from .text_problems import Problem, problems
+from .text_summary import slower_than_plain
 
 if TYPE_CHECKING:
     from .records import FrameRecord
@@ -90,7 +91,9 @@ def _verdict(report: Report, mend: list[ToMend]) -> tuple[str, str]:
             return "poor", "It runs in plain Python: nothing was compiled."
         return "none", "Nothing has been captured yet."
     clean = all(m.kind == "fallback" for m in mend)
-    frame = dearest_frame(report)
+    frame, slower = dearest_frame(report), slower_than_plain(report)
+    if slower:
+        return "poor", f"{slower[0].upper()}{slower[1:]}."
     if frame is not None and frame.compiled_share >= 0:
         mood = "poor" if frame.compiled_share < 0.5 else "good" if clean else "fair"
         return mood, f"{percent(frame.compiled_share)} of a call runs compiled."

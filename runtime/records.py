@@ -34,6 +34,7 @@ class FrameRecord(Place):
     seconds          (stage, seconds) summed over its captures
     calls_seen       calls counted: hits and misses
     seconds_a_call   mean time of the sampled calls; `samples`: how many those are
+    plain_seconds    mean time of the sampled calls that ran as written; `plain_samples`: how many those are
     compiled_share   the part of that inside compiled programs, 0 to 1; -1.0: not measured
     resumed_lines    (first, last) lines of what runs in resume functions
     lines            lines that a graph covers
@@ -60,6 +61,8 @@ class FrameRecord(Place):
     seconds_a_call: float = 0.0
     compiled_share: float = -1.0
     samples: int = 0
+    plain_seconds: float = 0.0
+    plain_samples: int = 0
     resumed_lines: tuple[tuple[int, int], ...] = ()
     lines: tuple[int, ...] = ()
 

@@ -58,6 +58,8 @@ def _frame(
         share = frame.compiled_share
         told = f" ({percent(share)} compiled)" if share >= 0 else ""
         facts.append(f"{duration(frame.seconds_a_call)} a call{told}")
+    if frame.plain_seconds:
+        facts.append(f"{duration(frame.plain_seconds)} where it ran as written")
     yield from wrap([", ".join(facts)], width, "    ", "      ")
     # The entries that answer most are those that matter; in the order in which they were made.
     busiest = sorted(entries, key=lambda entry: (-entry.hits, entry.number))

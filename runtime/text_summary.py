@@ -54,8 +54,47 @@ def _verdict(report: Report) -> list[str | Span]:
         found.insert(0, "no graph breaks")
         found += [] if report.recompile_count else ["no recompiles"]
     reasons = ", ".join(reason for reason in found if reason)
-    share = _share(report.frames)
-    return [told, f": {reasons}" if reasons else "", f"; {share}" if share else ""]
+    share, slower = _share(report.frames), slower_than_plain(report)
+    if slower:
+        told = ("not clean" if report.graph_count else told[0], "bad")
+    return [
+        told,
+        f": {reasons}" if reasons else "",
+        f"; {share}" if share else "",
+        "; " if slower else "",
+        (slower, "bad") if slower else "",
+    ]
+
+
+SLOWER = 1.05  # from here on a call is said to be slower than plain Python; below it is noise
+
+
+def slower_than_plain(report: Report) -> str:
+    """Of the frame that loses most time, where that is known: a frame runs as written, too, where guards of none of its
+    entries hold and it is compiled less and less. Empty where no frame loses, or none has run both ways."""
+    losses = [(loss, told) for frame in report.frames for loss, told in _losses(frame) if loss > 0]
+    return max(losses)[1] if losses else ""
+
+
+def _losses(frame: FrameRecord) -> Iterator[tuple[float, str]]:
+    """(seconds lost in all calls so far, in words)"""
+    plain = frame.plain_seconds
+    if not plain:
+        return
+    call, calls = frame.seconds_a_call, max(1, frame.calls_seen)
+    if call > SLOWER * plain:
+        compiled = f"a compiled call of {frame.frame} takes {duration(call)}"
+        told = f"slower than plain Python: {compiled}, one as written {duration(plain)}"
+        yield frame.hits * (call - plain), told
+    made = sum(seconds for _stage, seconds in frame.seconds)
+    saved = frame.hits * max(0.0, plain - call) if call else 0.0
+    if frame.recompiles >= MANY and made - saved > (SLOWER - 1) * calls * plain:
+        each = f"{counted(calls, 'call')} of {frame.frame}, which take {duration(plain)} as written"
+        told = f"slower than plain Python so far: {duration(made)} to compile for {each}"
+        yield made - saved, told
+
+
+MANY = 8  # recompiles from which on the time that they take is no beginning
 
 
 def _share(frames: Sequence[FrameRecord]) -> str:

@@ -86,7 +86,10 @@ PyObject *call_function(PyObject *object, PyObject *const *args, size_t nargsf, 
         outcome = answer((CodeState *)state.get(), view, &self->cache);
     }
     if (!outcome.plain) return sample.done(run_tails(outcome.result));
-    return sample.done(call_plain((CodeState *)state.get(), self->function, args, nargsf, kwnames, outcome.extent));
+    CallSample plain;
+    plain.begin_plain(((CodeState *)state.get())->clock);
+    PyObject *given = call_plain((CodeState *)state.get(), self->function, args, nargsf, kwnames, outcome.extent);
+    return sample.done(plain.done(given));
 }
 
 // The code of a resume function as a function over a closure; a new reference.

@@ -55,7 +55,7 @@ float ProgramClock::step(size_t at) const {
 }
 
 void CallSample::enter(CallClock &clock) {
-    if (watches.n >= Watches::MOST || !sampling) return clock.turn.plan();
+    if (watches.n >= Watches::MOST || !sampling) return turn_of(clock).plan();
     clock_ = &clock;
     place_ = watches.n++;
     began_ = clock_now();
@@ -70,8 +70,10 @@ void CallSample::leave(bool count) {
         up->inside += watch.inside;
         if (watch.inside) up->last = watch.last;
     }
-    clock_->turn.plan();
-    if (count && !watch.spoilt) {
+    turn_of(*clock_).plan();
+    if (plain_ && count && !watch.spoilt && !watch.inside) {
+        clock_->plain.add(seconds_between(began_, now));
+    } else if (!plain_ && count && !watch.spoilt) {
         clock_->whole.add(seconds_between(began_, now));
         clock_->inside.add((float)((double)watch.inside * 1e-9));
     }

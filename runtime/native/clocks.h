@@ -62,10 +62,11 @@ struct ProgramClock {
 };
 
 // Of one code state: whole calls, how much of each was inside of programs, and, of a resume function, the time since the
-// compiled part before it.
+// compiled part before it. Calls that run as written have a turn of their own: what plain Python takes, without the look for
+// an entry before it.
 struct CallClock {
-    Turn turn;
-    Ring whole, inside, gap;
+    Turn turn, plain_turn;
+    Ring whole, inside, gap, plain;
 };
 
 // A sampled call under way. Its place is the thread's, not the stack's: nobody is left with a pointer to what is gone.
@@ -100,6 +101,10 @@ class CallSample {
     void begin(CallClock &clock) {
         if (clock.turn.due()) enter(clock);
     }
+    void begin_plain(CallClock &clock) {
+        plain_ = true;
+        if (clock.plain_turn.due()) enter(clock);
+    }
     // The result once more; null is a call that raised and counts for nothing.
     template <typename Result>
     Result *done(Result *result) {
@@ -111,7 +116,9 @@ class CallSample {
     CallClock *clock_ = nullptr;  // of a state that the caller holds
     uint64_t began_ = 0;
     int place_ = 0;
+    bool plain_ = false;
 
+    Turn &turn_of(CallClock &clock) { return plain_ ? clock.plain_turn : clock.turn; }
     void enter(CallClock &clock);
     void leave(bool count);
 };

@@ -94,7 +94,11 @@ PyObject *evaluate(PyThreadState *thread, Frame *frame, int throwflag) {
         LookupScope off(Lookup::off);
         return pass_on(thread, frame, throwflag);
     }
-    if (outcome.plain) return sample.done(pass_on(thread, frame, throwflag));
+    if (outcome.plain) {
+        CallSample plain;
+        if (state) plain.begin_plain(((CodeState *)state.get())->clock);
+        return sample.done(plain.done(pass_on(thread, frame, throwflag)));
+    }
     return finish_frame(thread, frame, sample.done(run_tails(outcome.result)), exit_code, exit_index);
 }
 

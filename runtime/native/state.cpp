@@ -288,7 +288,7 @@ PyObject *state_remove(CodeState *self, PyObject *entry) {
 
 PyObject *state_clear_method(CodeState *self, PyObject *) {
     if (!replace_entries(self, PyTuple_New(0))) return nullptr;
-    self->clock.whole = self->clock.inside = self->clock.gap = {};
+    self->clock.whole = self->clock.inside = self->clock.gap = self->clock.plain = {};
     Py_RETURN_NONE;
 }
 
@@ -307,7 +307,14 @@ PyObject *state_times(CodeState *self, PyObject *) {
                          (double)clock.gap.median());
 }
 
+// plain_times(): (samples, seconds of a call that ran as written).
+PyObject *state_plain_times(CodeState *self, PyObject *) {
+    const Ring &plain = self->clock.plain;
+    return Py_BuildValue("Id", (unsigned)plain.n, (double)plain.median());
+}
+
 PyMethodDef state_methods[] = {
+    {"plain_times", (PyCFunction)state_plain_times, METH_NOARGS, "(samples, seconds of a call that ran as written)"},
     {"times", (PyCFunction)state_times, METH_NOARGS,
      "(calls, samples, seconds of a call, of that in programs, samples and seconds of the gap before it)"},
     {"add", (PyCFunction)state_add, METH_O, "publish an entry, atomically"},

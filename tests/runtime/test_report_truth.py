@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import graftjit
-from graftjit.runtime import codes
+from graftjit.runtime import codes, events
 from graftjit.runtime.page_head import head_of
 from graftjit.runtime.report import Report
 from graftjit.runtime.text_changes import settled_count
@@ -184,3 +184,42 @@ def test_several_sizes_that_are_compared() -> None:
     for record in jitted.report().recompiles:
         assert "x.shape[0] = " not in record.cure
         assert ("unbind" in record.cure) <= ("y" in record.source + record.now + record.before)
+
+
+def _with_times(hits: int, call: float, plain: float) -> Report:
+    """A frame of which calls through entries and calls as written were timed."""
+    captured = events.Captured(frame="f", seconds=(("capture", 0.1),))
+    counted = events.Counted(
+        frame="f",
+        hits=hits,
+        misses=1,
+        samples=4,
+        seconds=4 * call,
+        plain_samples=4,
+        plain_seconds=4 * plain,
+    )
+    return Report("f", (captured, counted))
+
+
+def test_a_callable_that_is_slower_than_plain_python_is_told_so() -> None:
+    slow = _with_times(100, 300e-6, 100e-6)
+    told = "slower than plain Python: a compiled call of f takes 300 us, one as written 100 us"
+    assert told in " ".join(slow.text().split())
+    assert told[1:] in head_of(slow).verdict
+    assert slow.frames[0].plain_seconds == pytest.approx(100e-6)
+    for report in (_with_times(100, 50e-6, 100e-6), _with_times(100, 101e-6, 100e-6)):
+        assert "slower than plain" not in report.text()
+        assert "slower than plain" not in head_of(report).verdict
+
+
+def test_compiling_again_and_again_is_told_to_be_slower() -> None:
+    """From the limit on most calls run as written, and are timed."""
+    graftjit.reset()
+    jitted = graftjit.jit(lambda x, name: (x * len(name), name.upper()))
+    for number in range(400):
+        jitted(torch.ones(8), f"name {number}")
+    text = " ".join(jitted.report().text().split())
+    assert re.search(
+        r"slower than plain Python so far: [\d.]+ m?s to compile for 400 calls of", text
+    )
+    assert jitted.report().text().splitlines()[1].strip().startswith("not clean")
