@@ -264,14 +264,16 @@ def fold_breaks(told: Folding) -> list[BreakRecord]:
     for e in told.of(events.GraphBreak):
         row, key = codes.lookup(e.code), (e.code, e.where, e.inlined, e.frame)
         spent, samples = gaps.get((e.frame, e.where), (0.0, 0))
+        # What resumes a loop over an iterator from outside meets it again, and cannot tell where it came from.
+        reason = found[key].reason if key in found else e.reason
         found[key] = BreakRecord(
             **at(e.where),
             code=e.code,
             title=row.title,
-            reason=e.reason,
+            reason=reason,
             why=row.why,
             cost=e.cost or codes.family(e.code).cost,
-            cure=e.cure or cures.of_break(e.code, e.reason),
+            cure=e.cure or cures.of_break(e.code, reason),
             frame=e.frame,
             count=1 + (found[key].count if key in found else 0),
             inlined=tuple(Place(**at(where)) for where in e.inlined),
