@@ -26,8 +26,9 @@ def over_sequence(m: Machine, value: Sequence) -> Iterator:
         index = made.parts[1]
         if index >= len(value.items):
             return None
+        item = sequence_item(m, value, index)  # at a break here the iterator stands where it stood
         made.parts[1] = index + 1
-        return sequence_item(m, value, index)
+        return item
 
     return Iterator("sequence", [value, 0], step)
 
@@ -57,8 +58,9 @@ def over_constant(value: Const) -> Iterator:
         item = next(iter(held[index : index + 1]), _NOTHING)
         if item is _NOTHING:
             return None
+        found = from_constant(item)
         made.parts[1] = index + 1
-        return from_constant(item)
+        return found
 
     return Iterator("constant", [value, 0], step)
 
@@ -88,12 +90,12 @@ def over_dict(m: Machine, of: Dict, kind: str, backward: bool = False) -> Iterat
             raise must_be_python(of, since)
         if index >= len(keys):
             return None
-        made.parts[2] = index + 1
         key = of.items[keys[index]][0]
+        item = key if kind == "keys" else dict_get(m, of, keys[index])
+        assert item is not None
+        made.parts[2] = index + 1
         if kind == "keys":
             return key
-        item = dict_get(m, of, keys[index])
-        assert item is not None
         return item if kind == "values" else Sequence([key, item], tuple)
 
     return Iterator("dict", [of, kind, 0, since, backward], step)
@@ -148,8 +150,9 @@ def backward(m: Machine, value: Value) -> Iterator:
         index = made.parts[1]
         if not 0 <= index < len(value.items):
             return None
+        item = sequence_item(m, value, index)
         made.parts[1] = index - 1
-        return sequence_item(m, value, index)
+        return item
 
     return Iterator("reversed list", [value, len(value.items) - 1], step)
 
@@ -190,6 +193,7 @@ def type_of(value: Iterator) -> type | None:
 _TYPES: dict[str, type] = {
     "items": type(iter(())), "reversed list": type(reversed([])), "set": type(iter(set())), "enumerate": enumerate,
     "zip": zip, "map": map, "filter": filter, "reversed": reversed,
+    "called": type(iter(int, 1)),
 }  # fmt: skip
 
 
