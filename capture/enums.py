@@ -67,17 +67,16 @@ def _looked_up(m: Machine, cls: Obj, table: str, key: Any, found: Any) -> Value:
     return m.wrap(found, place)
 
 
-_PLAIN = (int, float, str)
+_PLAIN: dict[type, Any] = {int: int.__int__, float: float.__float__, str: str.__str__}
 
 
 def plain(value: Value) -> Value:
     """The number or string that a member is, where its class leaves the operators to it; else the value itself."""
     if not isinstance(value, Obj) or not is_kind(value.value, enum.Enum):
         return value
-    for kind in _PLAIN:
-        if is_kind(value.value, kind):
-            member: Any = value.value
-            return Const(kind(member._value_))
+    for kind, beneath in _PLAIN.items():
+        if is_kind(value.value, kind):  # whatever its `_value_` is
+            return Const(beneath(value.value))
     return value
 
 
