@@ -117,13 +117,15 @@ def _check_exc_match(m: Machine, f: Frame, i: Instr) -> None:
 
 
 def kinds_of(m: Machine, wanted: Value) -> list[type]:
-    """The classes that an except clause names."""
-    if isinstance(wanted, Sequence) and wanted.cls is tuple:
-        return [k for item in containers.sequence_items(m, wanted) for k in kinds_of(m, item)]
-    kind = wanted.value if isinstance(wanted, Obj) else None
-    if isinstance(kind, type) and issubclass(kind, BaseException):
-        return [kind]
-    raise Break("GB108", "except with something that is no class of exceptions")
+    """The classes that an except clause names: one, or a tuple of them, in which there are no tuples."""
+    several = isinstance(wanted, Sequence) and wanted.cls is tuple
+    found = []
+    for item in containers.sequence_items(m, wanted) if several else [wanted]:  # type: ignore[arg-type]
+        kind = item.value if isinstance(item, Obj) else None
+        if not isinstance(kind, type) or not issubclass(kind, BaseException):
+            raise Break("GB108", "except with something that is no class of exceptions")
+        found.append(kind)
+    return found
 
 
 @handles("CALL_INTRINSIC_1")
