@@ -390,7 +390,12 @@ def object_attr(m: Machine, value: Any, name: str) -> Value:
     own = class_attribute(m, value, "__getattribute__")
     if own not in _GENERIC_LOOKUPS:
         if is_kind(own, types.FunctionType):
-            return m.call(bind_raw(m, value, "__getattribute__", own), [Const(name)], {})
+            try:
+                return m.call(bind_raw(m, value, "__getattribute__", own), [Const(name)], {})
+            except Thrown as error:
+                if not no_attribute(error) or mro_lookup(cls, "__getattr__") is MISSING:
+                    raise
+            return _missing(m, value, name, cls)
         raise Break("GB112", f"attribute {name!r} of {cls.__name__}, which looks up its own way")
     return generic_attr(m, value, name, cls)
 
