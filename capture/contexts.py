@@ -15,6 +15,7 @@ import torch
 
 from .breaks import Break
 from .containers import NotConstant, as_constants, raises
+from .kinds import is_kind
 from .values import Const, Context, ContextExit, Instance, Method, Obj, Value
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def is_context_exit(fn: Method) -> bool:
     return (
         isinstance(receiver, Obj)
         and type(receiver.value) in GRAD_MODES
-        and getattr(fn.func.value, "__name__", "") == "__exit__"  # type: ignore[attr-defined]
+        and is_kind(fn.func.value, types.FunctionType)  # type: ignore[attr-defined]
+        and fn.func.value.__name__ == "__exit__"  # type: ignore[attr-defined]
     )
 
 

@@ -8,6 +8,7 @@ which the program never asked for. The wrapper is known by its code, which takes
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 from ..runtime import wrappers
@@ -37,14 +38,16 @@ def in_place_of(m: Machine, frame: Frame) -> Value | None:
             assert args is not None
             assert kwargs is not None
             return m.call(Obj(_wrapped), [fn, args, kwargs], {})
-        name = getattr(getattr(fn, "value", None), "__qualname__", "a callable")
+        real = getattr(fn, "value", None)
+        name = real.__qualname__ if is_kind(real, types.FunctionType) else "a callable"
     raise Break("GB142", f"{name} under {kind}")
 
 
 def _is_torchs(fn: Value) -> bool:
     """Whether this is a function that stands in a file of torch's."""
     real = getattr(fn, "value", None)
-    code = getattr(getattr(real, "__func__", real), "__code__", None)
+    real = real.__func__ if is_kind(real, types.MethodType) else real
+    code = real.__code__ if is_kind(real, types.FunctionType) else None
     return is_kind(code, type(_wrapped.__code__)) and code.co_filename.startswith(
         wrappers.TORCH_FOLDER
     )

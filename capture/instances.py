@@ -7,6 +7,7 @@ a record, a context, an exception; or the break for what only C code or a metacl
 from __future__ import annotations
 
 import types
+from abc import ABCMeta
 from collections import deque, namedtuple
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +130,9 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         made = deques.make(m, fn)
     else:
         raise Break("GB126", f"{cls.__name__} is built by C code")
-    if getattr(cls, "__abstractmethods__", None):
+    if issubclass(type(cls), ABCMeta):
+        attributes.of_class(m, cls, "__abstractmethods__")
+    if cls.__flags__ & _IS_ABSTRACT:
         raise raises(f"TypeError: abstract class {cls.__name__}")
     if attributes.class_attribute(m, made, "__del__") is not attributes.MISSING:
         raise Break("GB126", f"{cls.__name__} has a finalizer")
@@ -145,6 +148,9 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(result, Const) or result.value is not None:
         raise raises("TypeError: __init__() should return None")
     return made
+
+
+_IS_ABSTRACT = 1 << 20  # Py_TPFLAGS_IS_ABSTRACT
 
 
 def _object_layout(cls: type, layout: int) -> bool:
