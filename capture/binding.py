@@ -24,6 +24,7 @@ from .containers import raises
 from .values import (
     Const,
     Dict,
+    Partial,
     Sequence,
     Value,
 )
@@ -48,6 +49,9 @@ def bind(
     kwonly = names[count : count + code.co_kwonlyargcount]
     bound: dict[str, Value] = dict(zip(names[:count], args, strict=False))
     extra, rest = args[count:], dict(kwargs)
+    for name in names[code.co_posonlyargcount : min(count, len(args))]:
+        if name in rest:
+            raise raises(f"TypeError: {code.co_name}() got multiple values for argument {name!r}")
     for position in range(len(args), count):
         name = names[position]
         if position >= code.co_posonlyargcount and name in rest:
@@ -77,6 +81,18 @@ def bind(
     elif rest:
         raise raises(f"TypeError: {code.co_name}() got an unexpected keyword {next(iter(rest))!r}")
     return bound
+
+
+def keywords_of(m: Machine, fn: Partial) -> Kwargs:
+    """The keywords that a partial has by now."""
+    if fn.held is None:
+        return fn.kwargs
+    named: Kwargs = {}
+    for key, item in containers.dict_items(m, fn.held[1]):
+        if not isinstance(key, Const) or type(key.value) is not str:
+            raise Break("GB121", "a partial with a keyword that is no text")
+        named[key.value] = item
+    return named
 
 
 @functools.cache

@@ -260,6 +260,8 @@ def _super(e: Emitter, value: Super) -> None:
 
 
 def _partial(e: Emitter, value: Partial) -> None:
+    if value.held is not None:
+        raise Break("GB125", "a partial whose arguments the program has taken out of it")
     names = tuple(value.kwargs)
     parts = [value.func, *value.args, *value.kwargs.values()]
     import functools
@@ -349,6 +351,10 @@ def _object_iterator(e: Emitter, of: Value) -> None:
     e.push(of)
 
 
+def _called(e: Emitter, func: Value, sentinel: Value) -> None:
+    e.asm.call_const(iter, lambda: e.push(func), lambda: e.push(sentinel))
+
+
 _ITERATORS: dict[str, Callable[..., None]] = {
     "sequence": _at(rebuild.sequence_iterator),
     "constant": _at(rebuild.constant_iterator),
@@ -363,6 +369,7 @@ _ITERATORS: dict[str, Callable[..., None]] = {
     "zip": _zip,
     "map": _map,
     "filter": _filter,
+    "called": _called,
 }
 
 

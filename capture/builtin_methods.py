@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..runtime.safe import mro_of
+from ..runtime.safe import MISSING, mro_of
 from . import (
     arrays,
     attributes,
@@ -27,6 +27,7 @@ from . import (
     containers,
     context_variables,
     contexts,
+    dunders,
     hybrids,
     iteration,
     methods,
@@ -66,14 +67,17 @@ if TYPE_CHECKING:
 Args = list[Value]
 Kwargs = dict[str, Value]
 
-_WRITES = frozenset({"insort", "insort_left", "insort_right", "setitem", "delitem"})
-"""Functions of those modules that change an argument: to compute them now would change a copy."""
+_NOT_PURE = frozenset(
+    {"insort", "insort_left", "insort_right", "setitem", "delitem", "iconcat", "concat", "call"}
+)
+"""Functions of those modules that change an argument, give what it holds, or call it: to compute them now would change,
+and give, a copy."""
 
 _PURE = {
     id(function): function
     for module in (math, cmath, operator, unicodedata, keyword, bisect)
     for name, function in vars(module).items()
-    if type(function) is types.BuiltinFunctionType and name not in _WRITES
+    if type(function) is types.BuiltinFunctionType and name not in _NOT_PURE
 }
 """C functions whose result follows from their arguments, by address: another module may call itself `math`."""
 
@@ -111,7 +115,8 @@ def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         return containers.fold(lambda: real(*plain, **named))
     if real is tuple.__new__ and len(args) == 2 and isinstance(args[0], Obj):
         made = args[0].value  # as `_make` of a named tuple does
-        if hasattr(made, "_fields") and made.__base__ is tuple:
+        fields = attributes.mro_lookup(made, "_fields") if is_kind(made, type) else MISSING
+        if fields is not MISSING and made.__base__ is tuple:
             return Sequence(list(iteration.drain(m, args[1])), made)
     raise Break(
         refusals.of_builtin(real), f"call of C function {getattr(real, '__qualname__', real)}"
@@ -164,6 +169,8 @@ def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     if issubclass(real.__objclass__, BaseException) and isinstance(receiver, Instance):
         from .exception_objects import c_method
 
+        if kwargs or (real.__name__ in ("__str__", "__repr__") and rest):
+            raise Break("GB112", f"{real.__name__}() of an exception with these arguments")
         return c_method(m, receiver, real.__name__, rest)
     done = hybrids.call_method(m, receiver, real, rest, kwargs)
     if done is not None:
@@ -173,6 +180,7 @@ def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         cls is not None
         and issubclass(cls, real.__objclass__)
         and not isinstance(receiver, (Obj, Instance))
+        and attributes.mro_lookup(cls, real.__name__) is real  # and not that of a base
     ):
         return call_builtin_method(m, receiver, real.__name__, rest, kwargs)
     owner = real.__objclass__
@@ -205,8 +213,11 @@ def call_builtin_method(
         isinstance(receiver, Iterator)
         and receiver.kind == "generator"
         and name in GENERATOR_METHODS
+        and not kwargs
     ):
         return GENERATOR_METHODS[name](m, receiver, args)
+    if isinstance(receiver, Iterator) and (args or kwargs):
+        raise Break("GB122", f"method {name!r} of an iterator with these arguments")
     if isinstance(receiver, Iterator) and name in ("__iter__", "__next__"):
         return tables.BUILTINS[next](m, [receiver], {}) if name == "__next__" else receiver
     method = methods.find_method(receiver, name)
@@ -218,6 +229,8 @@ def call_builtin_method(
             raise raises(f"TypeError: {name}() with these arguments") from None
     operator_name = tables.DUNDERS.get(name)
     if operator_name is not None:
+        if not dunders.answers(receiver, name, args):
+            raise Break("GB122", f"method {name!r} with what it may decline")
         model = tables.BUILTINS[operator_name]
         return modelled(m, operator_name, model, [receiver, *args], kwargs)
     if isinstance(receiver, Set) and not kwargs:
@@ -261,7 +274,7 @@ def _constant_method(m: Machine, receiver: Const, name: str, args: Args, kwargs:
         plain, named = as_constants(m, args, kwargs)
     except NotConstant:
         if name == "join" and isinstance(receiver.value, str) and len(args) == 1:
-            plain, named = [[as_constant(m, i) for i in iteration.drain(m, args[0])]], {}
+            plain, named = [[as_constant(m, i) for i in iteration.drain_as_list(m, args[0])]], {}
         else:
             raise Break(
                 "GB122", f"{type(receiver.value).__name__}.{name}() of non-constants"

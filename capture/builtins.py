@@ -23,12 +23,12 @@ from . import (
     iteration,
     methods,
     numbers,
-    polyfills,
     sets,
     sorting,
     torchcalls,
     value_questions,
 )
+from .binding import keywords_of
 from .breaks import Break, LooksAtFrame, Thrown
 from .containers import NotConstant, as_constant, fold, raises
 from .iteration import drain
@@ -149,6 +149,8 @@ def _map(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 @models(filter)
 def _filter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], Const) and args[0].value is not None:
+        raise Break("GB121", "filter() by what cannot be called")
     return iteration.filter_iterator(m, args[0], args[1])
 
 
@@ -159,6 +161,9 @@ def _reversed(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     made = attributes.call_special(m, args[0], "__reversed__", [])
     if made is not None:
         return made
+    refuses = isinstance(args[0], (Obj, Instance))
+    if refuses and attributes.class_attribute(m, args[0], "__reversed__") is None:
+        raise Break("GB120", "reversed() of an object whose class refuses it")
     size = attributes.call_special(m, args[0], "__len__", [])
     if isinstance(size, Const) and attributes.special(m, args[0], "__getitem__") is not None:
         return _reversed_items(m, args[0], size.value)
@@ -204,7 +209,9 @@ def _one_kind(value: Set) -> bool:
 @models(iter)
 def _iter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1:
-        return m.call(Obj(polyfills.called_until), args, kwargs)
+        if not m.truth(BUILTINS[callable](m, args[:1], {})):
+            raise Break("GB121", "iter() of what cannot be called")
+        return iteration.called_iterator(m, *args)
     if isinstance(args[0], (Obj, Instance)):  # an iterator of the user's is the object itself
         made = attributes.call_special(m, args[0], "__iter__", [])
         if made is not None:
@@ -257,13 +264,10 @@ def _sum(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 def _sum_of(m: Machine, total: Value, items: list[Value]) -> Value:
     counted = [total, *items]
     varying = any(map(numbers.is_whole, counted)) and all(map(numbers.like_whole, counted))
-    if not varying:
-        try:
-            real, start = [as_constant(m, i) for i in items], as_constant(m, total)
-        except NotConstant:
-            pass
-        else:
-            return fold(lambda: sum(real, start))
+    # A list of lists, or one to begin with, is no constant: what it holds is handed on, and not copies of it.
+    if items and not varying and all(isinstance(one, Const) for one in counted):
+        real, start = [as_constant(m, i) for i in items], as_constant(m, total)
+        return fold(lambda: sum(real, start))
     for item in items:
         total = binary(m, "+", total, item)
     return total
@@ -376,8 +380,10 @@ BUILTINS[eval], BUILTINS[exec] = _runs_text("eval"), _runs_text("exec")
 @models(functools.partial)
 def _partial(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     inner = args[0]
+    if not m.truth(BUILTINS[callable](m, [inner], {})):
+        raise Break("GB121", "partial() of what cannot be called")
     if isinstance(inner, Partial) and inner.source is None:  # Python keeps one partial of both
-        return Partial(inner.func, (*inner.args, *args[1:]), {**inner.kwargs, **kwargs})
+        return Partial(inner.func, (*inner.args, *args[1:]), {**keywords_of(m, inner), **kwargs})
     if isinstance(inner, Partial):
         raise Break("GB121", "partial() of a partial from outside")
     return Partial(inner, tuple(args[1:]), dict(kwargs))
@@ -392,6 +398,11 @@ def _reduce(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     for item in items:
         total = m.call(args[0], [total, item], {})
     return total
+
+
+@models(operator.call)
+def _call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    return m.call(args[0], args[1:], kwargs)
 
 
 @models(inspect.signature)

@@ -29,7 +29,7 @@ from . import (
     torchcalls,
     transforms,
 )
-from .binding import bind, modelled
+from .binding import bind, keywords_of, modelled
 from .breaks import Break
 from .builtin_methods import call_builtin, call_builtin_method, call_descriptor
 from .containers import raises
@@ -215,7 +215,7 @@ def _builtin_method(m: Machine, fn: BuiltinMethod, args: Args, kwargs: Kwargs) -
 
 
 def _partial(m: Machine, fn: Partial, args: Args, kwargs: Kwargs) -> Value:
-    return call(m, fn.func, [*fn.args, *args], {**fn.kwargs, **kwargs})
+    return call(m, fn.func, [*fn.args, *args], {**keywords_of(m, fn), **kwargs})
 
 
 def _instance(m: Machine, fn: Instance, args: Args, kwargs: Kwargs) -> Value:

@@ -96,9 +96,18 @@ def as_constant(m: Machine, value: Value, ordered: bool = True) -> Any:
         }
     if isinstance(value, Slice):
         return slice(*(as_constant(m, part) for part in (value.start, value.stop, value.step)))
-    if isinstance(value, Obj) and isinstance(value.value, type):
+    if isinstance(value, Obj) and _is_builtin_class(value.value):
         return value.value
     raise NotConstant
+
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+def _is_builtin_class(value: Any) -> bool:
+    """Whether this is a class of C's that says what it is, is called and is written without code of the program's: any
+    other one may do anything where a function is handed it."""
+    return type(value) is type and not value.__flags__ & _HEAP_TYPE
 
 
 def as_constants(
@@ -437,6 +446,11 @@ def length(m: Machine, value: Value) -> int | None:
     return None
 
 
+def is_index(number: int) -> bool:
+    """Whether Python takes a number for a place in a list; of any other it says that."""
+    return -sys.maxsize - 1 <= number <= sys.maxsize
+
+
 def real_index(value: Value) -> Any:
     """A constant index or slice as Python has it; NotConstant otherwise."""
     if isinstance(value, Const):
@@ -471,6 +485,8 @@ def get_item(m: Machine, value: Value, index: Value) -> Value | None:
             )
         if not isinstance(at, int):
             raise raises("TypeError: indices must be integers or slices")
+        if not is_index(at):
+            raise raises("IndexError: cannot fit 'int' into an index-sized integer")
         if not -len(value.items) <= at < len(value.items):
             kind = "list" if issubclass(value.cls, list) else "tuple"
             message = f"{kind} index out of range"
@@ -493,6 +509,7 @@ def get_item(m: Machine, value: Value, index: Value) -> Value | None:
 def compute(work: Callable[[], Any]) -> Any:
     """Run a pure computation on constants now; if it raises, Python raises it in its place, and warns in its place
     (see `quiet`)."""
+    handled = sys.exception()
     try:
         return work()
     except Break:
@@ -502,6 +519,9 @@ def compute(work: Callable[[], Any]) -> Any:
     except (RecursionError, MemoryError):  # of this walk, perhaps not of the program
         raise
     except Exception as error:  # the user's own exception: plain Python raises it again
+        if error.__context__ is not handled or error.__cause__ is not None or vars(error):
+            # It was raised by the library's Python, in a handler or with attributes of its own.
+            raise Break("GB108", f"{type(error).__name__}: {error}") from error
         known = error.args if all(type(arg) in CONST_TYPES for arg in error.args) else None
         raise Thrown(type(error), known, f"{type(error).__name__}: {error}") from error
 

@@ -58,6 +58,9 @@ def make(m: Machine, fn: Obj, args: list[Value], kwargs: dict[str, Value]) -> Va
         raise Break("GB108", f"{cls.__name__} is made")
     if attributes.of_class(m, cls, "__new__") is not attributes.mro_lookup(base, "__new__"):
         raise Break("GB126", f"{cls.__name__} has its own __new__")
+    for name in ("args", *_STATE):
+        if attributes.of_class(m, cls, name) is not vars(BaseException)[name]:
+            raise Break("GB126", f"{cls.__name__} has its own {name}")
     made = Instance(fn)
     if attributes.class_attribute(m, made, "__del__") is not attributes.MISSING:
         raise Break("GB126", f"{cls.__name__} has a finalizer")

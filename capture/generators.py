@@ -83,7 +83,7 @@ def _send_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
 
 
 def _throw_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
-    value = args[1] if len(args) > 1 and not is_none(args[1]) else args[0]
+    (value,) = args
     if not is_exception(value):
         value = m.call(value, [], {})
     if not is_exception(value):
@@ -105,7 +105,9 @@ def _throw_into(m: Machine, frame: Frame, thrown: Thrown) -> Value | None:
         chained(m, value, frame.handling[-1])
     instr = frame.decoded.instrs[frame.pc - 1]
     if frame.result is not None or not _suspended(frame) or not m.catch(frame, instr, thrown):
-        frame.result = frame.result or NONE
+        over, frame.result = frame.result is not None, frame.result or NONE
+        if issubclass(thrown.cls, StopIteration) and not over:
+            raise raises("RuntimeError: generator raised StopIteration")
         raise thrown
     return _walk(m, frame)
 
@@ -128,11 +130,23 @@ def _next_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
     return _send_method(m, of, [NONE])
 
 
-GENERATOR_METHODS: dict[str, Callable[[Machine, Iterator, list[Value]], Value]] = {
-    "send": _send_method,
-    "throw": _throw_method,
-    "close": _close_method,
-    "__next__": _next_method,
+def _exactly(count: int, method: _Model) -> _Model:
+    """Of another number of arguments Python says what is wrong with it."""
+
+    def checked(m: Machine, of: Iterator, args: list[Value]) -> Value:
+        if len(args) != count:
+            raise Break("GB107", "a method of a generator with these arguments")
+        return method(m, of, args)
+
+    return checked
+
+
+_Model = Callable[[Machine, Iterator, list[Value]], Value]
+GENERATOR_METHODS: dict[str, _Model] = {
+    "send": _exactly(1, _send_method),
+    "throw": _exactly(1, _throw_method),  # more than one are a class, a value and a traceback
+    "close": _exactly(0, _close_method),
+    "__next__": _exactly(0, _next_method),
 }
 
 

@@ -11,7 +11,7 @@ import types
 from collections import OrderedDict, defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
-from . import attributes, containers, deques, methods, tables
+from . import attributes, containers, deques, dunders, methods, tables
 from .binding import fitted
 from .breaks import Break
 from .containers import raises
@@ -115,6 +115,10 @@ def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs)
     if ordered and real.__objclass__ is dict and real.__name__ in vars(OrderedDict):
         # It keeps an order that dict's own method knows nothing of.
         raise Break("GB122", f"dict.{real.__name__} of an OrderedDict")
+    if ordered and real.__name__ in _ASKS_ITSELF:
+        for name in _ITEMS:
+            if is_kind(attributes.class_attribute(m, value, name), types.FunctionType):
+                raise Break("GB122", f"{real.__name__}() of an OrderedDict with its own {name}")
     held = storage(m, value)
     if held is None:
         return None
@@ -126,9 +130,23 @@ def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs)
         args, kwargs = fitted(real, args, kwargs)
         return method(m, held, args, kwargs)
     operation = tables.DUNDERS.get(real.__name__)
-    if operation is None:
+    beneath = _beneath(m, args)
+    if operation is None or not dunders.answers(held, real.__name__, beneath):
         raise Break("GB122", f"method {real.__name__!r} of a {real.__objclass__.__name__}")
-    return tables.BUILTINS[operation](m, [held, *args], kwargs)
+    if real.__name__ in _OF_BOTH:  # what the other object's class would say is not asked
+        args = beneath
+    found: Value = tables.BUILTINS[operation](m, [held, *args], kwargs)
+    return value if found is held else found
+
+
+_OF_BOTH = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__add__")
+_ASKS_ITSELF = ("setdefault", "pop", "popitem")
+_ITEMS = ("__contains__", "__getitem__", "__setitem__", "__delitem__", "__missing__")
+
+
+def _beneath(m: Machine, args: Args) -> Args:
+    """Operands as the C method of an operator sees them: of an object that is a container, the container."""
+    return [arg if (held := storage(m, arg)) is None else held for arg in args]
 
 
 def _stores_itself(m: Machine, value: Value) -> bool:
@@ -177,6 +195,8 @@ def _get_item(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) 
         return found
     method = attributes.special(m, value, "__missing__")
     if method is None:
+        if attributes.class_attribute(m, value, "__missing__") is None:
+            raise Break("GB112", "__missing__ of an object is None")
         raise containers.missing_key(args[0])
     return m.call(method, [args[0]], {})
 
@@ -195,6 +215,8 @@ def _no_copy(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) -
     cls = attributes.real_class(value)
     if cls is None or OrderedDict in cls.__mro__ or defaultdict in cls.__mro__:
         raise Break("GB122", "copy() of an object that is a dict")
+    if attributes.class_attribute(m, value, "__iter__") is not vars(dict)["__iter__"]:
+        raise Break("GB122", "copy() of a dict that iterates in its own way")
     made = methods.copy_dict(m, held)
     made.cls = dict
     return made

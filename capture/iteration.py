@@ -192,9 +192,24 @@ def filter_iterator(m: Machine, func: Value, value: Value) -> Iterator:
     return Iterator("filter", [func, inner], step)
 
 
+def called_iterator(m: Machine, func: Value, sentinel: Value) -> Iterator:
+    """iter(func, sentinel): what raises StopIteration ends it, any other exception does not."""
+
+    def step(made: Iterator) -> Value | None:
+        try:
+            item = m.call(func, [], {})
+        except Thrown as error:
+            if issubclass(error.cls, StopIteration):
+                return None
+            raise
+        return None if m.same_or_equal(sentinel, item) else item
+
+    return Iterator("called", [func, sentinel], step)
+
+
 # Kinds that let go of what they walk over at its end: whatever comes to be there later, they give nothing more.
 _LET_GO = frozenset(
-    {"sequence", "items", "constant", "reversed constant", "reversed list", "dict", "set", "items of an object", "reversed"}
+    {"sequence", "items", "constant", "reversed constant", "reversed list", "dict", "set", "items of an object", "reversed", "called"}
 )  # fmt: skip
 
 
@@ -248,6 +263,12 @@ def hint(m: Machine, value: Value) -> None:
 
 
 _IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
+
+
+def drain_as_list(m: Machine, value: Value) -> list[Value]:
+    """All items, as C code takes them that makes a list of what is none (PySequence_Fast): it is the iterator that is asked
+    how many are left."""
+    return drain(m, value if isinstance(value, Sequence) else iterate(m, value))
 
 
 def drain(m: Machine, value: Value) -> list[Value]:

@@ -19,7 +19,7 @@ from .breaks import Break
 from .containers import NotConstant, as_constants, fold, named
 from .polyfills import stands_for
 from .tables import BUILTINS, Args, Kwargs, models
-from .values import Getter, Obj, Sequence, Value
+from .values import Const, Getter, Obj, Sequence, Value
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -53,12 +53,17 @@ GETTERS: dict[Any, Callable[..., Any]] = {
 }
 
 
+def _is_text(value: Value) -> bool:
+    return isinstance(value, Const) and isinstance(value.value, str)
+
+
 def _maker(kind: Any) -> Any:
     def make(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-        names = all(isinstance(getattr(arg, "value", None), str) for arg in args)
+        names = all(map(_is_text, args))
         if (
             not args
             or (kind is operator.attrgetter and not names)
+            or (kind is operator.methodcaller and not _is_text(args[0]))
             or (kwargs and kind is not operator.methodcaller)
         ):
             raise Break("GB121", f"{kind.__name__}() with these arguments")
@@ -155,6 +160,9 @@ def _deep_tuple(x: Any, done: list[tuple[Any, Any]]) -> Any:
         parts.append(part)
         if type(item) not in _ATOMS and part is not item:
             same = False
+    for before, after in done:  # a list in it that holds the tuple has led to its copy
+        if before is x:
+            return after
     if same:
         return x
     made = tuple(parts)

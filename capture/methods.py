@@ -24,6 +24,7 @@ from .containers import (
     dict_items,
     dict_set,
     fold,
+    is_index,
     moved,
     open_dict,
     place,
@@ -34,7 +35,7 @@ from .containers import (
     sequence_items,
     writable,
 )
-from .iteration import drain, each, hint, iterate
+from .iteration import drain, drain_as_list, each, hint, iterate
 from .values import Const, Dict, DictView, Instance, Iterator, Obj, Sequence, Set, Value
 from .wrapping import freeze, hashes_by_identity, pin
 
@@ -55,7 +56,7 @@ def set_item(m: Machine, value: Value, index: Value, item: Value) -> bool:
             place(m, value, at, item)
             return True
         writable(m, value)
-        items: Any = drain(m, item) if isinstance(at, slice) else item
+        items: Any = drain_as_list(m, item) if isinstance(at, slice) else item
         try:
             value.items[at] = items
         except (IndexError, ValueError, TypeError) as error:
@@ -96,9 +97,22 @@ def contains(m: Machine, value: Value, item: Value) -> bool | None:
         return _in_constant(m, value, item)
     if isinstance(value, DictView) and value.kind == "keys":
         return contains(m, value.of, item)
+    if isinstance(value, DictView) and value.kind == "items":
+        return _in_items(m, value.of, item)
     if isinstance(value, (Sequence, Iterator, DictView)):
         return any(m.same_or_equal(one, item) for one in each(m, value))
     return None
+
+
+def _in_items(m: Machine, value: Dict, item: Value) -> bool:
+    """item in dict.items(): a look-up of the key, and a comparison with what is under it."""
+    if isinstance(item, (Obj, Instance)):
+        raise Break("GB122", "'in' of the items of a dict and an object")
+    if not isinstance(item, Sequence) or not issubclass(item.cls, tuple) or len(item.items) != 2:
+        return False
+    key, wanted = sequence_items(m, item)
+    found = dict_get(m, value, freeze(read_key(m, key)))
+    return found is not None and m.same_or_equal(found, wanted)
 
 
 def _in_shut(m: Machine, value: Set, item: Obj) -> bool:
@@ -130,9 +144,9 @@ NONE = Const(None)
 
 
 def _constant_int(m: Machine, value: Value) -> int:
-    if isinstance(value, Const) and isinstance(value.value, int):
+    if isinstance(value, Const) and isinstance(value.value, int) and is_index(value.value):
         return value.value
-    raise Break("GB121", "an index that is not a constant")
+    raise Break("GB121", "an index that is not a constant, or fits no list")
 
 
 def _pop(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -271,7 +285,7 @@ def update_dict(m: Machine, value: Dict, other: Value) -> None:
     pairs = mapping_pairs(m, other)
     if pairs is None:
         for entry in each(m, other):
-            both = drain(m, entry)
+            both = drain_as_list(m, entry)
             if len(both) != 2:
                 raise raises("ValueError: dictionary update sequence element")
             dict_set(m, value, both[0], both[1])

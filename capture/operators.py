@@ -51,7 +51,7 @@ from .values import (
 if TYPE_CHECKING:
     from .machine import Machine
 
-_BINARY: dict[str, tuple[Any, str, str]] = {
+BINARY: dict[str, tuple[Any, str, str]] = {
     "+": (operator.add, "__add__", "__radd__"),
     "-": (operator.sub, "__sub__", "__rsub__"),
     "*": (operator.mul, "__mul__", "__rmul__"),
@@ -66,11 +66,11 @@ _BINARY: dict[str, tuple[Any, str, str]] = {
     "<<": (operator.lshift, "__lshift__", "__rlshift__"),
     ">>": (operator.rshift, "__rshift__", "__rrshift__"),
 }
-_INPLACE: dict[str, tuple[Any, str]] = {
+INPLACE: dict[str, tuple[Any, str]] = {
     f"{symbol}=": (getattr(operator, f"i{name.strip('_')}"), f"__i{name.strip('_')}__")
-    for symbol, (_, name, _) in _BINARY.items()
+    for symbol, (_, name, _) in BINARY.items()
 }
-_COMPARE: dict[str, tuple[Any, str, str]] = {
+COMPARE: dict[str, tuple[Any, str, str]] = {
     "<": (operator.lt, "__lt__", "__gt__"),
     "<=": (operator.le, "__le__", "__ge__"),
     "==": (operator.eq, "__eq__", "__eq__"),
@@ -88,9 +88,9 @@ _UNARY: dict[str, tuple[Any, str]] = {
 def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     """left <symbol> right, in-place forms included."""
     if arrays.concerns(left, right):
-        return arrays.operate(m, (_INPLACE.get(symbol) or _BINARY[symbol])[0], [left, right])
-    if symbol in _INPLACE:
-        fn, name = _INPLACE[symbol]
+        return arrays.operate(m, (INPLACE.get(symbol) or BINARY[symbol])[0], [left, right])
+    if symbol in INPLACE:
+        fn, name = INPLACE[symbol]
         if isinstance(left, Tensor):
             return torchcalls.call_operator(m, fn, [left, right])
         done = _inplace(m, symbol, name, left, right)
@@ -98,7 +98,7 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     counted = numbers.computed(m, symbol, left, right)
     if counted is not None:
         return counted
-    fn, name, reflected = _BINARY[symbol]
+    fn, name, reflected = BINARY[symbol]
     if symbol != "%" or not _is_text(left):  # which writes a member by its own __str__
         left, right = _as_numbers(left, right, name, reflected)
     objects = any(isinstance(v, (Obj, Instance)) for v in (left, right))
@@ -167,7 +167,7 @@ def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | N
     if symbol == "*":
         for one, other in ((left, right), (right, left)):
             if isinstance(one, Sequence) and isinstance(other, Const) and type(other.value) is int:
-                if len(one.items) * other.value > 10**5:
+                if max(len(one.items), 1) * abs(other.value) > 10**5:
                     raise Break("GB116", "a very long list")
                 if containers.is_exact_tuple(one) and (other.value == 1 or not one.items):
                     return one
@@ -191,7 +191,7 @@ def _inplace(m: Machine, symbol: str, name: str, left: Value, right: Value) -> V
                 times = as_constant(m, right)
             except NotConstant:
                 raise Break("GB121", "a list times an object") from None
-            if not isinstance(times, int) or len(left.items) * times > 10**5:
+            if not isinstance(times, int) or max(len(left.items), 1) * abs(times) > 10**5:
                 raise Break("GB116", "a list times what is no small number")
             items = containers.writable(m, left).items
             items *= times
@@ -297,7 +297,7 @@ _SCALARS = (*_NUMBERS, np.generic)
 
 def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     """left <symbol> right"""
-    fn, name, reflected = _COMPARE[symbol]
+    fn, name, reflected = COMPARE[symbol]
     if arrays.concerns(left, right):
         return arrays.operate(m, fn, [left, right])
     if isinstance(left, Tensor) or isinstance(right, Tensor):
@@ -366,7 +366,7 @@ def _compare_in_order(m: Machine, symbol: str, left: Sequence, right: Sequence) 
     while at < len(ours) and at < len(theirs) and m.same_or_equal(ours[at], theirs[at]):
         at += 1
     if at >= len(ours) or at >= len(theirs):
-        return Const(_COMPARE[symbol][0](len(ours), len(theirs)))
+        return Const(COMPARE[symbol][0](len(ours), len(theirs)))
     if symbol in ("==", "!="):
         return Const(symbol == "!=")
     return compare(m, symbol, ours[at], theirs[at])
@@ -422,7 +422,7 @@ def _held_methods(value: Value) -> bool:
 def _plain_members(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
     """Comparison of enum members that are numbers or strings too, by the C type's own method; and of a dtype of
     numpy's with a class that it may stand for."""
-    fn, name, reflected = _COMPARE[symbol]
+    fn, name, reflected = COMPARE[symbol]
     if any(numbers.is_of(value, np.dtype) for value in (left, right)):
         return arrays.evaluate(m, fn, [left, right], {})
     sides = []
@@ -567,13 +567,13 @@ def _then_none(change: Callable[..., None]) -> Callable[..., Value]:
 
 
 def _operator_models() -> None:
-    for symbol, (fn, name, _) in _BINARY.items():
+    for symbol, (fn, name, _) in BINARY.items():
         BUILTINS[fn] = _with_symbol(binary, symbol)
         DUNDERS[name] = fn
-    for symbol, (fn, name) in _INPLACE.items():
+    for symbol, (fn, name) in INPLACE.items():
         BUILTINS[fn] = _with_symbol(binary, symbol)
         DUNDERS[name] = fn
-    for symbol, (fn, name, _) in _COMPARE.items():
+    for symbol, (fn, name, _) in COMPARE.items():
         BUILTINS[fn] = _with_symbol(compare, symbol)
         DUNDERS[name] = fn
     for symbol, (fn, _) in _UNARY.items():

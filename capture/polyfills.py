@@ -20,7 +20,7 @@ from . import attributes
 from .breaks import Break
 from .kinds import is_kind
 from .tables import BUILTINS, NONE, Args, Kwargs, models
-from .values import Const, Instance, Iterator, Obj, Value
+from .values import Const, Dict, DictView, Instance, Iterator, Obj, Sequence, Set, Value
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -52,15 +52,6 @@ def _cycled(source: Steps) -> Steps:
         yield item
     while seen:
         yield from seen
-
-
-def called_until(function: Any, sentinel: Any, /) -> Steps:
-    """iter(function, sentinel)"""
-    while True:
-        item = function()
-        if equal(item, sentinel):
-            return
-        yield item
 
 
 @stands_for(itertools.filterfalse)
@@ -193,11 +184,32 @@ _TWICE: dict[tuple[str, str], tuple[str, ...]] = {
 }  # fmt: skip
 
 
+def _of_a_list(m: Machine, name: str, args: Args, kwargs: Kwargs) -> None:
+    """A break where the C function refuses its arguments, or asks them, as its Python twin does not."""
+    if name == "_count_elements" or not args:
+        return
+    of = args[0]
+    if name.startswith("heap"):
+        if not isinstance(of, Sequence) or of.cls is not list:
+            raise Break("GB121", f"{name}() of what may be no list")
+        if name == "heapreplace" and not of.items:
+            raise Break("GB108", "heapreplace() of an empty list")
+        return
+    bounds = [*args[2:], *(kwargs[name] for name in ("lo", "hi") if name in kwargs)]
+    if isinstance(of, (Dict, DictView, Set)) or not all(map(_is_bound, bounds)):
+        raise Break("GB121", f"{name}() with these arguments")
+
+
+def _is_bound(value: Value) -> bool:
+    return isinstance(value, Const) and is_kind(value.value, int)
+
+
 def _register(name: str, accelerator: str, functions: tuple[str, ...]) -> None:
     real = importlib.import_module(name)
     for one in functions:
 
         def model(m: Machine, args: Args, kwargs: Kwargs, one: str = one) -> Value:
+            _of_a_list(m, one, args, kwargs)
             return m.call(Obj(getattr(in_python(name, accelerator), one)), args, kwargs)
 
         BUILTINS[getattr(real, one)] = model

@@ -5,6 +5,7 @@ In: Values. Out: a Python bool, with the guards that make it stay true; truth of
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import torch
@@ -39,12 +40,18 @@ def truth(m: Machine, value: Value) -> bool:
     for name in ("__bool__", "__len__"):
         method = attributes.special(m, value, name)
         if method is None:
+            if attributes.class_attribute(m, value, name) is None:
+                raise raises("TypeError: 'NoneType' object is not callable")
             continue
         result = m.call(method, [], {})
         if not isinstance(result, Const):
             raise Break("GB112", f"{name} of an object is not a constant")
         if name == "__bool__" and type(result.value) is not bool:
             raise raises("TypeError: __bool__ should return bool")
+        if name == "__len__" and not (
+            type(result.value) in (int, bool) and 0 <= result.value <= sys.maxsize
+        ):
+            raise Break("GB112", "__len__ of an object does not give a length")
         return bool(result.value)
     return True
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -306,13 +305,12 @@ def _super_bound(m: Machine, value: Super, name: str, raw: Any, source: Source) 
 
 
 def _partial(m: Machine, value: Partial, name: str) -> Value:
-    fields: dict[str, Callable[[], Value]] = {
-        "func": lambda: value.func,
-        "args": lambda: Sequence(list(value.args), tuple),
-        "keywords": lambda: containers.named(m, value.kwargs),
-    }
-    if name in fields:
-        return fields[name]()
+    if name == "func":
+        return value.func
+    if name in ("args", "keywords"):
+        if value.held is None:
+            value.held = Sequence(list(value.args), tuple), containers.named(m, value.kwargs)
+        return value.held[name == "keywords"]
     raise Break("GB112", f"attribute {name!r} of a partial")
 
 

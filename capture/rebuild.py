@@ -229,6 +229,7 @@ _HELD: tuple[Any, ...] = (
 
 def _one_of_each() -> Iterator[Any]:
     """A new iterator of each type that replacement code makes."""
+    yield iter(int, 0)
     for held in _HELD:
         yield iter(held)
         if hasattr(held, "__reversed__") or isinstance(held, tuple):

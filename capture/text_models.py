@@ -129,7 +129,7 @@ def _class_text(m: Machine, value: Value, fn: Any) -> Value | None:
 # What a special method must give: Python raises a TypeError where it gives something else, and takes some values
 # for others (a bool for an int, a hash of -1 or out of bounds).
 _ASKED: dict[Any, tuple[type, Callable[[Any], bool]]] = {
-    len: (int, lambda n: n >= 0), hash: (int, lambda n: -1 < n < sys.hash_info.modulus), int: (int, lambda n: True),
+    len: (int, lambda n: 0 <= n <= sys.maxsize), hash: (int, lambda n: -1 < n < sys.hash_info.modulus), int: (int, lambda n: True),
     float: (float, lambda n: True), **dict.fromkeys((str, repr, format), (str, lambda text: True)),
 }  # fmt: skip
 

@@ -38,6 +38,7 @@ from .values import (
     Const,
     ContextExit,
     Function,
+    Getter,
     Instance,
     Method,
     Obj,
@@ -86,6 +87,8 @@ def _classes(m: Machine, value: Value, depth: int = 0) -> list[type]:
             return [value.value]
         parts = typing.get_args(value.value) if is_kind(value.value, types.UnionType) else ()
         if parts and all(is_kind(arg, type) for arg in parts):
+            if value.source is not None:
+                m.guard("is", value.source, value.value)
             return list(parts)
         if is_kind(value.value, _ALIASES):  # typing.Callable, typing.List: the class that they name
             if value.source is not None:
@@ -116,8 +119,6 @@ def _asked(m: Machine, value: Value, cls: type, target: type, hook: str) -> bool
         return any(base is target for base in _bases(m, cls))
     if check is vars(abc.ABCMeta)[hook]:
         return _asked_of_abc(m, cls, target)
-    if getattr(target, "_graftjit_tensor_face", False):
-        return issubclass(cls, torch.Tensor)
     if not is_kind(check, types.FunctionType) or issubclass(meta, _OF_PROTOCOLS):
         raise Break("GB137", f"isinstance() with {target.__name__}, which decides itself")
     place = Source("const", None, target)
@@ -220,7 +221,7 @@ def _super(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(callable)
 def _callable(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
-    if isinstance(value, (Function, Method, BuiltinMethod, ContextExit, Partial)):
+    if isinstance(value, (Function, Method, BuiltinMethod, ContextExit, Getter, Partial)):
         return Const(True)
     if isinstance(value, (Obj, Instance)):
         if isinstance(value, Obj) and not type(value.value).__flags__ & attributes.HEAP_TYPE:

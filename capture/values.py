@@ -265,11 +265,14 @@ class Super(Value):
 
 @dataclass(eq=False, slots=True)
 class Partial(Value):
-    """functools.partial, pre-existing or made inside the frame."""
+    """functools.partial, pre-existing or made inside the frame. `held` is its tuple of arguments and its
+    dict of keywords, which the program may change: of a pre-existing one, and of another once the program has asked
+    for one of them."""
 
     func: Value
     args: tuple[Value, ...]
     kwargs: dict[str, Value]
+    held: tuple[Sequence, Dict] | None = None
 
 
 @dataclass(eq=False, slots=True)

@@ -320,12 +320,11 @@ def _partial(m: Machine, value: Any, source: Source) -> Value:
     func = m.wrap(value.func, Source("member", source, "func"))
     args = m.wrap(value.args, Source("member", source, "args"))
     keywords = m.wrap(value.keywords, Source("member", source, "keywords"))
-    from .containers import dict_items, sequence_items
+    from .containers import sequence_items
 
     assert isinstance(args, Sequence)
     assert isinstance(keywords, Dict)
-    pairs = {key.value: item for key, item in dict_items(m, keywords) if isinstance(key, Const)}
-    return Partial(func, tuple(sequence_items(m, args)), pairs, source=source)
+    return Partial(func, tuple(sequence_items(m, args)), {}, (args, keywords), source=source)
 
 
 def _dtype(m: Machine, value: Any, source: Source) -> Value:
