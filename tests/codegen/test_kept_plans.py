@@ -19,7 +19,7 @@ from graftjit.ir.graph import Graph, Meta, Node
 from graftjit.ir.location import Location
 from graftjit.ir.symbols import Symbol
 from graftjit.ir.trace import Tracer
-from graftjit.runtime import device
+from graftjit.runtime import device, kept_notes, kernel_file
 from graftjit.runtime.errors import CheckError
 from graftjit.runtime.session import SESSION
 
@@ -307,3 +307,27 @@ def test_under_check_another_plan_is_told(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(kept_plans, "recall", lambda _: kept)
         with pytest.raises(CheckError, match="source"):
             compile_graph(make())
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, "{", "\xff\xfe", "[1, 2]", "null"])
+def test_a_note_that_is_no_plan(store: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Whole, by its digest, and not what was kept: nested deeper than Python reads, cut off, no text, of another form."""
+    data = text.encode("latin-1")
+
+    def keep(store: Any, texts: Any, machine: str, compiler: str, _value: Any) -> None:
+        name = kept_notes._name(texts, machine, compiler, kernel_file.digest_of(data))
+        store.publish(name, data)
+
+    x = torch.randn(5, 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(kept_notes, "keep", keep)
+        first = compile_graph(trace(lambda x: x.sin() * 2, x))
+    read: list[Any] = []
+    recall = kept_notes.recall
+    monkeypatch.setattr(
+        kept_notes, "recall", lambda *given: read.append(recall(*given)) or read[-1]
+    )
+    again = compile_graph(trace(lambda x: x.sin() * 2, x))
+    assert read and read[0] in (None, [1, 2])  # nothing was raised
+    for made in (first, again):
+        torch.testing.assert_close(made.program(x)[0], x.sin() * 2)

@@ -76,8 +76,9 @@ ARGUMENTS = ("x", "y", "z", "n", "k", "o")
 TRIES = 12  # of a statement that is to run
 
 
-def jitted(function: Any, config: JitConfig) -> Any:
-    """`jit`, as dynamic as the program says."""
+def jitted(function: Any, config: JitConfig | None = None) -> Any:
+    """`jit`, as dynamic as the program says; at the level that users have, where no other is given."""
+    config = config or JitConfig()
     return jit(function, config=replace(config, dynamic=function.__globals__.get("DYNAMIC")))
 
 

@@ -30,6 +30,7 @@ FLOATS = (
     "min({k}, {k})", "max({k}, {i})", "min({i}, {k})", "round({k}, 1)", "divmod({k}, 2)[1]", "1.0 / {t}.shape[-1]",
     "{t}.shape[-1] ** -0.5", "1 / math.sqrt({t}.size(-1))", "{k} if {c} else {k}", "{k} or 2.0", "sum([{k}, {i}])",
     "{t}.numel() / {i}", "math.fabs({k})", "math.copysign(1.0, {k})", "float('1.5') * {i}", "{k}.__add__({k})", "math.hypot({k}, {i})",
+    "0.9 ** {i}", "0.5 ** {k}", "math.pow(0.9, {i})", "10 ** {k}",
 )  # fmt: skip
 
 CONDITIONS = (
