@@ -48,7 +48,7 @@ class Const(Value):
     value: Any
 
 
-def is_none(value: Value) -> bool:
+def is_none(value: Value | None) -> bool:
     """Whether this is None. To ask a number for its value would bind the entry to it."""
     return type(value) is Const and value.value is None
 
