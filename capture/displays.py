@@ -129,8 +129,11 @@ def _set_update(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("DICT_UPDATE")
 def _dict_update(m: Machine, f: Frame, i: Instr) -> None:
-    other = f.pop()
-    methods.update_dict(m, _target(f, i.arg, Dict), other)
+    target, pairs = _target(f, i.arg + 1, Dict), methods.mapping_pairs(m, f.pop())
+    if pairs is None:
+        raise raises("TypeError: object is not a mapping")
+    for key, item in pairs:
+        containers.dict_set(m, target, key, item)
 
 
 @handles("DICT_MERGE")

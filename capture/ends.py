@@ -140,7 +140,8 @@ def _seen_itself(one: Any) -> bool:
     if type(one) is types.GeneratorType:
         return one.gi_frame is not None and closing_is_seen(decode(one.gi_code))
     if type(one).__weakrefoffset__:
-        return any(
-            type(ref) is weakref.ref and ref.__callback__ for ref in weakref.getweakrefs(one)
-        )
+        return any(is_kind(ref, weakref.ref) and _CALLBACK(ref) for ref in weakref.getweakrefs(one))
     return False
+
+
+_CALLBACK: Any = vars(weakref.ref)["__callback__"].__get__  # also of the library's subclasses

@@ -73,7 +73,9 @@ def _annotations(m: Machine, fn: Function) -> Value:
 
 
 def _defaults(m: Machine, fn: Function) -> Value:
-    return Sequence(list(fn.defaults), tuple) if fn.defaults else Const(None)
+    if not fn.defaults:
+        return Const(None)
+    return fn.fields.setdefault("__defaults__", Sequence(list(fn.defaults), tuple))
 
 
 def _closure(m: Machine, fn: Function) -> Value:

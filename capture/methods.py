@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -265,8 +265,9 @@ def _popitem(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value
     return Sequence(list(pairs[-1]), tuple)
 
 
-def mapping_pairs(m: Machine, other: Value) -> list[tuple[Value, Value]] | None:
-    """(key, item) pairs of a mapping as dict.update and `**` read it; None if it is no mapping."""
+def mapping_pairs(m: Machine, other: Value) -> Iterable[tuple[Value, Value]] | None:
+    """(key, item) pairs of a mapping as dict.update and `**` read it: all keys at once, an item when it is asked for. None if
+    it is no mapping."""
     from . import attributes, hybrids, operators
 
     # The C code of a merge asks a dict for its entries, unless it iterates in its own way, as an OrderedDict does.
@@ -278,7 +279,7 @@ def mapping_pairs(m: Machine, other: Value) -> list[tuple[Value, Value]] | None:
     if not isinstance(other, (Obj, Instance)) or not attributes.has_attr(m, other, "keys"):
         return None
     keys = drain(m, iterate(m, m.call(attributes.load_attr(m, other, "keys"), [], {})))
-    return [(key, operators.get_item(m, other, key)) for key in keys]
+    return ((key, operators.get_item(m, other, key)) for key in keys)
 
 
 def update_dict(m: Machine, value: Dict, other: Value) -> None:

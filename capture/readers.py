@@ -205,7 +205,10 @@ def _container(m: Machine, value: Any, name: str) -> Value:
         return type_of(m, value)
     if isinstance(value, Sequence) and value.cls not in (list, tuple):
         return _record(m, value, name)
-    if methods.find_method(value, name) is not None or mro_lookup(value.cls, name) is not MISSING:
+    raw = mro_lookup(value.cls, name)
+    if raw is None or type(raw) is str:  # what cannot be hashed says so by `__hash__`
+        return Const(raw)
+    if methods.find_method(value, name) is not None or raw is not MISSING:
         return BuiltinMethod(value, name)
     raise NoAttribute(name, value.cls.__name__)
 

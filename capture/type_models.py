@@ -79,7 +79,7 @@ def _issubclass(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _classes(m: Machine, value: Value, depth: int = 0) -> list[type]:
-    if isinstance(value, Sequence) and depth < _DEPTH:
+    if isinstance(value, Sequence) and issubclass(value.cls, tuple) and depth < _DEPTH:
         items = containers.sequence_items(m, value)
         return [cls for item in items for cls in _classes(m, item, depth + 1)]
     if isinstance(value, Obj):

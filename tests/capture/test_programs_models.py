@@ -18,6 +18,7 @@ import itertools
 import json
 import operator
 import re
+import weakref
 
 import pytest
 import torch
@@ -492,6 +493,61 @@ cases(
     what_object_says_of_a_number=lambda: (object.__eq__(1, 1), object.__repr__(1)[:7]),
     what_object_says_of_a_text=lambda: object.__str__("a"),
     a_look_up_that_refuses=lambda: (AnyName().refused, hasattr(AnyName(), "other")),
+)
+
+
+# -- mappings, sorts, and attributes of containers ---------------------------------------------------------------
+class Failing:
+    def keys(self):
+        return ["a", "b", "c"]
+
+    def __getitem__(self, key):
+        LOG.append(key)
+        if key == "c":
+            raise KeyError(key)
+        return key * 2
+
+
+def _filled(fill):
+    held = {}
+    try:
+        fill(held)
+    except KeyError as e:
+        LOG.append(str(e))
+    return held
+
+
+class Kept:
+    pass
+
+
+def _forgotten():
+    held, one = weakref.WeakValueDictionary(), Kept()
+    held["one"] = one
+    before = len(held)
+    del one
+    return before, len(held), held.get("one")
+
+
+def _with_defaults():
+    def fn(a=[1]):  # noqa: B006 (the list is what is looked at)
+        return a
+
+    return fn.__defaults__ is fn.__defaults__
+
+
+cases(
+    an_update_that_fails_halfway=lambda: _filled(lambda held: held.update(Failing())),
+    a_display_of_pairs=lambda: {**[("a", 1)]},
+    a_display_of_a_number=lambda: {**5},
+    a_sort_by_a_number=lambda: sorted([1, 2], key=5),
+    a_sort_of_nothing_by_a_text=lambda: [].sort(key="a"),
+    a_sort_in_no_direction=lambda: [2, 1].sort(reverse="a"),
+    a_list_has_no_hash=lambda: ([].__hash__, {}.__hash__, callable([].__hash__)),
+    documentation_of_a_list=lambda: ([].__doc__[:8], set().__doc__[:3]),
+    instances_of_a_list_of_types=lambda: isinstance(1, [int]),
+    a_value_of_a_weak_dict_ends=_forgotten,
+    defaults_are_one_tuple=_with_defaults,
 )
 
 
