@@ -42,9 +42,14 @@ def make(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> 
         raise Break("GB110", f"{cls.__name__} with arguments that are not constants") from None
     if cls in GRAD_MODES and cls is not torch.set_grad_enabled and (plain or named):
         raise Break("GB110", f"{cls.__name__} used as a decorator")
+    given = [*plain, *named.values()]
+    if cls is torch.set_grad_enabled and (
+        len(given) != 1 or type(given[0]) is not bool or named.keys() - {"mode"}
+    ):
+        raise Break("GB110", "set_grad_enabled() with these arguments")
     made = Context(cls, tuple(plain), named)
     if cls is torch.set_grad_enabled:  # acts when it is made
-        mode = bool((plain or tuple(named.values()))[0])
+        (mode,) = given
         made.args, made.kwargs = (mode,), {}
         made.before = torch.is_grad_enabled()
         made.undo.append(lambda: _back(m, made.before))

@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.sources import Source
+from . import containers
 from .breaks import Break
 from .containers import raises
 from .iteration import each
@@ -153,6 +154,8 @@ def call(m: Machine, value: Instance, name: str, args: Args, kwargs: Kwargs) -> 
     method = METHODS.get(name)
     if name not in METHODS or kwargs:
         raise Break("GB122", f"method {name!r} of a deque")
+    if name in _BY_PLACE and args and not _is_place(args[0]):
+        raise Break("GB122", f"{name}() of a deque by what is no plain number")
     assert value.storage is not None
     if any(one is value for one in args):
         raise Break("GB122", "a deque and itself")
@@ -166,6 +169,17 @@ def call(m: Machine, value: Instance, name: str, args: Args, kwargs: Kwargs) -> 
     ):
         held.moves += 1
     return m.call(Obj(method), [held, limit_of(m, value), *args], {})
+
+
+_BY_PLACE = ("rotate", "__getitem__", "__setitem__", "__delitem__")
+
+
+def _is_place(value: Value) -> bool:
+    return (
+        isinstance(value, Const)
+        and isinstance(value.value, int)
+        and containers.is_index(value.value)
+    )
 
 
 # What an iterator over a deque notices (`deque->state` in CPython's Modules/_collectionsmodule.c).

@@ -140,9 +140,25 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
             raise Break("GB115", f"{name!r} of a {real_class(value)} is set, a member of C's")
     elif not _DICT_OFFSET(real_class(value)):
         raise _no_place(value, name, found is MISSING, deleted=item is None)
-    if item is None:
+    if item is None and is_kind(found, types.MemberDescriptorType):
         load_attr(m, value, name)  # deleting what is not there raises
+    elif item is None:
+        _its_own(m, value, name)
     set_in_overlay(m, value, name, item, raw)
+
+
+def _its_own(m: Machine, value: Any, name: str) -> None:
+    """The object's own attribute is about to be deleted: what its class has is not looked at, and nobody is asked."""
+    stored = m.overlay.get(value, {}).get(name, MISSING)
+    if stored is MISSING and isinstance(value, Obj) and value.source is not None:
+        held = in_instance_dict(instance_dict(value.value), name)
+        if held is not MISSING:
+            m.wrap(held, Source("attr", value.source, name))
+            return
+        m.guard("no_attr", value.source, name)
+    if stored is MISSING or stored is None:
+        cls = real_class(value)
+        raise NoAttribute(name, cls.__name__ if cls else "?")
 
 
 def _is_own_slot(value: Any, member: Any) -> bool:

@@ -265,7 +265,12 @@ def _delattr(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 def _vars(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if not args:
         raise LooksAtFrame("vars")
-    return attributes.load_attr(m, args[0], "__dict__")
+    try:
+        return attributes.load_attr(m, args[0], "__dict__")
+    except Thrown as error:
+        if not attributes.no_attribute(error):
+            raise
+        raise raises("TypeError: vars() argument must have __dict__ attribute") from None
 
 
 @models(id)

@@ -551,6 +551,63 @@ cases(
 )
 
 
+# -- what is deleted, placed, and switched ---------------------------------------------------------------------
+class OfTheClass:
+    held = 1
+
+    def __getattr__(self, name):
+        LOG.append(name)
+        return name
+
+
+class Place:
+    def __index__(self):
+        LOG.append("index")
+        return 1
+
+
+FROM_OUTSIDE = OfTheClass()
+
+
+def _grad_mode(*given, **named):
+    try:
+        torch.set_grad_enabled(*given, **named)
+    finally:
+        mode = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(True)
+    return mode
+
+
+def _class_of_the_error(body):
+    try:
+        return body()
+    except AttributeError:
+        return "attribute"
+    except TypeError:
+        return "type"
+
+
+def _at_a_place():
+    d = collections.deque([1, 2, 3])
+    d.rotate(Place())
+    d[Place()] = 9
+    return d[Place()], d
+
+
+cases(
+    the_name_of_a_class_is_deleted=lambda: delattr(OfTheClass(), "held"),
+    the_name_of_a_class_is_deleted_outside=lambda: delattr(FROM_OUTSIDE, "held"),
+    a_name_that_is_answered_is_deleted=lambda: delattr(OfTheClass(), "other"),
+    a_deque_by_an_object=_at_a_place,
+    vars_of_a_number=lambda: _class_of_the_error(lambda: vars(1)),
+    a_grad_mode_of_a_text=lambda: _grad_mode("a"),
+    a_grad_mode_of_a_number=lambda: _grad_mode(1),
+    a_grad_mode_of_nothing=lambda: _grad_mode(),
+    a_grad_mode_of_another_name=lambda: _grad_mode(other=False),
+    a_grad_mode_by_name=lambda: _grad_mode(mode=False),
+)
+
+
 @pytest.mark.parametrize("way", [bare, caught])
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_is_what_it_stands_for(name, way):
