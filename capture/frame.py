@@ -183,7 +183,7 @@ def capture(
             told = [
                 (
                     "sizes and numbers",
-                    f"plain, for {needs.name}() with symbolic ones: {needs.reason}",
+                    f"plain, for {needs.name}() takes no open one: {needs.reason.splitlines()[0]}",
                 )
             ]
             plain = frame.varied.plainly() if frame.varied else Variation(False, plain=True)

@@ -316,10 +316,16 @@ def fold_recompiles(told: Folding) -> list[RecompileRecord]:
     ]
 
 
+ALL = "sizes and numbers"
+"""The source of a Symbolic event on all of a frame: an operator cannot do with any that is open."""
+
+
 def _bound(e: events.Recompile, plain: dict[str, str]) -> str:
     """Why a size that this recompile is about is no input of the graph; `plain`: size -> why."""
     for source, why in plain.items():
-        if source.startswith(f"{e.source}.shape[") or source in e.before or source in e.now:
+        if source == ALL or source.startswith(f"{e.source}.shape["):
+            return why
+        if source in e.before or source in e.now:
             return why
     return ""
 

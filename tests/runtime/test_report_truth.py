@@ -192,6 +192,18 @@ def test_a_function_that_asks_for_a_plain_size_is_named(
     assert last.code == "RC411" and f"{name} takes no open one" in last.cure
 
 
+def test_a_function_that_fails_over_open_sizes_is_named() -> None:
+    graftjit.reset()
+    model = graftjit.compile(torch.nn.LSTM(4, 5))
+    with torch.no_grad():
+        for rows in (3, 4, 5, 6):
+            model(torch.randn(2, rows, 4))
+    text = " ".join(model.report().text().split())
+    assert model.report().graph_count == 4
+    assert "lstm() takes no open one" in model.report().recompiles[-1].cure
+    assert "as is to be expected" not in text
+
+
 def test_several_sizes_that_are_compared() -> None:
     """Each by its name; what another operator asks of another size is not said of these."""
     graftjit.reset()
