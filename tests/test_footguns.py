@@ -125,3 +125,18 @@ def test_two_results_that_are_differentiated_one_after_the_other() -> None:
     first.backward()
     with pytest.raises(RuntimeError, match="backward through the graph a second time"):
         second.backward()
+
+
+def test_hooks_of_several_leaves_run_in_the_order_of_the_leaves() -> None:
+    """All gradients of a part are there at once. Eager computes that of the last operand first, and calls its hook then."""
+    seen: list[str] = []
+    a, b = ones(), ones()
+    for name, leaf in (("a", a), ("b", b)):
+        leaf.register_hook(lambda _, name=name: seen.append(name))
+
+    def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return (torch.sin(a) * b).sum()
+
+    product(a, b).backward()
+    graftjit.jit(product)(a, b).backward()
+    assert seen == ["b", "a", "a", "b"]
