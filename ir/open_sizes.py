@@ -1,6 +1,6 @@
-"""Functions of torch whose C++ asks for plain sizes where Python's view of them can stay open.
+"""Functions of torch whose C++ asks for plain sizes, or for data, where Python's view of the sizes is enough.
 
-In: the function of a call that is traced, with ghosts whose sizes vary. Out: the operators that torch's own body would run, in its
+In: the function of a call that is traced, with ghosts. Out: the operators that torch's own body would run, in its
 order, over expressions in place of plain numbers; torch's own function for all other arguments, which raises where they do
 not fit. Merged into `as_plain.AS_PLAIN`.
 """
@@ -66,6 +66,44 @@ def _along(x: Any, dim: int, step: float) -> Any:
     first = (aten.slice(x, dim, 1, 2) - aten.slice(x, dim, 0, 1)) / step
     last = (aten.slice(x, dim, -1) - aten.slice(x, dim, -2, -1)) / step
     return torch.cat([first, between / 2, last], dim)
+
+
+def _covariance(x: Any, correction: Any) -> Any:
+    """torch.cov(x), or None: its C++ looks at a tensor to see whether there are observations enough, which sizes tell."""
+    fits = type(x) is Ghost and x.dim() in (1, 2) and x.dtype in (torch.float32, torch.float64)
+    if not fits or type(correction) is not int:
+        return None
+    rows = x if x.dim() == 2 else x.view(1, -1)
+    count = rows.shape[1]
+    if not count - correction > 0:  # which warns
+        return None
+    whole = {"dtype": torch.int64, "device": x.device}
+    mean = rows.sum(1).div(aten.scalar_tensor.default(count, **whole))
+    rows = rows - mean.unsqueeze(1)
+    factor = aten.scalar_tensor.default(count - correction, **whole)
+    return rows.mm(rows.t()).true_divide(factor).squeeze()
+
+
+def _cov(real: Callable[..., Any]) -> Callable[..., Any]:
+    def covariance(input: Any, *, correction: Any = 1, **weights: Any) -> Any:
+        found = None if weights else _covariance(input, correction)
+        return real(input, correction=correction, **weights) if found is None else found
+
+    return covariance
+
+
+def _corrcoef(real: Callable[..., Any]) -> Callable[..., Any]:
+    def coefficients(input: Any) -> Any:
+        found = _covariance(input, 1)
+        if found is None:
+            return real(input)
+        if found.dim() == 0:
+            return found / found
+        deviation = found.diagonal().sqrt()
+        found = found.div(deviation.view(-1, 1)).div(deviation.view(1, -1))
+        return found.clamp(-1, 1)
+
+    return coefficients
 
 
 def _stft(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -166,9 +204,12 @@ def _counted(real: Callable[..., Any], operator: Any, numbers: int) -> Callable[
 OPEN: dict[Callable[..., Any], Callable[..., Any]] = {
     **{real: _kron(real) for real in (torch.kron, torch.Tensor.kron)},
     torch.gradient: _gradient(torch.gradient),
+    **{real: _cov(real) for real in (torch.cov, torch.Tensor.cov)},
+    **{real: _corrcoef(real) for real in (torch.corrcoef, torch.Tensor.corrcoef)},
     torch.stft: _stft(torch.stft),
     torch.Tensor.stft: _stft_of(torch.Tensor.stft),
     torch.linspace: _counted(torch.linspace, aten.linspace.default, 2),
+    torch.logspace: _counted(torch.logspace, aten.logspace.default, 2),
     torch.hann_window: _counted(torch.hann_window, aten.hann_window.default, 0),
     torch.hamming_window: _counted(torch.hamming_window, aten.hamming_window.default, 0),
 }

@@ -33,6 +33,11 @@ OPERATORS: dict[str, Callable[[Any], Any]] = {
     "kron of two": lambda x: x[0, 0].kron(x[1, 1]) * 2,
     "gradient": lambda x: [one * 2 for one in torch.gradient(x[0, 0])],
     "gradient along one": lambda x: torch.gradient(x, spacing=0.5, dim=-2)[0] * 2,
+    "cov": lambda x: torch.cov(x[0, 0]) * 2,
+    "cov of one": lambda x: x.reshape(-1).cov(correction=0) * 2,
+    "corrcoef": lambda x: torch.corrcoef(x[0, 0]) * 2,
+    "corrcoef of one": lambda x: torch.corrcoef(x[0, 0, 0]) * 2,
+    "logspace": lambda x: torch.logspace(0, 1, x.shape[2])[:, None] * x,
     "linspace": lambda x: torch.linspace(0, 1, x.shape[2])[:, None] * x,
     "window": lambda x: torch.hann_window(x.shape[3]) * x,
     "one_hot": lambda x: F.one_hot(torch.arange(x.shape[2]), x.shape[3]) * 2,
@@ -123,6 +128,8 @@ def test_gradients_of_open_resampling() -> None:
 STEPS: dict[str, Callable[[Any], Any]] = {
     name: OPERATORS[name]
     for name in (
+        "cov",
+        "corrcoef",
         "kron",
         "kron of two",
         "gradient along one",
@@ -159,6 +166,8 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "stft that pads too much": lambda x: torch.stft(x[0, 0], 64, return_complex=True),
     "stft without a step": lambda x: torch.stft(x[0, 0], 4, 0, return_complex=True),
     "stft as numbers": lambda x: torch.stft(x[0, 0], 4),
+    "cov of three dimensions": lambda x: torch.cov(x[0]),
+    "cov with weights": lambda x: torch.cov(x[0, 0], fweights=torch.ones(3, dtype=torch.int64)),
     "too few classes": lambda x: F.one_hot(torch.arange(x.shape[3]), x.shape[2]),
     "less than no points": lambda x: torch.linspace(0, 1, x.shape[2] - x.shape[3]),
 }
