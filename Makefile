@@ -23,7 +23,7 @@ TRITON_3.11 := triton==3.9.0
 TRITON_3.12 := triton==3.6.0
 TRITON_3.13 :=
 
-NATIVE := $(wildcard runtime/native/*) $(wildcard codegen/ready/*) $(wildcard codegen/*.h) codegen/flags.py setup.py
+NATIVE := $(wildcard runtime/native/*.* runtime/native/*/*) $(wildcard codegen/kernels/*.h codegen/kernels/prebuilt/*) codegen/build/flags.py setup.py
 PACKAGE := pyproject.toml
 PYTEST_FLAGS ?= -q -n $(WORKERS) --dist worksteal --durations=20
 TIER ?= all
@@ -100,7 +100,7 @@ notebooks: .venv/.dev .venv/.native
 
 clean:
 	rm -rf site build dist *.egg-info .typecheck .kernels .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -f runtime/_native*.so codegen/_ready*.so
+	rm -f runtime/_native*.so codegen/kernels/_ready*.so
 	rm -f .venv*/.native
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 

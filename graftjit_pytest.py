@@ -1,7 +1,7 @@
 """The plugin for pytest: the fixture `graft_report`, and the marker `graft_clean` that keeps tests free of breaks.
 
 pytest loads it by its entry point where graftjit is installed. It stands beside the package, not in it, for then it
-imports nothing but pytest: neither graftjit nor torch is imported before a test asks for them. `graftjit.watching` does
+imports nothing but pytest: neither graftjit nor torch is imported before a test asks for them. `graftjit.monitor` does
 the work. docs/ci.md tells how it is used.
 """
 
@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def graft_report() -> Iterator[Callable[[], Any]]:
     """A function that gives the graftjit.Report of what has been compiled since the test began."""
-    from graftjit.watching import watching
+    from graftjit.monitor import watching
 
     with watching() as watch:
         yield watch.report
@@ -37,7 +37,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     marker = item.get_closest_marker("graft_clean")
     if marker is None:
         return (yield)
-    from graftjit.watching import limits_of, watching
+    from graftjit.monitor import limits_of, watching
 
     wrong = ""
     try:

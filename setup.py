@@ -10,8 +10,14 @@ from setuptools.command.build_ext import build_ext
 NATIVE = Path("runtime/native")
 MARK = runpy.run_path("runtime/native_sources.py")["mark"]()
 ROOMS = ("graftjit", "capture", "codegen", "ir", "runtime")
-KERNELS = runpy.run_path("codegen/flags.py")
-READY = ("product", "product_bf16", "convolution")  # see codegen/ready.py
+# Every folder with an __init__.py, by its name: `graftjit.ir.graph` is ir/graph (pyproject.toml has the five folders at the top).
+PACKAGES = [
+    ".".join(init.parent.parts if room == "graftjit" else ("graftjit", *init.parent.parts))
+    for room in ROOMS
+    for init in sorted(Path(room).rglob("__init__.py"))
+]
+KERNELS = runpy.run_path("codegen/build/flags.py")
+READY = ("matmul_f32", "matmul_bf16", "convolution")  # see codegen/kernels/libraries.py
 FLAGS = ["-std=c++20", "-O2", "-fvisibility=hidden", "-Wno-missing-field-initializers"]
 
 
@@ -23,7 +29,7 @@ class Built(build_ext):
         super().run()
         if self.inplace or self.editable_mode:
             for room in ROOMS:
-                compileall.compile_dir(room, maxlevels=0, quiet=1)
+                compileall.compile_dir(room, quiet=1)
 
 
 def marked(name: str) -> tuple[str, str]:
@@ -32,9 +38,12 @@ def marked(name: str) -> tuple[str, str]:
 
 # A plain library, though it is found and named like an extension. Where it cannot be made, kernels are built when they are needed.
 ready = Extension(
-    "graftjit.codegen._ready",
-    sources=[f"codegen/ready/{name}.cpp" for name in READY],
-    depends=["codegen/flags.py", "codegen/host.h", *(f"codegen/{name}.h" for name in READY)],
+    "graftjit.codegen.kernels._ready",
+    sources=[f"codegen/kernels/prebuilt/{name}.cpp" for name in READY],
+    depends=[
+        "codegen/build/flags.py",
+        *(f"codegen/kernels/{name}.h" for name in ("common", *READY)),
+    ],
     define_macros=[marked(name) for name in READY],
     # Not told to the linker: OpenMP is torch's, a second one in a process is in its way.
     extra_compile_args=[
@@ -46,13 +55,15 @@ ready = Extension(
 )
 
 setup(
+    packages=PACKAGES,
     cmdclass={"build_ext": Built},
     ext_modules=[
         Extension(
             "graftjit.runtime._native",
-            sources=sorted(str(path) for path in NATIVE.glob("*.cpp")),
-            depends=["runtime/native_sources.py", *sorted(map(str, NATIVE.glob("*.h")))],
+            sources=sorted(str(path) for path in NATIVE.rglob("*.cpp")),
+            depends=["runtime/native_sources.py", *sorted(map(str, NATIVE.rglob("*.h")))],
             define_macros=[("GRAFTJIT_SOURCES", f'"{MARK}"')],
+            include_dirs=[str(NATIVE)],
             extra_compile_args=FLAGS,
             libraries=["dl"],
             language="c++",

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import graftjit
-from graftjit.runtime import joint_program
+from graftjit.runtime.autograd import joint_program
 
 ROUNDS, CALLS = 30, 500
 

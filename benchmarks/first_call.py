@@ -132,16 +132,16 @@ def _staged(workload: str) -> None:
     function, inputs = BY_NAME[workload].make()
     start = time.perf_counter()
     import graftjit
-    from graftjit.runtime import events
-    from graftjit.runtime.session import SESSION
+    from graftjit.runtime.events import events
+    from graftjit.runtime.process.session import SESSION
 
     imported = time.perf_counter()
     gc.disable()  # as a miss does
     # what the first miss imports, here by itself
-    import graftjit.capture.frame
+    import graftjit.capture.capture
     import graftjit.codegen.backend
-    import graftjit.runtime.executor
-    import graftjit.runtime.guard_program
+    import graftjit.runtime.executor.lower
+    import graftjit.runtime.guards.compiler
 
     gc.enable()
     loaded = time.perf_counter()

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import torch
 
-from graftjit.runtime import driver, executor
-from graftjit.runtime.program import DeviceLaunch, ProgramSpec
+from graftjit.runtime.cuda import driver
+from graftjit.runtime.executor import lower as executor
+from graftjit.runtime.program.program import DeviceLaunch, ProgramSpec
 
 ROUNDS, CALLS, MANY = 20, 2000, 32
 

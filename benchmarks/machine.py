@@ -37,7 +37,7 @@ def _commit() -> str | None:
 
 def describe(seed: int) -> dict[str, Any]:
     """Plain values for the head of a table and for JSON."""
-    from graftjit.runtime import device
+    from graftjit.runtime.process import hardware as device
 
     compiler = device.find_compiler()
     return {

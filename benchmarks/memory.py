@@ -7,7 +7,7 @@ asked for.
 Seen: every tensor that torch allocates, in eager, in steps of graftjit's programs and in code of torch.compile, and buffers that
 operators take from that allocator.
 Seen otherwise: graftjit's workspace. What lies between kernels is one block from C's allocator, which the thread keeps for the
-next call of any program (`runtime/native/workspace.h`), so it counts in full, as `kept`, and is part of `peak`: a process of its
+next call of any program (`runtime/native/executor/workspace.h`), so it counts in full, as `kept`, and is part of `peak`: a process of its
 own for each workload makes it this workload's. One that is too large to be kept counts as the largest of the programs alive;
 `unknown` counts those whose sizes depend on the call, where nothing is kept.
 Not seen, for any system: memory that oneDNN or MKL take for themselves (packed panels), stack buffers and thread-local buffers of

@@ -327,8 +327,8 @@ def unmet() -> list[str]:
 
 
 def _lowered() -> list[Any]:
-    from graftjit.codegen import planned  # noqa: F401  (fills the rules)
-    from graftjit.codegen.lowering import RULES
+    from graftjit.codegen import pipeline as planned  # noqa: F401  (fills the rules)
+    from graftjit.codegen.lower.builder import RULES
 
     return list(RULES)
 

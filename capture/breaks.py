@@ -1,6 +1,6 @@
 """How capture stops: a graph break, or the whole frame left to Python.
 
-Handlers raise `Break` where they meet something they do not model; `capture.frame` decides what becomes of
+Handlers raise `Break` where they meet something they do not model; `capture.capture` decides what becomes of
 it (a resume function, or plain Python) and tells it as an event.
 """
 

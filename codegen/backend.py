@@ -12,19 +12,21 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from ..ir.graph import Graph
-from ..ir.joint import Joint
-from ..ir.late import early, late
+from ..ir.graph.nodes import Graph
 from ..ir.location import Location
-from ..runtime import faults, watching
+from ..ir.passes.defer_writes import early, late
+from ..ir.trace.joint import Joint
+from ..runtime.autograd.freed_graph import SpentProgram
+from ..runtime.autograd.rollback import telling, unwriting
 from ..runtime.errors import BuildError, GraftError, InternalError
-from ..runtime.events import Fallback
-from ..runtime.session import SESSION
-from ..runtime.spent import SpentProgram
-from ..runtime.taking_back import telling, unwriting
-from . import facts, kept_plans
-from .compiled import Compiled, sampled, show, tell, watched
-from .replay import compile_replay
+from ..runtime.events import observers as watching
+from ..runtime.events.events import Fallback
+from ..runtime.process import faults
+from ..runtime.process.session import SESSION
+from .plan_cache import cache as kept_plans
+from .programs import step_facts as facts
+from .programs.compiled import Compiled, sampled, show, tell, watched
+from .programs.replay import compile_replay
 
 
 def compile_graph(graph: Graph, options: Any = None) -> Compiled:
@@ -68,7 +70,7 @@ def _joint_or_replayed(
     graph: Graph, level: str, background: bool, tune: bool, sink: bool
 ) -> Compiled:
     """Forward and backward as programs, or the calls under autograd."""
-    from .joint import compile_joint  # late: not every program is trained
+    from .training import compile_joint  # late: not every program is trained
 
     if not isinstance(graph.joint, Joint):
         reason = graph.joint.reason if graph.joint else "a gradient is needed"
@@ -104,7 +106,7 @@ def _half(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     except Exception as error:
         code, reason = _told(graph, error)
         SESSION.emit(Fallback(code=code, reason=reason))
-        from .planned import by_aten
+        from .pipeline import by_aten
 
         return by_aten(graph)
 
@@ -114,7 +116,7 @@ def _finish(
 ) -> None:
     """What is around the program: launches as a whole (`inner`: see `graphing`), and checks."""
     if sink and compiled.mode != "replay":
-        from .graphing import graphed  # late: few ask for it
+        from .cuda_graphs import graphed  # late: few ask for it
 
         compiled.program = graphed(compiled, graph, inner)
     if compiled.mode != "replay":
@@ -142,7 +144,7 @@ def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compi
         done = None
     if done is not None:
         return done
-    from .planned import programmed  # late: a plan that was kept needs nothing of it
+    from .pipeline import programmed  # late: a plan that was kept needs nothing of it
 
     return programmed(graph, level, background, tune, _told, key)
 
@@ -152,7 +154,7 @@ def _kept(graph: Graph, key: Any, background: bool) -> Compiled | None:
     if kept is None:
         return None
     if SESSION.options.check:
-        from .planned import verify
+        from .pipeline import verify
 
         verify(graph, kept)
     return kept_plans.loaded(graph, kept, stored=background)

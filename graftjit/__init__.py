@@ -1,24 +1,24 @@
 """graftjit: a just-in-time compiler for PyTorch programs."""
 
 # First: what the command line answers without torch; in any other process nothing.
-from . import quick as _quick  # noqa: F401
+from .cli import early as _quick  # noqa: F401
 
 # isort: split
 # Then: an unsupported Python or a missing extension is told before anything else can fail.
-from .runtime import native_part as _native_part  # noqa: F401
+from .runtime.process import native_loader as _native_part  # noqa: F401
 
 # isort: split
 from . import context, nn, ops
+from .compat import jit_class, ms_function, mutable
 from .compiled import compile
 from .context import GRAPH_MODE, PYNATIVE_MODE, get_context, set_context
+from .dynamic import mark_dynamic
 from .gradients import get_grad, grad, value_and_grad
 from .jit import explain, jit, lower, report, reset, wait
-from .legacy import jit_class, ms_function, mutable
-from .marks import mark_dynamic
-from .runtime import accumulators as _accumulators
-from .runtime.capturing import graft_break
-from .runtime.options import JitConfig
-from .runtime.report import Report
+from .runtime.autograd import accumulator_hooks as _accumulators
+from .runtime.directives import graft_break
+from .runtime.process.options import JitConfig
+from .runtime.report.report import Report
 from .runtime.version import VERSION
 from .tensor import Parameter, ParameterTuple, Tensor
 

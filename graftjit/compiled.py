@@ -18,7 +18,7 @@ from .ir.dataclass import dataclass
 from .ir.location import Location
 from .jit import beginning, make_callable, options_of
 from .runtime.errors import UserError
-from .runtime.options import JitConfig
+from .runtime.process.options import JitConfig
 
 _STATE = "__graftjit_compiled__"
 
@@ -207,6 +207,6 @@ def _reset(self: Any) -> None:
 
 def _lower(self: Any, /, *args: Any, **kwargs: Any) -> Any:
     """The stages of compiling a call with these arguments, which is not run: see `graftjit.lower`."""
-    from .lowered import lower
+    from .lowered.lowered import lower
 
     return lower(self, *args, **kwargs)

@@ -17,8 +17,8 @@ import torch
 
 from .ir.dataclass import dataclass
 from .runtime.errors import OptionError, did_you_mean
-from .runtime.options import JitConfig
-from .runtime.session import SESSION
+from .runtime.process.options import JitConfig
+from .runtime.process.session import SESSION
 
 GRAPH_MODE = 0
 PYNATIVE_MODE = 1

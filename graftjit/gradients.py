@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .runtime.differentiate import differentiate
+from .runtime.autograd.differentiate import differentiate
 
 Positions = int | tuple[int, ...] | None
 

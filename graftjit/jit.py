@@ -16,18 +16,20 @@ from typing import Any
 
 import torch
 
-from . import hook
-from .cell import made_in_graph_mode
 from .context import current_context
+from .dispatch import frame_policy as hook
+from .dispatch.shared_entries import KIN
+from .dispatch.unit import UNITS, Unit, check, first_state, on_rerun
+from .dispatch.unit_events import measured, place_of
 from .ir.location import Location
-from .kin import KIN
-from .runtime import _native, beside, events
+from .nn.cell import made_in_graph_mode
+from .runtime import _native
 from .runtime.errors import OptionError, UserError, describe
-from .runtime.options import JitConfig
-from .runtime.report import Report, report_of
-from .runtime.session import SESSION
-from .telling import measured, place_of
-from .unit import UNITS, Unit, check, first_state, on_rerun
+from .runtime.events import events
+from .runtime.process import beside
+from .runtime.process.options import JitConfig
+from .runtime.process.session import SESSION
+from .runtime.report.report import Report, report_of
 
 
 class JitFunction(_native.Callable):
@@ -53,7 +55,7 @@ class JitFunction(_native.Callable):
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Any:
         """The stages of compiling a call with these arguments, which is not run: see `graftjit.lower`."""
-        from .lowered import lower
+        from .lowered.lowered import lower
 
         return lower(self, *args, **kwargs)
 
@@ -311,7 +313,7 @@ def reset(target: Any = None) -> None:
 def wait(seconds: float | None = None) -> bool:
     """Wait until everything that `JitConfig(background=True)` has put off is built; False if that takes longer than
     `seconds`."""
-    from .codegen.background import BACKGROUND
+    from .codegen.build.background import BACKGROUND
 
     return BACKGROUND.wait(seconds)
 
@@ -331,8 +333,8 @@ def explain(target: Any, *args: Any, **kwargs: Any) -> Report:
 
 def lower(target: Any, /, *args: Any, **kwargs: Any) -> Any:
     """The stages of compiling `target(*args, **kwargs)`, from the captured graph to kernels, replacement code and guards,
-    as a `graftjit.lowered.Lowered`. Nothing of the program is run."""
-    from .lowered import lower
+    as a `graftjit.lowered.lowered.Lowered`. Nothing of the program is run."""
+    from .lowered.lowered import lower
 
     return lower(target, *args, **kwargs)
 

@@ -1,5 +1,5 @@
 """The runtime: native extension, guards, events and reports, kernel store, options, device facts."""
 
-from .interpreter import require_supported
+from .process.python_version import require_supported
 
 require_supported()

@@ -2,7 +2,7 @@
 
 A code is stable: it is never given a second meaning. One that nothing raises any more leaves the table, and its
 number is kept in `RETIRED`; a test holds that each break code of the table is raised by a program.
-Capture names codes in its events; reports, errors and `docs/codes.md` (made by `graftjit.code_docs`) take title,
+Capture names codes in its events; reports, errors and `docs/codes.md` (made by `graftjit.cli.code_docs`) take title,
 reason, cure and cost from here. `python -m graftjit codes` prints the table.
 """
 

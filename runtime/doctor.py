@@ -25,11 +25,12 @@ from pathlib import Path
 import torch
 
 from ..ir.dataclass import dataclass
-from . import device, driver
+from .cuda import driver
 from .errors import GraftError
-from .interpreter import require_supported
-from .options import VARIABLES, read_environment, unknown_variables
-from .session import SESSION
+from .process import hardware as device
+from .process.options import VARIABLES, read_environment, unknown_variables
+from .process.python_version import require_supported
+from .process.session import SESSION
 
 OLDEST_TORCH = "2.11"
 

@@ -222,3 +222,11 @@ def columns(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
+
+
+class Begun(BaseException):
+    """The program had changed its inputs when it raised `error`, which nobody is to catch on the way."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error

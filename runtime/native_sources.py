@@ -11,10 +11,12 @@ FOLDER = Path(__file__).with_name("native")
 
 def mark() -> str:
     """A checksum of all sources in their order; empty where there are none (an installed package)."""
-    files = sorted((*FOLDER.glob("*.cpp"), *FOLDER.glob("*.h")))
+    files = sorted((*FOLDER.rglob("*.cpp"), *FOLDER.rglob("*.h")))
     if not files:
         return ""
     found = 0
     for file in files:
-        found = zlib.crc32(file.read_bytes(), zlib.crc32(file.name.encode(), found))
+        found = zlib.crc32(
+            file.read_bytes(), zlib.crc32(file.relative_to(FOLDER).as_posix().encode(), found)
+        )
     return f"{found:08x}"

@@ -53,7 +53,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="module")
 def our_products() -> Iterator[None]:
     """Matrix products are kernels of ours, as on the machine that wrote the documents: on Intel's they are MKL's."""
-    from graftjit.runtime import device
+    from graftjit.runtime.process import hardware as device
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device, "narrow_mkl", lambda: device.cpu().isa == "avx512")
@@ -81,7 +81,7 @@ def _same_start() -> Iterator[None]:
     import torch
 
     from graftjit.context import reset_context
-    from graftjit.kin import KIN
+    from graftjit.dispatch.shared_entries import KIN
 
     KIN.forget()  # a function that several tests compile begins anew
     random.seed(0)

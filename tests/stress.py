@@ -21,8 +21,8 @@ from typing import Any
 import torch
 
 import graftjit
-from graftjit.runtime.events import RanPlain
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.events.events import RanPlain
+from graftjit.runtime.process.session import SESSION
 
 X = torch.linspace(-1.0, 1.0, 8)
 LARGE = torch.linspace(-1.0, 1.0, 300_000)  # kernels let the GIL go

@@ -106,7 +106,9 @@ def test_what_the_reference_shows_has_a_docstring() -> None:
     import inspect
 
     import graftjit
-    from graftjit.runtime import errors, options, records, report
+    from graftjit.runtime import errors
+    from graftjit.runtime.process import options
+    from graftjit.runtime.report import records, report
 
     bare: list[str] = []
     spaces: list[Any] = [
@@ -133,7 +135,7 @@ def test_what_the_reference_shows_has_a_docstring() -> None:
 
 
 def test_environment_variables_are_in_their_page() -> None:
-    from graftjit.runtime.options import VARIABLES
+    from graftjit.runtime.process.options import VARIABLES
 
     text = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
     assert all(f"`{variable.name}" in text for variable in VARIABLES)

@@ -63,8 +63,8 @@ def test_importing_loads_neither_capture_nor_codegen(first):
 
 
 def test_a_call_on_the_cpu_loads_nothing_for_others(first):
-    unwanted = ("triton", "graftjit.codegen.triton", "graftjit.runtime.doctor",
-                "graftjit.runtime.bundle", "graftjit.runtime.report_text", "numpy.testing")  # fmt: skip
+    unwanted = ("triton", "graftjit.codegen.triton.renderer", "graftjit.runtime.doctor",
+                "graftjit.runtime.store.bundle", "graftjit.runtime.report.text.render", "numpy.testing")  # fmt: skip
     assert [name for name in first[1]["modules"] if name.startswith(unwanted)] == []
 
 

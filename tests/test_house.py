@@ -15,9 +15,11 @@ ROOMS = ("capture", "codegen", "graftjit", "ir", "runtime")
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 620
 # Files that are longer, and how long they may be: each waits for the idea by which to part it.
-LONGER = {"ir/symbols.py": 680}
+LONGER = {"ir/symbolic/expr.py": 680}
 
-FILES = sorted(str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).glob("*.py"))
+FILES = sorted(
+    str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).rglob("*.py")
+)
 
 
 def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

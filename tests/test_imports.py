@@ -24,8 +24,8 @@ print(json.dumps({{"seconds": min(wall, cpu), "imported": imported,
 
 _USE = """
 import math
-import graftjit.runtime.doctor, graftjit.runtime.report, graftjit.runtime.mirror
-from graftjit.runtime.kernel_store import KernelStore
+import graftjit.runtime.doctor, graftjit.runtime.report.report, graftjit.runtime.guards.mirror
+from graftjit.runtime.store.store import KernelStore
 
 @graftjit.jit
 def f(x, y):

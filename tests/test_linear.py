@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import graftjit
-from graftjit import unit
+from graftjit.dispatch import unit
 
 OURS = tuple(
     os.path.dirname(os.path.abspath(sys.modules[name].__file__ or "")) + os.sep

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import graftjit
-from graftjit.codegen import flags
+from graftjit.codegen.build import flags
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = {
@@ -24,6 +24,8 @@ ROOMS = {
 }
 TOP = ("pyproject.toml", "setup.py", "graftjit_pytest.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md",
        "CONTRIBUTING.md", "Makefile")  # fmt: skip
+
+ASSETS = "runtime/report/html/assets"
 
 
 @pytest.fixture(scope="module")
@@ -54,18 +56,22 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_the_wheel_holds_every_room_and_the_extension(archives: tuple[Path, Path]) -> None:
     names = set(zipfile.ZipFile(archives[1]).namelist())
     for package, folder in ROOMS.items():
-        for path in (ROOT / folder).glob("*.py"):
-            assert f"{package}/{path.name}" in names
-        for path in (ROOT / folder).glob("*.h"):
-            assert f"{package}/{path.name}" in names
-    for path in (ROOT / "runtime" / "page").iterdir():
-        assert f"graftjit/runtime/page/{path.name}" in names
+        read = [path for kind in ("*.py", "*.h") for path in (ROOT / folder).rglob(kind)]
+        for path in (path.relative_to(ROOT / folder) for path in read):
+            if path.parts[0] != "native":  # compiled into the extension
+                assert f"{package}/{path.as_posix()}" in names
+    for path in (ROOT / ASSETS).iterdir():
+        assert f"graftjit/{ASSETS}/{path.name}" in names
     assert {"graftjit/py.typed", "graftjit_pytest.py", "graftjit/code_examples/GB101.py"} <= names
     (entries,) = [name for name in names if name.endswith("dist-info/entry_points.txt")]
     assert b"[pytest11]" in zipfile.ZipFile(archives[1]).read(entries)
     assert [n for n in names if n.startswith("graftjit/runtime/_native") and n.endswith(".so")]
     if flags.ready_here():
-        assert [n for n in names if n.startswith("graftjit/codegen/_ready") and n.endswith(".so")]
+        assert [
+            n
+            for n in names
+            if n.startswith("graftjit/codegen/kernels/_ready") and n.endswith(".so")
+        ]
     assert any(n.endswith("licenses/LICENSE") for n in names)
     assert not [n for n in names if n.startswith(("tests", "benchmarks", "ir/", "capture/"))]
 
@@ -75,11 +81,11 @@ def test_the_source_archive_holds_what_the_extension_is_made_of(
 ) -> None:
     with tarfile.open(archives[0]) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    for folder in ("runtime/native", "runtime/page", "codegen/ready"):
-        native = [path for path in (ROOT / folder).iterdir() if path.is_file()]
+    for folder in ("runtime/native", ASSETS, "codegen/kernels/prebuilt"):
+        native = [path for path in (ROOT / folder).rglob("*.*") if path.is_file()]
         assert native
         for path in native:
-            assert f"{folder}/{path.name}" in names
+            assert path.relative_to(ROOT).as_posix() in names
     assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "setup.py"} <= names
 
 

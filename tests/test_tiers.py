@@ -116,7 +116,12 @@ def test_the_order_begins_with_the_tests_that_import_what_changed() -> None:
 def test_imports_are_found_under_the_name_that_a_room_is_installed_as() -> None:
     from tools import order_tests as order
 
-    files = ["ir/graph.py", "tests/ir/test_trace.py", "ir/trace.py", "tests/ir/test_layout.py"]
+    files = [
+        "ir/graph/nodes.py",
+        "tests/ir/test_trace.py",
+        "ir/trace/tracer.py",
+        "tests/ir/test_layout.py",
+    ]
     found = order.importers(files)
-    assert "ir/trace.py" in found["ir/graph.py"]
-    assert "tests/ir/test_trace.py" in found["ir/trace.py"]
+    assert "ir/trace/tracer.py" in found["ir/graph/nodes.py"]
+    assert "tests/ir/test_trace.py" in found["ir/trace/tracer.py"]

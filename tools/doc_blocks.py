@@ -152,7 +152,7 @@ def run_page(path: Path, seconds: float = 120) -> list[tuple[Block, str]]:
 
 def run_here(name: str) -> int:
     """The inside of that process: rows on its input, what each printed on its output."""
-    from graftjit.runtime import device
+    from graftjit.runtime.process import hardware as device
 
     # On Intel's processors products are MKL's; the pages show those of all others.
     device.narrow_mkl = lambda: device.cpu().isa == "avx512"

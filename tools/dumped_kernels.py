@@ -19,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(autouse=True)
 def _dumped_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels of this test, in the order in which it asks for them, each once."""
-    from graftjit.codegen import build
+    from graftjit.codegen.build import cxx as build
 
     load, folder = build.load, Path(request.config.getoption("--dump-kernels"))
     name = re.sub(r"[^\w.=-]+", "_", request.node.nodeid)[-200:]

@@ -2,7 +2,7 @@
 
 For each program that the workload compiles (a training step has two): bytes at the peak, beside what eager needs at its
 best, and the values alive there, the largest first, with the steps that make them and read them last. Estimates are
-those by which `codegen.schedule` weighs its plans; the line before them is what `benchmarks.memory` sees of a whole call.
+those by which `codegen.schedule.plan` weighs its plans; the line before them is what `benchmarks.memory` sees of a whole call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST = 24  # values shown of a program
 
 def plans_of(name: str, seed: int = 0) -> list[Any]:
     """The plans of the programs that a workload runs, in the order in which they were made."""
-    from graftjit.codegen import schedule
+    from graftjit.codegen.schedule import plan as schedule
 
     found: list[Any] = []
     before = schedule.spec
@@ -53,7 +53,7 @@ def _mib(nbytes: float) -> str:
 
 
 def show(made: Any) -> None:
-    from graftjit.codegen import memory
+    from graftjit.codegen.schedule import peak_memory as memory
 
     planned = memory.peak(made.steps, made.flow, made.scratch, made.over)
     eager = memory.peak_of_eager(made.flow)

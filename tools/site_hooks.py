@@ -4,7 +4,7 @@ In: the files of docs/, as they read in the repository. Out: the same, with
 
 - the rooms of the library where mkdocstrings looks for the package (their folders carry other names),
 - CONTRIBUTING.md and CHANGELOG.md as pages,
-- a page for each file and folder of the repository that a page links to (`../codegen/lower.py`), so that links
+- a page for each file and folder of the repository that a page links to (`../codegen/lower/pointwise.py`), so that links
   to sources work in a checkout and on the site, without a network.
 """
 
@@ -138,6 +138,8 @@ def _folder_rows(path: Path, target: str, wanted: set[str]) -> Iterator[str]:
     """The files of a folder, each with the first sentence that it says of itself."""
     yield "| file | what it says of itself |\n|---|---|\n"
     for file in sorted(path.iterdir()):
+        if (file / "__init__.py").exists():
+            yield f"| {file.name}/ | {_head(file / '__init__.py')} |\n"
         if file.is_dir() or file.suffix not in (".py", ".cpp", ".h", ".c"):
             continue
         name = f"`{file.name}`"

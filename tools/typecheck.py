@@ -25,11 +25,13 @@ def make_tree(tree: Path = TREE) -> None:
         package_dir = tomllib.load(stream)["tool"]["setuptools"]["package-dir"]
     shutil.rmtree(tree, ignore_errors=True)
     for package, folder in package_dir.items():
-        target = tree.joinpath(*package.split("."))
-        target.mkdir(parents=True)
-        for path in (ROOT / folder).iterdir():
-            if path.suffix in (".py", ".pyi", ".typed"):
-                (target / path.name).symlink_to(path)
+        for init in sorted((ROOT / folder).rglob("__init__.py")):
+            inside = init.parent.relative_to(ROOT / folder)
+            target = tree.joinpath(*package.split("."), inside)
+            target.mkdir(parents=True)
+            for path in init.parent.iterdir():
+                if path.suffix in (".py", ".pyi", ".typed"):
+                    (target / path.name).symlink_to(path)
     (tree / "graftjit" / "runtime" / "_native.pyi").write_text(NATIVE_STUB)
 
 

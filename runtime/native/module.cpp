@@ -1,14 +1,14 @@
 // The extension module `graftjit.runtime._native`: each part adds its types and functions.
-#include "callable.h"
-#include "ambient.h"
-#include "cuda_driver.h"
-#include "hook.h"
-#include "program.h"
-#include "reassigned.h"
-#include "tail.h"
-#include "tensor.h"
-#include "tensor_trace.h"
-#include "watch.h"
+#include "frame/callable.h"
+#include "executor/autograd_scope.h"
+#include "cuda/driver.h"
+#include "frame/hook.h"
+#include "executor/program.h"
+#include "frame/class_watch.h"
+#include "frame/tail_call.h"
+#include "tensors/tensor.h"
+#include "tensors/tensor_trace.h"
+#include "frame/dict_watch.h"
 
 namespace {
 

@@ -11,10 +11,11 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from graftjit.capture.assemble import Assembler
-from graftjit.capture.bytecodes import decode
-from graftjit.capture.optable import FINAL
-from graftjit.capture.resume import (
+from graftjit.capture.bytecode.assembler import Assembler
+from graftjit.capture.bytecode.decoder import decode
+from graftjit.capture.bytecode.opcodes import FINAL
+from graftjit.capture.bytecode.stack_shape import stack_shapes
+from graftjit.capture.emit.resume import (
     PASSED,
     break_tail,
     can_resume,
@@ -22,7 +23,6 @@ from graftjit.capture.resume import (
     load_cells,
     resume_code,
 )
-from graftjit.capture.stackshape import stack_shapes
 
 
 class Stepper:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from graftjit.capture.assemble import Assembler
-from graftjit.capture.bytecodes import decode
-from graftjit.capture.optable import NULL_FIRST
-from graftjit.capture.resume import (
+from graftjit.capture.bytecode.assembler import Assembler
+from graftjit.capture.bytecode.decoder import decode
+from graftjit.capture.bytecode.opcodes import NULL_FIRST
+from graftjit.capture.emit.resume import (
     CannotResume,
     Path,
     ResumeSpec,
@@ -23,7 +23,7 @@ from graftjit.capture.resume import (
     resume_code,
 )
 from graftjit.ir.location import Location
-from graftjit.runtime.sources import Source
+from graftjit.runtime.guards.sources import Source
 
 shared = {"of": "the module"}
 

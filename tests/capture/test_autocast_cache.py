@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from graftjit import JitConfig, jit
-from graftjit.runtime import tensors
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.guards import tensor_access as tensors
+from graftjit.runtime.process.session import SESSION
 
 LOW = torch.bfloat16
 M = torch.tensor([[0.5, -1.0], [2.0, 0.25]])

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from graftjit.capture import bytecodes, optable
-from graftjit.capture.bytecodes import decode, stack_effect
-from graftjit.capture.liveness import live_locals
-from graftjit.capture.optable import FINAL, VERSION
-from graftjit.capture.stackshape import stack_shapes
+from graftjit.capture.bytecode import decoder as bytecodes
+from graftjit.capture.bytecode import opcodes as optable
+from graftjit.capture.bytecode.decoder import decode, stack_effect
+from graftjit.capture.bytecode.liveness import live_locals
+from graftjit.capture.bytecode.opcodes import FINAL, VERSION
+from graftjit.capture.bytecode.stack_shape import stack_shapes
 
 from . import programs, stepping
 from .programs import PROGRAMS

@@ -26,12 +26,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graftjit
-from graftjit.capture.decompile import Decompiled, decompile, listed
-from graftjit.capture.decompile_ops import OPS
-from graftjit.capture.optable import EFFECTS, FINAL, JUMPS
+from graftjit.capture.bytecode.opcodes import EFFECTS, FINAL, JUMPS
+from graftjit.capture.decompile.operators import OPS
+from graftjit.capture.decompile.writer import Decompiled, decompile, listed
 from graftjit.context import reset_context
-from graftjit.runtime import watching
-from graftjit.stage_code import code_text
+from graftjit.lowered.bytecode_text import code_text
+from graftjit.runtime.events import observers as watching
 from tests.capture.harness import reads_as_python
 from tests.capture.programs import PROGRAMS
 

@@ -24,12 +24,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graftjit import JitConfig, graft_break, jit
-from graftjit.capture import machine
-from graftjit.codegen import build, planned
-from graftjit.runtime import device
+from graftjit.capture.interpreter import machine
+from graftjit.codegen import pipeline as planned
+from graftjit.codegen.build import cxx as build
 from graftjit.runtime.codes import CODES, RETIRED
 from graftjit.runtime.errors import BuildError
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process import hardware as device
+from graftjit.runtime.process.session import SESSION
 
 from .harness import DYNAMIC, difference, play
 

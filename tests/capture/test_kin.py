@@ -14,8 +14,8 @@ from torch import nn
 import graftjit
 from graftjit import JitConfig, compile, jit
 from graftjit.compiled import compiled_state
-from graftjit.runtime.events import Adopted, Captured, Compiled, KernelBuilt
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.events.events import Adopted, Captured, Compiled, KernelBuilt
+from graftjit.runtime.process.session import SESSION
 
 X = torch.tensor([0.5, -1.0])
 M = torch.arange(6.0).reshape(3, 2) / 4 - 0.5

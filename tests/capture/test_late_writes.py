@@ -219,8 +219,8 @@ def test_a_part_of_a_tensor_with_holes_cannot_wait() -> None:
 
 def test_an_error_after_a_write_is_raised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody could foresee (memory that ran out) must not do the writes a second time."""
-    from graftjit.ir.graph import Graph
-    from graftjit.runtime import taking_back
+    from graftjit.ir.graph.nodes import Graph
+    from graftjit.runtime.autograd import rollback as taking_back
 
     written = torch.zeros(3)
 

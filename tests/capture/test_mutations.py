@@ -11,8 +11,8 @@ import pytest
 
 from graftjit import JitConfig, jit
 from graftjit.jit import _unit_of
-from graftjit.runtime.events import Captured
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.events.events import Captured
+from graftjit.runtime.process.session import SESSION
 
 from ..mutations import KINDS, play
 from .harness import LEVELS, TOLERANCE, Describer, _call, difference

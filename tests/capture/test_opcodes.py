@@ -15,15 +15,14 @@ from typing import Any
 
 import pytest
 
-from graftjit.capture import (
-    calls,  # noqa: F401 (with the handlers of generators)
-    frame,  # noqa: F401 (fills the table of handlers)
-    optable,
-)
-from graftjit.capture.bytecodes import Instr, stack_effect
-from graftjit.capture.machine import HANDLERS
-from graftjit.capture.optable import NAME_SHIFT, NEVER, ROWS, VERSION, Micro, Raw
-from graftjit.capture.unmodelled import INTRINSICS, UNMODELLED
+from graftjit.capture.bytecode import opcodes as optable
+from graftjit.capture.bytecode.decoder import Instr, stack_effect
+from graftjit.capture.bytecode.opcodes import NAME_SHIFT, NEVER, ROWS, VERSION, Micro, Raw
+
+# noqa: F401 (with the handlers of generators)
+# noqa: F401 (fills the table of handlers)
+from graftjit.capture.interpreter.machine import HANDLERS
+from graftjit.capture.interpreter.unmodelled import INTRINSICS, UNMODELLED
 from graftjit.ir.location import Location
 from graftjit.runtime.codes import CODES
 

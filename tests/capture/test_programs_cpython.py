@@ -15,7 +15,7 @@ import types
 import torch
 
 import graftjit
-from graftjit.capture import containers
+from graftjit.capture.values import containers
 
 from .harness import agrees
 

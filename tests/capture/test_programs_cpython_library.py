@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from graftjit import jit
-from graftjit.turns import other_threads
+from graftjit.dispatch.capture_lock import other_threads
 
 from .harness import agrees
 

@@ -29,8 +29,9 @@ from typing import Any
 import pytest
 import torch
 
-from graftjit import JitConfig, graft_break, hook, jit
-from graftjit.runtime.options import number_of
+from graftjit import JitConfig, graft_break, jit
+from graftjit.dispatch import frame_policy as hook
+from graftjit.runtime.process.options import number_of
 
 X = torch.linspace(-1, 1, 4)
 HERE = __file__

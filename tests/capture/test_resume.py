@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from graftjit.capture.bytecodes import decode
-from graftjit.capture.resume import can_resume
+from graftjit.capture.bytecode.decoder import decode
+from graftjit.capture.emit.resume import can_resume
 
 from . import programs
 from .programs import PROGRAMS, Point

@@ -8,7 +8,7 @@ import torch
 
 import graftjit
 from graftjit import JitConfig, jit
-from graftjit.runtime.events import Captured
+from graftjit.runtime.events.events import Captured
 
 X = torch.tensor([0.5, -1.0])
 O0 = JitConfig(jit_level="O0", dynamic=False)

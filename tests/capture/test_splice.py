@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import graftjit
-from graftjit.capture.assemble import Assembler
-from graftjit.capture.bytecodes import decode
-from graftjit.capture.liveness import live_locals
-from graftjit.capture.resume import CannotResume, can_break, can_resume, resume_code
-from graftjit.capture.stackshape import stack_shape
+from graftjit.capture.bytecode.assembler import Assembler
+from graftjit.capture.bytecode.decoder import decode
+from graftjit.capture.bytecode.liveness import live_locals
+from graftjit.capture.bytecode.stack_shape import stack_shape
+from graftjit.capture.emit.resume import CannotResume, can_break, can_resume, resume_code
 
 from .test_bytecodes import module_codes
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Any]:
     """An empty store."""
-    from graftjit.runtime.session import SESSION
+    from graftjit.runtime.process.session import SESSION
 
     with SESSION.override(cache_dir=tmp_path):
         yield SESSION.store

@@ -27,10 +27,14 @@ from on_cuda import H100, relabelled
 
 import graftjit
 from benchmarks.models import bert, gpt2, llama, vision
-from graftjit.codegen import gpu_plan, kept_plans, planned, schedule, triton_compile
-from graftjit.ir.graph import Graph
-from graftjit.ir.passes import optimize
-from graftjit.runtime.session import SESSION
+from graftjit.codegen import pipeline as planned
+from graftjit.codegen.plan_cache import cache as kept_plans
+from graftjit.codegen.schedule import gpu_kernels as gpu_plan
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.triton import compiler as triton_compile
+from graftjit.ir.graph.nodes import Graph
+from graftjit.ir.passes.pipeline import optimize
+from graftjit.runtime.process.session import SESSION
 
 Made = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
 

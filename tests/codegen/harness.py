@@ -10,14 +10,17 @@ from typing import Any
 
 import torch
 
-from graftjit.codegen import build, cpp, replaced, schedule
-from graftjit.codegen.planned import programmed  # noqa: F401  (fills the rules)
-from graftjit.codegen.shadow import differs
-from graftjit.ir.graph import Graph, Node
-from graftjit.ir.passes import optimize
-from graftjit.ir.trace import Tracer
-from graftjit.runtime.executor import load
-from graftjit.runtime.program import Launch
+from graftjit.codegen.build import cxx as build
+from graftjit.codegen.cpp import renderer as cpp
+from graftjit.codegen.kernels import registry as replaced
+from graftjit.codegen.pipeline import programmed  # noqa: F401  (fills the rules)
+from graftjit.codegen.programs.shadow import differs
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.ir.graph.nodes import Graph, Node
+from graftjit.ir.passes.pipeline import optimize
+from graftjit.ir.trace.tracer import Tracer
+from graftjit.runtime.executor.lower import load
+from graftjit.runtime.program.program import Launch
 
 
 def trace(fn: Callable[..., Any], *inputs: torch.Tensor, name: str = "test") -> Graph:

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from graftjit.codegen import loops
-from graftjit.codegen.loops import Buffer, Index, LoopNest, Store, Value
+from graftjit.codegen.loops import loop_nest as loops
+from graftjit.codegen.loops.loop_nest import Buffer, Index, LoopNest, Store, Value
 
 _TO_BOOL = {"lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf", "isfinite", "signbit"}
 NARROW = (torch.bfloat16, torch.float16)

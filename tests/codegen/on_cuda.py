@@ -14,14 +14,15 @@ from typing import Any
 import torch
 from harness import trace
 
-from graftjit.codegen import gpu_plan, schedule
-from graftjit.codegen.planned import programmed  # noqa: F401  (fills the rules)
-from graftjit.codegen.triton_dialect import TYPES
-from graftjit.ir.graph import Graph, Meta, Node
-from graftjit.ir.passes import optimize
-from graftjit.ir.symbols import evaluate
-from graftjit.ir.torch_level import substitute
-from graftjit.runtime.program import (
+from graftjit.codegen.pipeline import programmed  # noqa: F401  (fills the rules)
+from graftjit.codegen.schedule import gpu_kernels as gpu_plan
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.triton.dialect import TYPES
+from graftjit.ir.graph.interpreter import substitute
+from graftjit.ir.graph.nodes import Graph, Meta, Node
+from graftjit.ir.passes.pipeline import optimize
+from graftjit.ir.symbolic.expr import evaluate
+from graftjit.runtime.program.program import (
     Alloc,
     Aten,
     DeviceLaunch,

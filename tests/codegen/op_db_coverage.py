@@ -22,10 +22,10 @@ import op_db_tally as tally  # noqa: E402
 from op_db_cases import DTYPES, case, infos, name_of, samples_of, short  # noqa: E402
 from op_db_run import REFUSALS, graph_of, library_of  # noqa: E402
 
-from graftjit.codegen import schedule  # noqa: E402
+from graftjit.codegen.schedule import plan as schedule  # noqa: E402
 from graftjit.ir.errors import CannotTrace, TraceError  # noqa: E402
-from graftjit.ir.failing import RAISES  # noqa: E402
-from graftjit.ir.passes import optimize  # noqa: E402
+from graftjit.ir.ops.may_raise import RAISES  # noqa: E402
+from graftjit.ir.passes.pipeline import optimize  # noqa: E402
 
 SAMPLES = 3
 HEAD = """\
@@ -45,7 +45,7 @@ RAISED = """\
 These ATen operators look at what is in their operands and raise on some of it, in eager and compiled alike, whether somebody reads
 the result or not; they cost nothing where they cannot raise (an index made by `arange`, a division of floats or by a number that is not
 zero). Beside them an operator raises for its metadata and options only, when a call is traced. ATen operators of which nobody has
-said that they raise on nothing count as ones that raise. The table is that of [ir/failing.py](../ir/failing.py);
+said that they raise on nothing count as ones that raise. The table is that of [ir/ops/may_raise.py](../ir/ops/may_raise.py);
 `python -m tests.codegen.op_db_errors` holds it against eager: the database's error inputs, its samples (`--spoiled`: with numbers
 that some operators refuse), results used and dropped.
 

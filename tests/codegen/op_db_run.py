@@ -34,15 +34,18 @@ from op_db_judge import judge, worst
 from symbolic import arguments, trace_open
 
 from graftjit import jit
-from graftjit.codegen import build, cpp, replaced, schedule
-from graftjit.codegen.lowering import RULES
-from graftjit.codegen.nest import Kernel
-from graftjit.codegen.planned import programmed  # noqa: F401  (fills the rules)
+from graftjit.codegen.build import cxx as build
+from graftjit.codegen.cpp import renderer as cpp
+from graftjit.codegen.kernels import registry as replaced
+from graftjit.codegen.loops.kernel import Kernel
+from graftjit.codegen.lower.builder import RULES
+from graftjit.codegen.pipeline import programmed  # noqa: F401  (fills the rules)
+from graftjit.codegen.schedule import plan as schedule
 from graftjit.ir.errors import CannotTrace, TraceError
-from graftjit.ir.graph import Graph, Node
-from graftjit.ir.passes import optimize
-from graftjit.ir.trace import Tracer
-from graftjit.runtime.executor import load
+from graftjit.ir.graph.nodes import Graph, Node
+from graftjit.ir.passes.pipeline import optimize
+from graftjit.ir.trace.tracer import Tracer
+from graftjit.runtime.executor.lower import load
 
 UNIT = 60  # kernels of one translation unit
 LOOSE = 6.0  # units in the last place: our own erf's

@@ -9,15 +9,14 @@ import pytest
 import torch
 from harness import Made
 
-from graftjit.codegen.shadow import differs, tolerance
+from graftjit.codegen.programs.shadow import differs, tolerance
 from graftjit.ir.errors import TraceError
-from graftjit.ir.facts import Facts
-from graftjit.ir.ghost import meta_of
-from graftjit.ir.graph import Graph, Meta
-from graftjit.ir.layout import contiguous_strides
-from graftjit.ir.number_ops import OUTCOMES
-from graftjit.ir.symbols import evaluate
-from graftjit.ir.trace import Tracer
+from graftjit.ir.graph.layout import contiguous_strides
+from graftjit.ir.graph.nodes import Graph, Meta, meta_of
+from graftjit.ir.symbolic.expr import evaluate
+from graftjit.ir.symbolic.operators import OUTCOMES
+from graftjit.ir.symbolic.shape_env import Facts
+from graftjit.ir.trace.tracer import Tracer
 
 # What torch 2.11 says in the C++ of matmul.
 OLDER_TORCH = ("numel() on tensor with symbolic sizes", "operator aten::size does not exist")

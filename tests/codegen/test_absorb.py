@@ -1,4 +1,4 @@
-"""What was moved, cut or turned is computed by the kernel that reads it (`codegen.absorb`), with eager's values."""
+"""What was moved, cut or turned is computed by the kernel that reads it (`codegen.fusion.inline_producers`), with eager's values."""
 
 from __future__ import annotations
 

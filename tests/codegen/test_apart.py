@@ -8,11 +8,13 @@ import pytest
 import torch
 
 import graftjit
-from graftjit.codegen import apart, planned, schedule
+from graftjit.codegen import pipeline as planned
 from graftjit.codegen.backend import compile_graph
-from graftjit.ir.passes import optimize
+from graftjit.codegen.fusion import reasons as apart
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.ir.passes.pipeline import optimize
 from graftjit.runtime.codes import CODES, NOT_FUSED
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process.session import SESSION
 
 from .harness import normal, trace
 

@@ -12,10 +12,11 @@ import torch
 
 import graftjit
 from graftjit import JitConfig, jit
-from graftjit.codegen import background, build
-from graftjit.codegen.background import Background
+from graftjit.codegen.build import background
+from graftjit.codegen.build import cxx as build
+from graftjit.codegen.build.background import Background
 from graftjit.runtime.errors import BuildError
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process.session import SESSION
 
 LATER = JitConfig(background=True)
 

@@ -8,8 +8,8 @@ import torch
 from harness import check, make
 from test_vector_sets import vector_set  # noqa: F401  (a fixture)
 
-from graftjit.codegen import build
-from graftjit.codegen.cpp_plan import lane_count, of_bytes
+from graftjit.codegen.build import cxx as build
+from graftjit.codegen.cpp.loop_plan import lane_count, of_bytes
 
 SHAPES = ((1, 64), (4, 17), (3, 200), (70, 127), (70, 33), (1, 5))
 

@@ -15,8 +15,8 @@ from symbolic import check_open
 from torch import nn
 
 import graftjit
-from graftjit.codegen import convolutions
-from graftjit.runtime import device
+from graftjit.codegen.kernels import convolution as convolutions
+from graftjit.runtime.process import hardware as device
 
 T = torch.Tensor
 pytestmark = pytest.mark.skipif(

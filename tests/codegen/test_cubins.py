@@ -6,13 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from graftjit.codegen import build, cubins, workers
-from graftjit.codegen.triton import TritonKernel
-from graftjit.codegen.triton_compile import Fault
-from graftjit.runtime import bundle
+from graftjit.codegen.build import cxx as build
+from graftjit.codegen.triton import compile_client as workers
+from graftjit.codegen.triton import cubins
+from graftjit.codegen.triton.compiler import Fault
+from graftjit.codegen.triton.renderer import TritonKernel
 from graftjit.runtime.errors import BuildError
-from graftjit.runtime.kernel_store import KernelStore
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process.session import SESSION
+from graftjit.runtime.store import bundle
+from graftjit.runtime.store.store import KernelStore
 
 ELF = b"\x7fELF"
 

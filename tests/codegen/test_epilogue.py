@@ -14,9 +14,11 @@ from symbolic import check_open
 from torch import nn
 
 import graftjit
-from graftjit.codegen import convolutions, products, schedule
-from graftjit.runtime import device
-from graftjit.runtime.program import Launch
+from graftjit.codegen.kernels import convolution as convolutions
+from graftjit.codegen.kernels import matmul_f32 as products
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.runtime.process import hardware as device
+from graftjit.runtime.program.program import Launch
 
 T = torch.Tensor
 pytestmark = pytest.mark.skipif(

@@ -10,10 +10,11 @@ import torch
 from torch.nn import functional as F
 
 import graftjit
-from graftjit.codegen import backend, planned
+from graftjit.codegen import backend
+from graftjit.codegen import pipeline as planned
 from graftjit.codegen.backend import compile_graph
-from graftjit.ir.printing import type_text
-from graftjit.runtime.session import SESSION
+from graftjit.ir.graph.printing import type_text
+from graftjit.runtime.process.session import SESSION
 
 
 @pytest.fixture(autouse=True)

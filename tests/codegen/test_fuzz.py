@@ -26,7 +26,7 @@ from symbolic import arguments, holds, trace_open
 from triton_made import TritonMade
 from triton_worker import Worker
 
-from graftjit.codegen.shadow import differs, tolerance
+from graftjit.codegen.programs.shadow import differs, tolerance
 from graftjit.ir.errors import CannotTrace
 
 T = torch.Tensor

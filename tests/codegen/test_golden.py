@@ -11,10 +11,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from graftjit.codegen import cpp, products_bf16, schedule
-from graftjit.codegen.compiled import record
-from graftjit.codegen.nest import Kernel
-from graftjit.ir.passes import optimize
+from graftjit.codegen.cpp import renderer as cpp
+from graftjit.codegen.kernels import matmul_bf16 as products_bf16
+from graftjit.codegen.loops.kernel import Kernel
+from graftjit.codegen.programs.compiled import record
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.ir.passes.pipeline import optimize
 
 from .harness import trace
 

@@ -16,24 +16,24 @@ from on_cuda import CUDA, H100, Machine, Written, relabelled, written
 from symbolic import check_open
 from triton_worker import Worker
 
-from graftjit.codegen import (
-    cubins,
-    gpu_plan,
-    gpus,
-    graph_key,
-    kept_plans,
-    plan_form,
-    planned,
-    schedule,
-    triton,
-)
-from graftjit.codegen.shadow import differs
-from graftjit.ir.devices import gpus_of
-from graftjit.ir.passes import optimize
-from graftjit.runtime import device, driver, executor
+from graftjit.codegen import pipeline as planned
+from graftjit.codegen.plan_cache import cache as kept_plans
+from graftjit.codegen.plan_cache import key as graph_key
+from graftjit.codegen.plan_cache import serialize as plan_form
+from graftjit.codegen.programs.shadow import differs
+from graftjit.codegen.schedule import gpu_kernels as gpu_plan
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.triton import cubins
+from graftjit.codegen.triton import devices as gpus
+from graftjit.codegen.triton import renderer as triton
+from graftjit.ir.graph.devices import gpus_of
+from graftjit.ir.passes.pipeline import optimize
+from graftjit.runtime.cuda import driver
 from graftjit.runtime.errors import BuildError
-from graftjit.runtime.program import Alloc, DeviceLaunch, Scratch
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.executor import lower as executor
+from graftjit.runtime.process import hardware as device
+from graftjit.runtime.process.session import SESSION
+from graftjit.runtime.program.program import Alloc, DeviceLaunch, Scratch
 
 
 def normal(*shape, dtype=torch.float32):

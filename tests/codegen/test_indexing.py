@@ -9,7 +9,7 @@ from harness import check, make
 from symbolic import check_open
 
 import graftjit
-from graftjit.runtime import executor
+from graftjit.runtime.executor import lower as executor
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 DTYPES = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)

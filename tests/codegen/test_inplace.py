@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from harness import check, make
 
-from graftjit.runtime import device
+from graftjit.runtime.process import hardware as device
 
 T = torch.Tensor
 X = torch.linspace(-1.0, 1.0, 48 * 160).reshape(48, 160)

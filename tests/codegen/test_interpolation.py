@@ -12,8 +12,8 @@ from harness import check, make
 from symbolic import check_open
 
 from graftjit import jit
-from graftjit.codegen.shadow import differs
-from graftjit.ir.as_plain import AS_PLAIN
+from graftjit.codegen.programs.shadow import differs
+from graftjit.ir.trace.substitutes import AS_PLAIN
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 # (mode, dimensions)

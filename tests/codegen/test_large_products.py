@@ -1,4 +1,4 @@
-"""Large float32 products by the kernel of product.h: which ones it takes, and that it is as exact as the library."""
+"""Large float32 products by the kernel of matmul_f32.h: which ones it takes, and that it is as exact as the library."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from harness import normal as r
 from symbolic import check_open
 
 import graftjit
-from graftjit.codegen import products
-from graftjit.runtime import device
+from graftjit.codegen.kernels import matmul_f32 as products
+from graftjit.runtime.process import hardware as device
 
 T = torch.Tensor
 

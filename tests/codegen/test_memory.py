@@ -11,9 +11,11 @@ import torch.nn.functional as F
 from harness import check, trace
 
 import graftjit
-from graftjit.codegen import memory, schedule, sequence
-from graftjit.codegen.fuse import KINDS
-from graftjit.ir.passes import optimize
+from graftjit.codegen.fusion.fuse import KINDS
+from graftjit.codegen.schedule import peak_memory as memory
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.schedule import step_order as sequence
+from graftjit.ir.passes.pipeline import optimize
 
 T = torch.Tensor
 X = torch.linspace(-1.0, 1.0, 256 * 512).reshape(256, 512)

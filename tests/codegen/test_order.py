@@ -1,4 +1,4 @@
-"""What a row folds is walked in the order of its memory (`codegen.order`), whatever the order of the dimensions."""
+"""What a row folds is walked in the order of its memory (`codegen.loops.axis_order`), whatever the order of the dimensions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 import torch
 from harness import check
 
-from graftjit.codegen import cpp_plan, loops
+from graftjit.codegen.cpp import loop_plan as cpp_plan
+from graftjit.codegen.loops import loop_nest as loops
 
 TURNED = torch.randn(96, 64).t()
 CHANNELS = torch.randn(2, 24, 6, 5).contiguous(memory_format=torch.channels_last)

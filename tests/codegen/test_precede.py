@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from graftjit.codegen.precede import Placed
+from graftjit.codegen.fusion.precedence import Placed
 
 
 def ways(edges: set[tuple[int, int]], start: int) -> set[int]:

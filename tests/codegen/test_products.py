@@ -12,7 +12,7 @@ from harness import check, make
 from symbolic import check_open
 
 import graftjit
-from graftjit.codegen import products_bf16
+from graftjit.codegen.kernels import matmul_bf16 as products_bf16
 
 T = torch.Tensor
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)

@@ -1,4 +1,4 @@
-"""Products of few rows of bfloat16 by the kernel of product_bf16.h: which ones it takes, its errors, and that it is never stale."""
+"""Products of few rows of bfloat16 by the kernel of matmul_bf16.h: which ones it takes, its errors, and that it is never stale."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from symbolic import check_open
 from test_convolutions import threads
 
 import graftjit
-from graftjit.codegen import products_bf16
-from graftjit.runtime import device
-from graftjit.runtime.program import Launch
+from graftjit.codegen.kernels import matmul_bf16 as products_bf16
+from graftjit.runtime.process import hardware as device
+from graftjit.runtime.program.program import Launch
 
 T = torch.Tensor
 pytestmark = pytest.mark.skipif(

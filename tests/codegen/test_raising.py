@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from graftjit import jit
-from graftjit.ir.failing import RAISES
-from graftjit.ir.opdef import OPS
+from graftjit.ir.graph.opdef import OPS
+from graftjit.ir.ops.may_raise import RAISES
 
 I = torch.tensor  # noqa: E741
 ROW, TABLE, IMAGE = torch.arange(5.0), torch.arange(6.0).view(2, 3), torch.ones(2, 3, 8, 8)

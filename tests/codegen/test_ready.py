@@ -9,17 +9,15 @@ import pytest
 import torch
 
 import graftjit
-from graftjit.codegen import (
-    build,
-    convolutions,
-    fixed,
-    flags,
-    products,
-    products_bf16,
-    ready,
-    replaced,
-)
-from graftjit.runtime import device
+from graftjit.codegen.build import cxx as build
+from graftjit.codegen.build import flags
+from graftjit.codegen.kernels import convolution as convolutions
+from graftjit.codegen.kernels import fixed
+from graftjit.codegen.kernels import libraries as ready
+from graftjit.codegen.kernels import matmul_bf16 as products_bf16
+from graftjit.codegen.kernels import matmul_f32 as products
+from graftjit.codegen.kernels import registry as replaced
+from graftjit.runtime.process import hardware as device
 
 pytestmark = pytest.mark.skipif(
     not (flags.ready_here() and flags.READY_NEEDS <= device.cpu().features),

@@ -9,7 +9,9 @@ from symbolic import check_open
 from test_indexing import fails_alike, index, table
 
 import graftjit
-from graftjit.codegen import cpp, loops, triton
+from graftjit.codegen.cpp import renderer as cpp
+from graftjit.codegen.loops import loop_nest as loops
+from graftjit.codegen.triton import renderer as triton
 from graftjit.runtime.errors import BuildError
 
 ADDED = (torch.float32, torch.float64, torch.int64, torch.int8)

@@ -1,4 +1,4 @@
-"""Short rows are folded as many at a time as there are lanes, and what follows has a row in each (`codegen.cpp_turn`)."""
+"""Short rows are folded as many at a time as there are lanes, and what follows has a row in each (`codegen.cpp.turn`)."""
 
 from __future__ import annotations
 

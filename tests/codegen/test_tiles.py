@@ -1,4 +1,4 @@
-"""Operands that lie across the lanes are loaded as squares and turned over (`codegen.cpp_tile`)."""
+"""Operands that lie across the lanes are loaded as squares and turned over (`codegen.cpp.tile`)."""
 
 from __future__ import annotations
 

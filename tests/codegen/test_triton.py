@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from graftjit.codegen import expr, triton
-from graftjit.codegen.loops import Buffer, Index, LoopNest, Store, Value
-from graftjit.codegen.triton import Tiling, TritonKernel
+from graftjit.codegen.loops import operators as expr
+from graftjit.codegen.loops.loop_nest import Buffer, Index, LoopNest, Store, Value
+from graftjit.codegen.triton import renderer as triton
+from graftjit.codegen.triton.renderer import Tiling, TritonKernel
 from graftjit.runtime.errors import BuildError
 
 from .nests import NARROW, Build

@@ -15,8 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from graftjit.codegen import cubins, triton_compile, triton_server, workers
-from graftjit.codegen.triton_compile import Fault
+from graftjit.codegen.triton import compile_client as workers
+from graftjit.codegen.triton import compile_server as triton_server
+from graftjit.codegen.triton import compiler as triton_compile
+from graftjit.codegen.triton import cubins
+from graftjit.codegen.triton.compiler import Fault
 
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
@@ -287,7 +290,7 @@ def test_a_server_without_work_ends(tmp_path):
 
 PARENT = """
 import json, os, signal, sys, time
-from graftjit.codegen import workers
+from graftjit.codegen.triton import compile_client as workers
 job = json.loads(sys.argv[1])
 assert len(workers.WORKERS.compile([job])[0]) > 5
 server = workers.WORKERS._server
@@ -362,7 +365,7 @@ def test_a_forked_child_has_its_own(pool):
 
 @needs_triton
 def test_doctor_compiles_a_kernel(monkeypatch):
-    from graftjit.codegen import gpu_probe
+    from graftjit.codegen.triton import probe as gpu_probe
 
     (found,) = gpu_probe.kernels()
     assert found.state == "ok" and "sm_90" in found.found
@@ -403,8 +406,8 @@ def test_no_descriptor_stays(pool):
 @needs_triton
 def test_real_kernels_from_text_to_store(tmp_path, monkeypatch):
     """Everything but the driver. What was stored is found without a process."""
-    from graftjit.codegen.triton import TritonKernel
-    from graftjit.runtime.session import SESSION
+    from graftjit.codegen.triton.renderer import TritonKernel
+    from graftjit.runtime.process.session import SESSION
 
     from .test_cubins import Driver
 

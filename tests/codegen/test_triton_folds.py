@@ -8,9 +8,11 @@ import importlib.util
 import pytest
 import torch
 
-from graftjit.codegen import loops, triton, triton_split
-from graftjit.codegen.shadow import differs
-from graftjit.codegen.triton import Tiling
+from graftjit.codegen.loops import loop_nest as loops
+from graftjit.codegen.programs.shadow import differs
+from graftjit.codegen.triton import renderer as triton
+from graftjit.codegen.triton import split_reduction as triton_split
+from graftjit.codegen.triton.renderer import Tiling
 
 from .nests import Build
 from .test_triton import GOLDEN, launch_text

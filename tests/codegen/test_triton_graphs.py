@@ -1,6 +1,6 @@
 """Kernels that fusion makes of real functions, rendered as Triton and run in its interpreter, against eager.
 
-The loop IR has two readers: what `codegen.schedule` plans for the CPU must be as right in Triton text.
+The loop IR has two readers: what `codegen.schedule.plan` plans for the CPU must be as right in Triton text.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from graftjit.codegen import schedule, triton
-from graftjit.codegen.shadow import differs
-from graftjit.ir.passes import optimize
+from graftjit.codegen.programs.shadow import differs
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.triton import renderer as triton
+from graftjit.ir.passes.pipeline import optimize
 
 from .harness import trace
 from .triton_worker import Worker

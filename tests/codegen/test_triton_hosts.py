@@ -11,11 +11,13 @@ from harness import trace
 from on_cuda import H100, Machine, Written, relabelled
 from triton_worker import Worker
 
-from graftjit.codegen import gpu_plan, schedule, triton_hosts
-from graftjit.codegen.triton_hosts import Host
-from graftjit.codegen.triton_product import Configuration
-from graftjit.ir.graph import Node
-from graftjit.ir.passes import optimize
+from graftjit.codegen.schedule import gpu_kernels as gpu_plan
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.triton import matmul_fusion as triton_hosts
+from graftjit.codegen.triton.matmul import Configuration
+from graftjit.codegen.triton.matmul_fusion import Host
+from graftjit.ir.graph.nodes import Node
+from graftjit.ir.passes.pipeline import optimize
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"

@@ -8,9 +8,10 @@ import itertools
 import pytest
 import torch
 
-from graftjit.codegen import expr, triton
-from graftjit.codegen.loops import Index
-from graftjit.codegen.triton_dialect import FORMS
+from graftjit.codegen.loops import operators as expr
+from graftjit.codegen.loops.loop_nest import Index
+from graftjit.codegen.triton import renderer as triton
+from graftjit.codegen.triton.dialect import FORMS
 
 from .nests import Build
 from .triton_worker import Worker

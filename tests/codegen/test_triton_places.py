@@ -14,10 +14,13 @@ import torch
 import torch.nn.functional as F
 from triton_made import TritonMade
 
-from graftjit.codegen import loops, schedule, triton, triton_scatter
-from graftjit.codegen.loops import Buffer, Index, LoopNest, Scatter, Store, Value
-from graftjit.codegen.shadow import differs
-from graftjit.ir.passes import optimize
+from graftjit.codegen.loops import loop_nest as loops
+from graftjit.codegen.loops.loop_nest import Buffer, Index, LoopNest, Scatter, Store, Value
+from graftjit.codegen.programs.shadow import differs
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.triton import renderer as triton
+from graftjit.codegen.triton import scatter as triton_scatter
+from graftjit.ir.passes.pipeline import optimize
 from graftjit.runtime.errors import BuildError
 
 from .harness import trace

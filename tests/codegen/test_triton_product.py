@@ -10,9 +10,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from graftjit.codegen import loops, triton, triton_product
-from graftjit.codegen.loops import Buffer, Index, Store, Value
-from graftjit.codegen.triton_product import Configuration, Product, plain_factor
+from graftjit.codegen.loops import loop_nest as loops
+from graftjit.codegen.loops.loop_nest import Buffer, Index, Store, Value
+from graftjit.codegen.triton import matmul as triton_product
+from graftjit.codegen.triton import renderer as triton
+from graftjit.codegen.triton.matmul import Configuration, Product, plain_factor
 from graftjit.runtime.errors import BuildError
 
 from .triton_worker import Worker

@@ -14,8 +14,9 @@ import torch.nn.functional as F
 from harness import trace
 from symbolic import trace_open
 
-from graftjit.codegen import schedule, triton
-from graftjit.ir.passes import optimize
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.triton import renderer as triton
+from graftjit.ir.passes.pipeline import optimize
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"

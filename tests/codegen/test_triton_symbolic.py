@@ -13,11 +13,12 @@ from symbolic import check_open, trace_open
 from test_symbolic import ROWS, Row, r
 from triton_made import TritonMade
 
-from graftjit.codegen import schedule, triton
-from graftjit.codegen.loops import Buffer, Index, LoopNest, Store, Value
-from graftjit.codegen.triton_numbers import kind_of
-from graftjit.ir.passes import optimize
-from graftjit.ir.symbols import Symbol
+from graftjit.codegen.loops.loop_nest import Buffer, Index, LoopNest, Store, Value
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.triton import renderer as triton
+from graftjit.codegen.triton.arguments import kind_of
+from graftjit.ir.passes.pipeline import optimize
+from graftjit.ir.symbolic.expr import Symbol
 
 from .triton_worker import Worker
 

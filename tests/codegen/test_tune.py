@@ -16,14 +16,19 @@ from torch.nn import functional as F
 
 import graftjit
 from graftjit import JitConfig, jit
-from graftjit.codegen import background, build, clock, cpp, schedule, tune
-from graftjit.codegen.clock import Timing
-from graftjit.codegen.loops import Hints
-from graftjit.codegen.shadow import differs
+from graftjit.codegen.build import background
+from graftjit.codegen.build import cxx as build
+from graftjit.codegen.cpp import renderer as cpp
+from graftjit.codegen.loops.loop_nest import Hints
+from graftjit.codegen.programs.shadow import differs
+from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.tuning import cpu as tune
+from graftjit.codegen.tuning import timing as clock
+from graftjit.codegen.tuning.timing import Timing
 from graftjit.runtime.errors import BuildError
-from graftjit.runtime.executor import load
-from graftjit.runtime.program import Launch
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.executor.lower import load
+from graftjit.runtime.process.session import SESSION
+from graftjit.runtime.program.program import Launch
 
 O2 = JitConfig(jit_level="O2")
 
@@ -162,7 +167,7 @@ def test_it_can_be_switched_off(store, best, off):
 def test_what_was_measured_is_remembered(store, best):
     races = best("chunk 256")
     for _ in range(2):
-        graftjit.kin.KIN.forget()
+        graftjit.dispatch.shared_entries.KIN.forget()
         made = jit(transposed, config=O2)
         made(*inputs(transposed))
     assert len(races) == 1
@@ -173,7 +178,7 @@ def test_what_was_measured_is_remembered(store, best):
 def test_another_process_measures_nothing(tmp_path):
     code = (
         "import torch, graftjit\n"
-        "from graftjit.codegen import clock, tune\n"
+        "from graftjit.codegen.tuning import cpu as tune, timing as clock\n"
         "clock.NOISE, tune.BUDGET = 1e9, 60\n"  # however busy the machine is
         "f = graftjit.jit(lambda x, y: x.t() * 2 + y, config=graftjit.JitConfig(jit_level='O2'))\n"
         "f(torch.randn(512, 640), torch.randn(640, 512))\n"
@@ -197,8 +202,8 @@ def damage(path: Path, how: str) -> None:
         path.symlink_to(path.with_suffix(".moved"))
     else:  # whole, but not what we write
         data = json.dumps([["default", -1.0, 1.0, 1.0]] if how == "values" else {"a": 1}).encode()
-        digest = graftjit.runtime.kernel_file.digest_of(data)
-        name = graftjit.runtime.kernel_file.parse_name(path.name)
+        digest = graftjit.runtime.store.kernel_file.digest_of(data)
+        name = graftjit.runtime.store.kernel_file.parse_name(path.name)
         path.unlink()
         (path.parent / str(replace(name, digest=digest))).write_bytes(data)
 
@@ -209,7 +214,7 @@ def test_a_damaged_note_is_as_if_it_were_not_there(store, best, how):
     jit(transposed, config=O2)(*inputs(transposed))
     (path,) = store.folder.rglob("*.note")
     damage(path, how)
-    graftjit.kin.KIN.forget()
+    graftjit.dispatch.shared_entries.KIN.forget()
     made = jit(transposed, config=O2)
     made(*inputs(transposed))
     assert len(races) == 2 and schedules(made)[0].chosen == "chunk 256"
@@ -221,7 +226,7 @@ def test_other_threads_are_another_question(store, best):
     races = best("chunk 256")
     for threads in (2, 1):
         torch.set_num_threads(threads)
-        graftjit.kin.KIN.forget()
+        graftjit.dispatch.shared_entries.KIN.forget()
         jit(transposed, config=O2)(*inputs(transposed))
     assert len(races) == 2
 
@@ -241,7 +246,7 @@ def test_in_the_background_it_is_measured_in_the_background(store, best):
     assert graftjit.wait(60) and background.BACKGROUND.wait(60)
     assert len(races) == 1 and [s.chosen for s in schedules(made)] == ["chunk 256"]
     assert torch.equal(made(*given), transposed(*given))
-    graftjit.kin.KIN.forget()
+    graftjit.dispatch.shared_entries.KIN.forget()
     again = jit(transposed, config=config)  # known: there at once
     again(*given)
     assert len(races) == 1 and [n.code for n in again.report().notes] == []

@@ -9,13 +9,15 @@ from torch.nn import functional as F
 
 import graftjit
 from graftjit import JitConfig, jit
-from graftjit.codegen import build, clock, tune_products
-from graftjit.codegen.clock import Timing
-from graftjit.codegen.shadow import differs
-from graftjit.ir.passes import optimize
-from graftjit.runtime import device
+from graftjit.codegen.build import cxx as build
+from graftjit.codegen.programs.shadow import differs
+from graftjit.codegen.tuning import library_calls as tune_products
+from graftjit.codegen.tuning import timing as clock
+from graftjit.codegen.tuning.timing import Timing
+from graftjit.ir.passes.pipeline import optimize
 from graftjit.runtime.errors import BuildError
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process import hardware as device
+from graftjit.runtime.process.session import SESSION
 
 O2 = JitConfig(jit_level="O2")
 
@@ -74,7 +76,7 @@ def test_it_is_remembered_and_equal_layers_are_one_question(store, best):
         return layer(layer(x, w, b), w, b)
 
     for _ in range(2):
-        graftjit.kin.KIN.forget()
+        graftjit.dispatch.shared_entries.KIN.forget()
         made = jit(program, config=O2)
         made(*given)
         assert frames(made).library == 0
@@ -87,7 +89,7 @@ def test_a_damaged_note_is_as_if_it_were_not_there(store, best):
     jit(layer, config=O2)(*given)
     for path in store.folder.rglob("*.note"):
         path.write_bytes(b"[]")
-    graftjit.kin.KIN.forget()
+    graftjit.dispatch.shared_entries.KIN.forget()
     made = jit(layer, config=O2)
     made(*given)
     assert len(timed) == 2 and "FB307" in [note.code for note in made.report().notes]
@@ -189,7 +191,7 @@ def test_a_convolution_is_timed_and_remembered(store, monkeypatch):
     monkeypatch.setattr(tune_products, "BUDGET", 5.0)
     timed = False  # never where the machine is busy
     for _ in range(2):
-        graftjit.kin.KIN.forget()
+        graftjit.dispatch.shared_entries.KIN.forget()
         made = jit(lambda x, w, b: F.conv2d(x, w, b, padding=1), config=O2)
         torch.testing.assert_close(made(*given), F.conv2d(*given, padding=1), atol=1e-4, rtol=1e-4)
         for record in made.report().schedules:

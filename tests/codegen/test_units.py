@@ -10,9 +10,10 @@ import pytest
 import torch
 
 import graftjit
-from graftjit.codegen import build, units
+from graftjit.codegen.build import cxx as build
+from graftjit.codegen.build import translation_units as units
 from graftjit.runtime.errors import BuildError
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process.session import SESSION
 
 
 @pytest.fixture

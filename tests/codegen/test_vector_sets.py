@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from harness import check, make
 
-from graftjit.codegen import build
-from graftjit.runtime import device
+from graftjit.codegen.build import cxx as build
+from graftjit.runtime.process import hardware as device
 
 # name -> flag, bytes of a vector, what the processor must have
 SETS = {

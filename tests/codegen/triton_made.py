@@ -16,8 +16,10 @@ from typing import Any
 import torch
 from harness import Made
 
-from graftjit.codegen import loops, triton, triton_scatter
-from graftjit.ir.graph import Graph
+from graftjit.codegen.loops import loop_nest as loops
+from graftjit.codegen.triton import renderer as triton
+from graftjit.codegen.triton import scatter as triton_scatter
+from graftjit.ir.graph.nodes import Graph
 from graftjit.runtime.errors import BuildError
 
 CALL = ctypes.CFUNCTYPE(

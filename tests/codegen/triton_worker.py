@@ -82,7 +82,7 @@ class Worker:
         """The tensors as the kernel left them; RuntimeError with the worker's traceback if it failed. `symbols`: the
         values of a kernel's symbols by name, where its numbers and its grid are expressions. `places`: the kernel's
         buffers, each (tensor, offset, bytes, dtype), where they lie in tensors of bytes."""
-        from graftjit.codegen.triton_numbers import bound
+        from graftjit.codegen.triton.arguments import bound
 
         assert self.process.stdin and self.process.stdout
         kernel = bound(kernel, symbols or {})
@@ -169,7 +169,7 @@ def _assert(on: bool) -> None:
 def _serve() -> None:
     import numpy as np
 
-    from graftjit.codegen import triton
+    from graftjit.codegen.triton import renderer as triton
 
     stream = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what kernels print must not get between the messages

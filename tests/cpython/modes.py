@@ -48,8 +48,9 @@ def framed() -> tuple[Callable[[Any], Made], list[str]]:
     without a tensor operation has nothing to compile is off, and the files of the tests count as a user's own."""
     import torch
 
-    from graftjit import JitConfig, hook, jit
-    from graftjit.ir.trace import Tracer
+    from graftjit import JitConfig, jit
+    from graftjit.dispatch import frame_policy as hook
+    from graftjit.ir.trace.tracer import Tracer
 
     config, faults = JitConfig(jit_level="O1"), _faults()
     skipped, recorded = hook.skipped_file, Tracer.recorded.fget
@@ -97,7 +98,7 @@ def _like(run: Callable[[Any], Any], bound: Any) -> Callable[[], Any]:
 
 
 def _faults() -> list[str]:
-    from graftjit.unit import Unit
+    from graftjit.dispatch.unit import Unit
 
     told: list[str] = []
     before = Unit._fault

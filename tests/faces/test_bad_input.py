@@ -20,9 +20,9 @@ import torch
 
 import graftjit
 from graftjit import JitConfig, compile, explain, jit
-from graftjit.runtime import device
 from graftjit.runtime.errors import BreakError, OptionError, UserError
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process import hardware as device
+from graftjit.runtime.process.session import SESSION
 
 
 class Nothing:

@@ -8,10 +8,11 @@ import sys
 
 import pytest
 
-from graftjit import cache, code_docs
-from graftjit.cli import main
+from graftjit.cli import cache_commands as cache
+from graftjit.cli import code_docs
+from graftjit.cli.main import main
 from graftjit.runtime import codes
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process.session import SESSION
 
 
 def test_codes(capsys):

@@ -7,9 +7,11 @@ import json
 import pytest
 import torch
 
-from graftjit import cli_bench, jit, replays
-from graftjit.cli import main
-from graftjit.runtime.session import SESSION
+from graftjit import jit
+from graftjit.cli import bench as cli_bench
+from graftjit.cli import recorded_calls as replays
+from graftjit.cli.main import main
+from graftjit.runtime.process.session import SESSION
 
 SCRIPT = """
 import sys

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from graftjit import jit
-from graftjit.cli import main
+from graftjit.cli.jit_modules import every_module
+from graftjit.cli.main import main
 from graftjit.jit import everything_counted
-from graftjit.outermost import every_module
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process.session import SESSION
 
 SCRIPT = """
 import sys

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import graftjit
-from graftjit import code_docs
+from graftjit.cli import code_docs
 from graftjit.runtime.codes import CODES
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process.session import SESSION
 
 FILES = sorted(code_docs.FOLDER.glob("*.py"))
 WITH_EXAMPLES = ("GB", "RC")

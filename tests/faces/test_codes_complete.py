@@ -14,12 +14,17 @@ from typing import Any
 import pytest
 import torch
 
-from graftjit import JitConfig, code_docs, explain, jit
+from graftjit import JitConfig, explain, jit
+from graftjit.cli import code_docs
 from graftjit.codegen import backend
-from graftjit.runtime import codes, interpreter, kernel_file, mirror, native_part
+from graftjit.runtime import codes
 from graftjit.runtime.codes import CODES
 from graftjit.runtime.errors import GraftError
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.guards import mirror
+from graftjit.runtime.process import native_loader as native_part
+from graftjit.runtime.process import python_version as interpreter
+from graftjit.runtime.process.session import SESSION
+from graftjit.runtime.store import kernel_file
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("capture", "codegen", "graftjit", "ir", "runtime")

@@ -11,7 +11,7 @@ import torch
 import graftjit
 from graftjit import context
 from graftjit.runtime.errors import OptionError
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process.session import SESSION
 
 
 def test_defaults_and_reading_back():

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from graftjit import demo
+from graftjit.cli import demo
 
 
 def test_it_runs_and_agrees(capsys, monkeypatch):

@@ -21,48 +21,52 @@ import torch
 
 import graftjit
 from graftjit import JitConfig, jit, wait
-from graftjit.codegen import build, units
-from graftjit.runtime import _native, executor, joint_program, whose
+from graftjit.codegen.build import cxx as build
+from graftjit.codegen.build import translation_units as units
+from graftjit.runtime import _native
+from graftjit.runtime.autograd import joint_program
 from graftjit.runtime.errors import BuildError, InternalError
-from graftjit.runtime.folds import FOLDS
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.executor import lower as executor
+from graftjit.runtime.process import fault_origin
+from graftjit.runtime.process.session import SESSION
+from graftjit.runtime.report.folds import FOLDS
 
 # stage -> (module, function). What fails there is caught at the miss: WN607, and plain Python from then on.
 STAGES = {
-    "a miss begins": ("graftjit.unit", "_refused"),
-    "the state of the interpreter": ("graftjit.unit", "snapshot"),
-    "a view of the frame": ("graftjit.unit", "_view"),
-    "another thread's entry": ("graftjit.unit", "_made_meanwhile"),
-    "adoption from kin": ("graftjit.kin", "Place.find"),
-    "what has changed": ("graftjit.unit", "change_of"),
-    "whether it is worth it": ("graftjit.room", "Room.worth"),
-    "what varies": ("graftjit.runtime.variation", "Variation.observe"),
-    "capture": ("graftjit.capture.frame", "capture"),
-    "the walk": ("graftjit.capture.torchcalls", "to_argument"),
-    "a shape": ("graftjit.ir.record", "Recorder.infer"),
-    "a node": ("graftjit.ir.record", "Recorder.node"),
-    "the end of a trace": ("graftjit.ir.trace", "Tracer.finish"),
-    "replacement code": ("graftjit.capture.emit", "Emitter.push"),
-    "the assembler": ("graftjit.capture.assemble", "Assembler.finish"),
+    "a miss begins": ("graftjit.dispatch.unit", "_refused"),
+    "the state of the interpreter": ("graftjit.dispatch.unit", "snapshot"),
+    "a view of the frame": ("graftjit.dispatch.unit", "_view"),
+    "another thread's entry": ("graftjit.dispatch.unit", "_made_meanwhile"),
+    "adoption from kin": ("graftjit.dispatch.shared_entries", "Place.find"),
+    "what has changed": ("graftjit.dispatch.unit", "change_of"),
+    "whether it is worth it": ("graftjit.dispatch.eviction", "Room.worth"),
+    "what varies": ("graftjit.runtime.guards.dynamic_sizes", "Variation.observe"),
+    "capture": ("graftjit.capture.capture", "capture"),
+    "the walk": ("graftjit.capture.torch_models.calls", "to_argument"),
+    "a shape": ("graftjit.ir.trace.recorder", "Recorder.infer"),
+    "a node": ("graftjit.ir.trace.recorder", "Recorder.node"),
+    "the end of a trace": ("graftjit.ir.trace.tracer", "Tracer.finish"),
+    "replacement code": ("graftjit.capture.emit.emitter", "Emitter.push"),
+    "the assembler": ("graftjit.capture.bytecode.assembler", "Assembler.finish"),
     "the backend": ("graftjit.codegen.backend", "compile_graph"),
     "the event of a graph": ("graftjit.codegen.backend", "tell"),
-    "the mirror": ("graftjit.runtime.mirror", "mirror"),
-    "what an entry holds": ("graftjit.runtime.held", "hold_weakly"),
-    "guards": ("graftjit.runtime.guard_program", "compile_rows"),
-    "events": ("graftjit.telling", "captured"),
-    "publishing": ("graftjit.kin", "Recipe.entry"),
-    "what kin are told": ("graftjit.unit", "keep_told"),
-    "observers": ("graftjit.runtime.watching", "tell"),
+    "the mirror": ("graftjit.runtime.guards.mirror", "mirror"),
+    "what an entry holds": ("graftjit.runtime.guards.weak_rows", "hold_weakly"),
+    "guards": ("graftjit.runtime.guards.compiler", "compile_rows"),
+    "events": ("graftjit.dispatch.unit_events", "captured"),
+    "publishing": ("graftjit.dispatch.shared_entries", "Recipe.entry"),
+    "what kin are told": ("graftjit.dispatch.unit", "keep_told"),
+    "observers": ("graftjit.runtime.events.observers", "tell"),
 }
 # What fails there is caught by the backend, which replays the calls as they were written: WN606.
 PLANNING = {
-    "the key of a plan": ("graftjit.codegen.kept_plans", "key_of"),
-    "planning": ("graftjit.codegen.planned", "programmed"),
-    "passes": ("graftjit.codegen.planned", "optimize"),
-    "fusion": ("graftjit.codegen.schedule", "plan"),
-    "rendering": ("graftjit.codegen.cpp", "render"),
-    "the compiler": ("graftjit.codegen.build", "load"),
-    "loading": ("graftjit.runtime.executor", "load"),
+    "the key of a plan": ("graftjit.codegen.plan_cache.cache", "key_of"),
+    "planning": ("graftjit.codegen.pipeline", "programmed"),
+    "passes": ("graftjit.codegen.pipeline", "optimize"),
+    "fusion": ("graftjit.codegen.schedule.plan", "plan"),
+    "rendering": ("graftjit.codegen.cpp.renderer", "render"),
+    "the compiler": ("graftjit.codegen.build.cxx", "load"),
+    "loading": ("graftjit.runtime.executor.lower", "load"),
 }
 
 
@@ -190,9 +194,9 @@ def test_whose_an_exception_is(line):
     def raised_by_the_program() -> None:
         raise LookupError
 
-    of_ours.__module__ = changing.__module__ = "graftjit.runtime.faults"
+    of_ours.__module__ = changing.__module__ = "graftjit.runtime.process.faults"
     text = f"def fault(given):\n    {line}\n"
-    file = os.path.join(os.path.dirname(whose.__file__), f"text{abs(hash(line))}.py")
+    file = os.path.join(os.path.dirname(fault_origin.__file__), f"text{abs(hash(line))}.py")
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     scope: dict[str, Any] = {
         "torch": torch, "operator": torch.add, "of_ours": of_ours, "changing": of_ours,
@@ -201,7 +205,7 @@ def test_whose_an_exception_is(line):
     exec(compile(text, file, "exec"), scope)
     with pytest.raises(Exception) as raised:
         scope["fault"]([1, 2])
-    assert whose.is_ours(raised.value) is LINES[line]
+    assert fault_origin.is_ours(raised.value) is LINES[line]
 
 
 SLIPS = {
@@ -210,8 +214,8 @@ SLIPS = {
     "IndexError": "[1, 2][5]",
 }
 WHERE_THEY_COME = {
-    "a rule": ("graftjit.ir.record", "Recorder.node"),
-    "what the backward needs": ("graftjit.runtime.joint_program", "Holder.__call__"),
+    "a rule": ("graftjit.ir.trace.recorder", "Recorder.node"),
+    "what the backward needs": ("graftjit.runtime.autograd.joint_program", "Holder.__call__"),
 }
 
 
@@ -257,8 +261,8 @@ def _counted(x: Any, o: Any) -> Any:
 
 
 RUNS = {
-    "what the backward needs": ("graftjit.runtime.joint_program", "Holder.__call__"),
-    "the forward": ("graftjit.runtime.joint_program", "JointProgram.__call__"),
+    "what the backward needs": ("graftjit.runtime.autograd.joint_program", "Holder.__call__"),
+    "the forward": ("graftjit.runtime.autograd.joint_program", "JointProgram.__call__"),
 }
 
 
@@ -291,7 +295,7 @@ def test_a_run_that_fails_when_it_has_written(monkeypatch):
     run, x, o = jit(_counted), torch.ones(3, requires_grad=True), Owner(False)
     with SESSION.override(check=False):
         run(x, o)
-        breaks_down(monkeypatch, ("graftjit.runtime.joint_program", "JointProgram._rest"))
+        breaks_down(monkeypatch, ("graftjit.runtime.autograd.joint_program", "JointProgram._rest"))
         with pytest.raises(InternalError, match="failed after it had written to its inputs"):
             run(x, o)
     assert o.buffer == 2  # once a call
@@ -367,7 +371,7 @@ REBUILT = [
 
 @pytest.mark.parametrize(("f", "name"), REBUILT, ids=[name for _, name in REBUILT])
 def test_a_value_that_cannot_be_made_again(f, name, monkeypatch, caplog):
-    failed = breaks_down(monkeypatch, ("graftjit.capture.rebuild", name))
+    failed = breaks_down(monkeypatch, ("graftjit.capture.helpers", name))
     x, o = torch.ones(3), Owner(False)
     with SESSION.override(check=False):
         torch.testing.assert_close(jit(f)(x, o)(), torch.full((3,), 3.0))
@@ -407,7 +411,7 @@ EFFECTS = [
 @pytest.mark.parametrize(("f", "name"), EFFECTS, ids=[f.__name__ for f, _ in EFFECTS])
 def test_a_fault_among_effects(f, name, monkeypatch):
     """Python cannot begin again, for something would happen twice: the error says so, once and for each call."""
-    failed = breaks_down(monkeypatch, ("graftjit.capture.rebuild", name))
+    failed = breaks_down(monkeypatch, ("graftjit.capture.helpers", name))
     o = Owner(False)
     o.items = []
     run = jit(f)
@@ -453,7 +457,7 @@ def test_a_plan_that_cannot_be_taken_over(monkeypatch, caplog, tmp_path):
         run = jit(f)
         run(torch.ones(3), [])
         for stage in ("recall", "loaded"):
-            failed = breaks_down(monkeypatch, ("graftjit.codegen.kept_plans", stage))
+            failed = breaks_down(monkeypatch, ("graftjit.codegen.plan_cache.cache", stage))
             graftjit.reset()
             torch.testing.assert_close(run(torch.ones(3), []), f(torch.ones(3), []))
             monkeypatch.undo()
@@ -462,8 +466,8 @@ def test_a_plan_that_cannot_be_taken_over(monkeypatch, caplog, tmp_path):
 
 
 IN_THE_BACKGROUND = {
-    "building": ("graftjit.codegen.planned", "_finished"),
-    "what is told": ("graftjit.codegen.planned", "tell"),
+    "building": ("graftjit.codegen.pipeline", "_finished"),
+    "what is told": ("graftjit.codegen.pipeline", "tell"),
 }
 
 
@@ -499,8 +503,8 @@ def test_a_program_that_fails_as_plain_python_does(monkeypatch, caplog):
 
 
 BACKWARD = {
-    "dividing": ("graftjit.codegen.joint", "divide"),
-    "missing gradients": ("graftjit.codegen.joint", "without"),
+    "dividing": ("graftjit.codegen.training", "divide"),
+    "missing gradients": ("graftjit.codegen.training", "without"),
     "building": ("graftjit.codegen.backend", "_half"),
 }
 
@@ -599,7 +603,10 @@ def test_a_gradient_that_cannot_be_laid_out(monkeypatch, caplog):
     def f(x: Any) -> Any:
         return x.sin()
 
-    failed, found = breaks_down(monkeypatch, ("graftjit.runtime.joint_program", "_laid_out")), []
+    failed, found = (
+        breaks_down(monkeypatch, ("graftjit.runtime.autograd.joint_program", "_laid_out")),
+        [],
+    )
     for run in (f, jit(f)):
         x = torch.ones(4, 4, requires_grad=True)
         with SESSION.override(check=False):
@@ -645,10 +652,10 @@ def test_a_backward_that_fails_as_eagers_does(monkeypatch, caplog):
 
 
 AT_A_BREAK = {
-    "a resume function": ("graftjit.capture.resume", "resume_code"),
-    "the tail of a break": ("graftjit.capture.frame", "break_tail"),
-    "what is told of a break": ("graftjit.telling", "resumed"),
-    "a question to tensor data": ("graftjit.runtime.value_guards", "ValueProgram.compute"),
+    "a resume function": ("graftjit.capture.emit.resume", "resume_code"),
+    "the tail of a break": ("graftjit.capture.capture", "break_tail"),
+    "what is told of a break": ("graftjit.dispatch.unit_events", "resumed"),
+    "a question to tensor data": ("graftjit.runtime.guards.value_guards", "ValueProgram.compute"),
 }
 
 
@@ -675,7 +682,7 @@ def test_reports(monkeypatch, caplog):
     run = jit(program())
     run(torch.ones(3), [])
     with SESSION.override(check=False):
-        failed = breaks_down(monkeypatch, ("graftjit.runtime.clocks", "timed"))
+        failed = breaks_down(monkeypatch, ("graftjit.runtime.report.timings", "timed"))
         assert run.report().graph_count == 1
         assert failed and "lacks what was measured" in warned(caplog, "WN607")[0]
         monkeypatch.setitem(FOLDS, "kernels", lambda _: {}["missing"])
@@ -703,7 +710,7 @@ def test_frames_below_a_break(monkeypatch, caplog):
         print(end="")
         return inner(x) + 1
 
-    breaks_down(monkeypatch, ("graftjit.hook", "_policy"))
+    breaks_down(monkeypatch, ("graftjit.dispatch.frame_policy", "_policy"))
     with SESSION.override(check=False):
         torch.testing.assert_close(jit(f)(torch.ones(3)), torch.full((3,), 3.0))
     assert len(warned(caplog, "WN607")) <= 2

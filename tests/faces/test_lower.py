@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import graftjit
-from graftjit.lowered import Lowered
+from graftjit.lowered.lowered import Lowered
 from graftjit.runtime.errors import BreakError, UserError
 
 ran: list[str] = []

@@ -6,8 +6,8 @@ import torch
 
 import graftjit
 from graftjit import JitConfig, jit
-from graftjit.runtime.events import Counted
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.events.events import Counted
+from graftjit.runtime.process.session import SESSION
 
 HERE = __file__
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from graftjit import scripts
+from graftjit.cli import run_script as scripts
 from graftjit.runtime.errors import UserError
 
 # Runs what its words say by `scripts`, as the command line does; torch is imported by neither side.
 _OURS = """
 import sys
 sys.orig_argv = sys.argv = ["-m", *sys.argv[1:]]
-from graftjit import scripts
+from graftjit.cli import run_script as scripts
 kind, name, *words = sys.argv[1:]
 program = (scripts.module if kind == "-m" else scripts.script)(name, words)
 sys.exit(scripts.run(program)[0])
@@ -83,13 +83,17 @@ def runner(tmp_path_factory):
     root = tmp_path_factory.mktemp("ours")
     package = root / "graftjit"
     here = Path(scripts.__file__).parent
-    for part in ("", "ir", "runtime"):
+    for part in ("", "cli", "ir", "runtime"):
         (package / part).mkdir(parents=True, exist_ok=True)
         (package / part / "__init__.py").write_text("")
-    rooms = {"": ("scripts", "cli_words"), "ir": ("dataclass", "location"), "runtime": ("errors",)}
+    rooms = {
+        "cli": ("run_script", "parser"),
+        "ir": ("dataclass", "location"),
+        "runtime": ("errors",),
+    }
     for part, names in rooms.items():
         for name in names:
-            origin = sys.modules[".".join(filter(None, ("graftjit", part, name)))].__file__
+            origin = sys.modules[f"graftjit.{part}.{name}"].__file__
             (package / part / f"{name}.py").write_text(Path(origin).read_text())
     assert here
     (root / "ours.py").write_text(_OURS)

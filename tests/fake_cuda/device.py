@@ -17,7 +17,7 @@ from unittest import mock
 
 import torch
 
-from graftjit import hook
+from graftjit.dispatch import frame_policy as hook
 
 from . import native, operators
 

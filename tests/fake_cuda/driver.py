@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
-from graftjit.codegen.triton_compile import Binary
+from graftjit.codegen.triton.compiler import Binary
 
 from . import native, operators
 from .interpreter import Interpreter, Launch, Text
@@ -78,7 +78,7 @@ def compiled(jobs: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 def image(kernel: Any, capability: int = 90) -> bytes:
-    """What stands for the cubin of a `codegen.triton.TritonKernel`."""
+    """What stands for the cubin of a `codegen.triton.renderer.TritonKernel`."""
     text = Text(kernel.name, kernel.source, tuple(kernel.arguments), dict(kernel.constants))
     data = pickle.dumps((tuple(text), tuple(kernel.aligned), 32 * kernel.warps, capability))
     return b"\x7fELFFAKE" + struct.pack("<q", len(data)) + data
@@ -231,9 +231,9 @@ def fake_libcuda() -> Iterator[Driver]:
 def fake_gpu() -> Iterator[Driver]:
     """The whole road from a graph to launches, within a block of `fake_cuda()`: graftjit's driver is the fake library, and
     what compiles kernels makes images for it. They lie in a kernel store of their own."""
-    from graftjit.codegen import cubins
-    from graftjit.runtime.driver import DRIVER
-    from graftjit.runtime.session import SESSION
+    from graftjit.codegen.triton import cubins
+    from graftjit.runtime.cuda.driver import DRIVER
+    from graftjit.runtime.process.session import SESSION
 
     store = Path(os.environ["GRAFTJIT_CACHE_DIR"]) / "fake_cuda" / "store"
     with contextlib.ExitStack() as stack:

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class Text(NamedTuple):
-    """Of a `codegen.triton.TritonKernel` what a launch needs: it is what the fake compiler calls a cubin."""
+    """Of a `codegen.triton.renderer.TritonKernel` what a launch needs: it is what the fake compiler calls a cubin."""
 
     name: str
     source: str
@@ -132,7 +132,7 @@ class _Server:
     def __init__(self) -> None:
         import numpy as np
 
-        self.compile = _load("triton_compile", ROOT / "codegen" / "triton_compile.py")
+        self.compile = _load("triton_compile", ROOT / "codegen" / "triton" / "compiler.py")
         worker = _load("triton_worker", ROOT / "tests" / "codegen" / "triton_worker.py")
         np.seterr(all="ignore")
         worker._round_bfloat16()

@@ -23,10 +23,10 @@ import torch
 
 from graftjit import JitConfig, jit
 from graftjit.jit import make_callable
-from graftjit.runtime.events import Captured
-from graftjit.runtime.safe import same_constant
-from graftjit.runtime.sources import Source
-from graftjit.runtime.weak import given
+from graftjit.runtime.events.events import Captured
+from graftjit.runtime.guards.sources import Source
+from graftjit.runtime.guards.weak_ref import given
+from graftjit.runtime.safe_access import same_constant
 
 from .changes import CHANGES, change
 from .describe import Describer, difference

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from graftjit.capture.machine import Machine
+from graftjit.capture.interpreter.machine import Machine
 
 from .changes import CHANGES, _fits, change
 from .guards import Case, check, minimise

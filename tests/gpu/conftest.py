@@ -63,7 +63,8 @@ def cuda_device(request: pytest.FixtureRequest) -> torch.device:
 @pytest.fixture
 def graphs(cuda_device: torch.device, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The class of CUDA graphs, on either device. `made`: how many there were; `refuses`: what a recording ends with."""
-    from graftjit.runtime import cuda_graph, cuda_streams
+    from graftjit.runtime.cuda import graphs as cuda_graph
+    from graftjit.runtime.cuda import streams as cuda_streams
 
     monkeypatch.setattr(cuda_graph, "_DEVICES", {})
     monkeypatch.setattr(cuda_streams, "CUDA", cuda_streams.Cuda())  # with streams of its own

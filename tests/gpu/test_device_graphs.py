@@ -13,11 +13,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from graftjit import JitConfig, compile, jit, report
-from graftjit.codegen import graphing
-from graftjit.runtime import cuda_graph, cuda_results, executor
+from graftjit.codegen import cuda_graphs as graphing
 from graftjit.runtime.codes import CODES
-from graftjit.runtime.cuda_graph import Facts, Graphed
-from graftjit.runtime.program import Aten, ProgramSpec, Slot
+from graftjit.runtime.cuda import graph_outputs as cuda_results
+from graftjit.runtime.cuda import graphs as cuda_graph
+from graftjit.runtime.cuda.graphs import Facts, Graphed
+from graftjit.runtime.executor import lower as executor
+from graftjit.runtime.program.program import Aten, ProgramSpec, Slot
 
 pytestmark = pytest.mark.usefixtures("graphs")
 SINK = JitConfig(exec_mode="sink")
@@ -222,7 +224,7 @@ def test_a_model(graphs):
     assert graphs.made >= 1
 
 
-# -- programs that write, as steps: see `runtime.program` -------------------------------------------------------
+# -- programs that write, as steps: see `runtime.program.program` -------------------------------------------------------
 
 
 def written_cache():

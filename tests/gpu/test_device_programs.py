@@ -11,9 +11,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import graftjit
 from graftjit import jit
-from graftjit.ir.ghost import meta_of
-from graftjit.ir.infer import infer
-from graftjit.ir.schema import plan_of
+from graftjit.ir.graph.nodes import meta_of
+from graftjit.ir.graph.schema import plan_of
+from graftjit.ir.ops.infer import infer
 
 
 def work(x, y):

@@ -8,7 +8,7 @@ import importlib.util
 import pytest
 import torch
 
-from graftjit.codegen.triton import TritonKernel
+from graftjit.codegen.triton.renderer import TritonKernel
 
 from ..fake_cuda import driver as fake
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import graftjit
-from graftjit.codegen import cubins
-from graftjit.codegen.triton_compile import Fault
-from graftjit.runtime.driver import DRIVER
+from graftjit.codegen.triton import cubins
+from graftjit.codegen.triton.compiler import Fault
+from graftjit.runtime.cuda.driver import DRIVER
 
 from ..fake_cuda import driver as fake
 from ..fake_cuda.memory import memory
@@ -50,7 +50,7 @@ def test_a_driver_that_does_not_start(fake_gpu):
 
 
 def test_a_compiler_that_fails(fake_gpu, monkeypatch, tmp_path):
-    from graftjit.runtime.session import SESSION
+    from graftjit.runtime.process.session import SESSION
 
     monkeypatch.setattr(cubins, "COMPILER", lambda jobs: [Fault("no register is left")] * len(jobs))
     with SESSION.override(cache_dir=tmp_path, check=False):  # which lets nothing fall back

@@ -10,10 +10,19 @@ import torch.nn.functional as F
 from torch import nn
 
 import graftjit
-from graftjit.codegen.triton import TritonKernel
-from graftjit.runtime import driver, executor
-from graftjit.runtime.cuda_graph import Facts, Graphed
-from graftjit.runtime.program import Alloc, Aten, DeviceLaunch, Free, ProgramSpec, Scratch, Slot
+from graftjit.codegen.triton.renderer import TritonKernel
+from graftjit.runtime.cuda import driver
+from graftjit.runtime.cuda.graphs import Facts, Graphed
+from graftjit.runtime.executor import lower as executor
+from graftjit.runtime.program.program import (
+    Alloc,
+    Aten,
+    DeviceLaunch,
+    Free,
+    ProgramSpec,
+    Scratch,
+    Slot,
+)
 
 from ..fake_cuda import driver as fake
 from .test_fake_plans import compiled  # noqa: F401  (a fixture)

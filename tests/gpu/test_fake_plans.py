@@ -12,11 +12,12 @@ import torch.nn.functional as F
 
 import graftjit
 from benchmarks.models import llama, vision
-from graftjit.codegen import cubins, planned
-from graftjit.codegen.shadow import differs
-from graftjit.codegen.triton_compile import Fault
-from graftjit.runtime import driver
-from graftjit.runtime.session import SESSION
+from graftjit.codegen import pipeline as planned
+from graftjit.codegen.programs.shadow import differs
+from graftjit.codegen.triton import cubins
+from graftjit.codegen.triton.compiler import Fault
+from graftjit.runtime.cuda import driver
+from graftjit.runtime.process.session import SESSION
 
 from ..fake_cuda import driver as fake
 

@@ -7,9 +7,11 @@ import torch
 import torch.nn.functional as F
 
 import graftjit
-from graftjit.codegen import gpu_plan, triton_product, tune_gpu
-from graftjit.codegen.clock import Timing
-from graftjit.runtime.events import Compiled
+from graftjit.codegen.schedule import gpu_kernels as gpu_plan
+from graftjit.codegen.triton import matmul as triton_product
+from graftjit.codegen.tuning import gpu as tune_gpu
+from graftjit.codegen.tuning.timing import Timing
+from graftjit.runtime.events.events import Compiled
 
 from .fake_programs import cuda, same
 

@@ -7,9 +7,12 @@ import importlib.util
 import pytest
 import torch
 
-from graftjit.ir.symbols import Symbol
-from graftjit.runtime import _native, driver, executor, tensors
-from graftjit.runtime.program import (
+from graftjit.ir.symbolic.expr import Symbol
+from graftjit.runtime import _native
+from graftjit.runtime.cuda import driver
+from graftjit.runtime.executor import lower as executor
+from graftjit.runtime.guards import tensor_access as tensors
+from graftjit.runtime.program.program import (
     Alloc,
     Aten,
     DeviceLaunch,

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graftjit.ir import ops as _ops  # noqa: F401
 from graftjit.ir.errors import DataDependent, NoRule
-from graftjit.ir.ghost import meta_of
-from graftjit.ir.graph import Meta
-from graftjit.ir.schema import Plan, plan_of
+from graftjit.ir.graph.nodes import Meta, meta_of
+from graftjit.ir.graph.schema import Plan, plan_of
+from graftjit.ir.ops import table as _ops  # noqa: F401
 
 
 def strip(value: Any) -> Any:

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_flop_count
 
-from graftjit.ir import cost, symbols
-from graftjit.ir.graph import Graph, Meta, Node
-from graftjit.ir.ops import OPS
+from graftjit.ir.graph import cost_model as cost
+from graftjit.ir.graph.nodes import Graph, Meta, Node
+from graftjit.ir.ops.table import OPS
+from graftjit.ir.symbolic import expr as symbols
 from tests.ir.tracing import plainly, trace
 
 aten = torch.ops.aten

@@ -6,8 +6,8 @@ import random
 
 import torch
 
-from graftjit.ir.graph import Meta
-from graftjit.ir.layout import are_apart
+from graftjit.ir.graph.layout import are_apart
+from graftjit.ir.graph.nodes import Meta
 
 
 def _elements(meta: Meta) -> set[int]:

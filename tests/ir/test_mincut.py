@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graftjit.ir.mincut import INFINITE, Network
+from graftjit.ir.autograd.min_cut import INFINITE, Network
 
 
 def _separates(edges, sources, sinks, cut) -> bool:

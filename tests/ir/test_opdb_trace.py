@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from graftjit.ir import cost
 from graftjit.ir.errors import CannotTrace
-from graftjit.ir.ghost import Ghost
-from graftjit.ir.passes import optimize
-from graftjit.ir.torch_level import replay, run_nodes
-from graftjit.ir.trace import Tracer
-from graftjit.ir.verify import verify
+from graftjit.ir.graph import cost_model as cost
+from graftjit.ir.graph.interpreter import replay, run_nodes
+from graftjit.ir.passes.pipeline import optimize
+from graftjit.ir.passes.verifier import verify
+from graftjit.ir.trace.ghost import Ghost
+from graftjit.ir.trace.tracer import Tracer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

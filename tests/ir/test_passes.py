@@ -6,10 +6,10 @@ import pytest
 import torch
 from tracing import check, trace
 
-from graftjit.ir.graph import Meta, Node
-from graftjit.ir.passes import PassRecord, optimize
-from graftjit.ir.rewrite import with_nodes
-from graftjit.ir.verify import BrokenGraph, verify
+from graftjit.ir.graph.nodes import Meta, Node
+from graftjit.ir.passes.pipeline import PassRecord, optimize
+from graftjit.ir.passes.rewriter import with_nodes
+from graftjit.ir.passes.verifier import BrokenGraph, verify
 
 T = torch.Tensor
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from graftjit.ir import printing
+from graftjit.ir.graph import printing
+from graftjit.ir.graph.interpreter import run_nodes
+from graftjit.ir.graph.printing import dtype_name, to_fx
 from graftjit.ir.location import Location
-from graftjit.ir.printing import dtype_name, to_fx
-from graftjit.ir.torch_level import run_nodes
-from graftjit.ir.trace import Tracer
+from graftjit.ir.trace.tracer import Tracer
 
 
 def graph():

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graftjit.ir import symbols
-from graftjit.ir.facts import Facts
-from graftjit.ir.symbols import Symbol, decided, evaluate, fold, substituted
+from graftjit.ir.symbolic import expr as symbols
+from graftjit.ir.symbolic.expr import Symbol, decided, evaluate, fold, substituted
+from graftjit.ir.symbolic.shape_env import Facts
 
 S0, S1 = Symbol("s0", "int", 8, 2), Symbol("s1", "int", 5, 2)
 N0 = Symbol("n0", "int", -3, None, -1)

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from tracing import check, trace
 
 from graftjit.ir.errors import DataDependent, TraceError, Unsupported
-from graftjit.ir.ghost import Ghost
-from graftjit.ir.torch_level import replay
-from graftjit.ir.trace import Tracer
+from graftjit.ir.graph.interpreter import replay
+from graftjit.ir.trace.ghost import Ghost
+from graftjit.ir.trace.tracer import Tracer
 
 T = torch.Tensor
 
@@ -389,7 +389,7 @@ def test_unknown_operators_ask_torch() -> None:
 
 MODEL = """
 import sys, torch, torch.nn.functional as F
-from graftjit.ir.trace import Tracer
+from graftjit.ir.trace.tracer import Tracer
 base = set(sys.modules)
 tr = Tracer("f")
 x = tr.input(torch.randn(2, 8, 16)); img = tr.input(torch.randn(2, 4, 8, 8))

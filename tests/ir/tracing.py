@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from graftjit.ir.ghost import Ghost
-from graftjit.ir.graph import Graph
-from graftjit.ir.passes import optimize
-from graftjit.ir.torch_level import replay, run_nodes
-from graftjit.ir.trace import Tracer
-from graftjit.ir.verify import verify
+from graftjit.ir.graph.interpreter import replay, run_nodes
+from graftjit.ir.graph.nodes import Graph
+from graftjit.ir.passes.pipeline import optimize
+from graftjit.ir.passes.verifier import verify
+from graftjit.ir.trace.ghost import Ghost
+from graftjit.ir.trace.tracer import Tracer
 
 
 def trace(fn: Callable[..., Any], *inputs: torch.Tensor) -> tuple[Graph, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graftjit.runtime.records import (
+from graftjit.runtime.report.records import (
     BreakRecord,
     EntryRecord,
     FrameRecord,
@@ -22,7 +22,7 @@ from graftjit.runtime.records import (
     UnfusedRecord,
     WarningRecord,
 )
-from graftjit.runtime.report import Report
+from graftjit.runtime.report.report import Report
 
 PROGRAM = '''\
 """A small classifier with a look at its own values."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graftjit.runtime.records import (
+from graftjit.runtime.report.records import (
     BreakRecord,
     FrameRecord,
     GraphRecord,
@@ -17,7 +17,7 @@ from graftjit.runtime.records import (
     Place,
     RecompileRecord,
 )
-from graftjit.runtime.report import Report
+from graftjit.runtime.report.report import Report
 
 from .made_up import PROGRAM, classifier, huge, made_up
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graftjit.runtime.records import (
+from graftjit.runtime.report.records import (
     BreakRecord,
     EntryRecord,
     FrameRecord,
@@ -19,7 +19,7 @@ from graftjit.runtime.records import (
     SymbolicRecord,
     UnfusedRecord,
 )
-from graftjit.runtime.report import Report
+from graftjit.runtime.report.report import Report
 
 SOURCE = """\
 import torch

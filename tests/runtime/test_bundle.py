@@ -10,11 +10,12 @@ import torch
 
 import graftjit
 from graftjit.__main__ import main
-from graftjit.runtime import bundle, device, kernel_file
 from graftjit.runtime.errors import UserError
-from graftjit.runtime.events import Fallback, KernelBuilt
-from graftjit.runtime.kernel_store import KernelStore
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.events.events import Fallback, KernelBuilt
+from graftjit.runtime.process import hardware as device
+from graftjit.runtime.process.session import SESSION
+from graftjit.runtime.store import bundle, kernel_file
+from graftjit.runtime.store.store import KernelStore
 
 from .test_kernel_store import SOURCE, build, call, no_build, recorded
 

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from graftjit.runtime import _native
-from graftjit.runtime.guard_program import compile_rows
-from graftjit.runtime.guards import Row
-from graftjit.runtime.sources import Source
+from graftjit.runtime.guards.compiler import compile_rows
+from graftjit.runtime.guards.rows import Row
+from graftjit.runtime.guards.sources import Source
 
 
 @pytest.fixture(autouse=True)

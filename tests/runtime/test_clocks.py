@@ -9,7 +9,7 @@ import torch
 
 import graftjit
 from graftjit.runtime import _native
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process.session import SESSION
 
 
 @pytest.fixture(autouse=True)

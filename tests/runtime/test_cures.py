@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graftjit.runtime import codes, cures
+from graftjit.runtime import codes
+from graftjit.runtime.report import cures
 
 
 @pytest.mark.parametrize(

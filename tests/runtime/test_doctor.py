@@ -7,10 +7,12 @@ import sys
 
 import pytest
 
-from graftjit.runtime import device, doctor, interpreter
+from graftjit.runtime import doctor
 from graftjit.runtime.errors import UnsupportedPython
-from graftjit.runtime.kernel_store import KernelStore
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process import hardware as device
+from graftjit.runtime.process import python_version as interpreter
+from graftjit.runtime.process.session import SESSION
+from graftjit.runtime.store.store import KernelStore
 
 
 def by_name(checks):

@@ -18,10 +18,13 @@ from typing import Any
 import pytest
 import torch
 
-from graftjit.ir.symbols import Symbol, apply
-from graftjit.runtime import _native, driver, executor, tensors
+from graftjit.ir.symbolic.expr import Symbol, apply
+from graftjit.runtime import _native
+from graftjit.runtime.cuda import driver
 from graftjit.runtime.errors import BuildError
-from graftjit.runtime.program import (
+from graftjit.runtime.executor import lower as executor
+from graftjit.runtime.guards import tensor_access as tensors
+from graftjit.runtime.program.program import (
     Alloc,
     Aten,
     DeviceLaunch,
@@ -565,7 +568,7 @@ def test_images_that_do_not_fit(fake):
 def test_no_driver_is_looked_for_without_need():
     text = (
         "import graftjit, torch, sys; run = graftjit.jit(lambda x: x.relu() + 1); run(torch.ones(4));"
-        "print('graftjit.runtime.driver' in sys.modules)"
+        "print('graftjit.runtime.cuda.driver' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graftjit import code_docs
+from graftjit.cli import code_docs
 from graftjit.ir.location import Location
 from graftjit.runtime import codes, errors
 from graftjit.runtime.errors import format_location, source_snippet
@@ -124,7 +124,8 @@ def test_unknown_codes_do_not_fail():
 
 
 def test_a_native_part_of_other_sources_is_told_at_import():
-    from graftjit.runtime import _native, native_part
+    from graftjit.runtime import _native
+    from graftjit.runtime.process import native_loader as native_part
 
     native_part.require_these_sources(_native.SOURCES)
     with pytest.raises(errors.NativeMissing, match="other sources"):

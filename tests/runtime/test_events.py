@@ -16,13 +16,14 @@ import torch
 
 import graftjit
 from graftjit.ir.location import Location
-from graftjit.runtime import event_log, events
 from graftjit.runtime.errors import OptionError
-from graftjit.runtime.event_log import MAX_EVENTS_A_KEY, MAX_TEXT_A_KEY, EventLog
-from graftjit.runtime.events import Compiled, FrameSeen, GraphBreak, Recompile
-from graftjit.runtime.report import Report
-from graftjit.runtime.report_json import SCHEMA
-from graftjit.runtime.session import Session
+from graftjit.runtime.events import events
+from graftjit.runtime.events import log as event_log
+from graftjit.runtime.events.events import Compiled, FrameSeen, GraphBreak, Recompile
+from graftjit.runtime.events.log import MAX_EVENTS_A_KEY, MAX_TEXT_A_KEY, EventLog
+from graftjit.runtime.process.session import Session
+from graftjit.runtime.report.report import Report
+from graftjit.runtime.version import SCHEMA
 
 
 @pytest.fixture

@@ -15,10 +15,22 @@ from typing import Any
 import pytest
 import torch
 
-from graftjit.ir.cast_cache import cached_cast
-from graftjit.runtime import _native, executor, operators, tensors
-from graftjit.runtime.program import Alloc, Aten, Free, Launch, ProgramSpec, Scratch, Slot, View
-from graftjit.runtime.session import SESSION
+from graftjit.ir.trace.autocast_cache import cached_cast
+from graftjit.runtime import _native
+from graftjit.runtime.executor import aten_calls as operators
+from graftjit.runtime.executor import lower as executor
+from graftjit.runtime.guards import tensor_access as tensors
+from graftjit.runtime.process.session import SESSION
+from graftjit.runtime.program.program import (
+    Alloc,
+    Aten,
+    Free,
+    Launch,
+    ProgramSpec,
+    Scratch,
+    Slot,
+    View,
+)
 
 A = torch.ops.aten
 CPU = torch.device("cpu")

@@ -18,17 +18,17 @@ from typing import Any
 import pytest
 import torch
 
-from graftjit.ir import facts
-from graftjit.ir.symbols import Symbol, made
+from graftjit.ir.symbolic import shape_env as facts
+from graftjit.ir.symbolic.expr import Symbol, made
 from graftjit.runtime import _native
-from graftjit.runtime.guard_program import compile_rows
-from graftjit.runtime.guards import ROW_KINDS, Row
-from graftjit.runtime.mirror import FrameView, mirror, tensor_spec
-from graftjit.runtime.program import Aten, ProgramSpec, Slot
-from graftjit.runtime.relations import Relation, can_hold, compiled
-from graftjit.runtime.sources import KINDS, Source
-from graftjit.runtime.state import snapshot
-from graftjit.runtime.value_guards import ValueCheck, ValueProgram
+from graftjit.runtime.guards.compiler import compile_rows
+from graftjit.runtime.guards.interpreter_state import snapshot
+from graftjit.runtime.guards.mirror import FrameView, mirror, tensor_spec
+from graftjit.runtime.guards.relations import Relation, can_hold, compiled
+from graftjit.runtime.guards.rows import ROW_KINDS, Row
+from graftjit.runtime.guards.sources import KINDS, Source
+from graftjit.runtime.guards.value_guards import ValueCheck, ValueProgram
+from graftjit.runtime.program.program import Aten, ProgramSpec, Slot
 
 
 def local(name: str = "x") -> Source:

@@ -15,10 +15,10 @@ import pytest
 COMMON = """
 import gc
 import torch
-from graftjit.runtime.guard_program import compile_rows
-from graftjit.runtime.guards import Row
-from graftjit.runtime.sources import Source
-from graftjit.runtime.state import snapshot
+from graftjit.runtime.guards.compiler import compile_rows
+from graftjit.runtime.guards.rows import Row
+from graftjit.runtime.guards.sources import Source
+from graftjit.runtime.guards.interpreter_state import snapshot
 
 class Node:
     def __init__(self, **names):

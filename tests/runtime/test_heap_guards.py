@@ -20,11 +20,11 @@ import pytest
 import torch
 
 from graftjit.runtime import _native
-from graftjit.runtime.guard_program import compile_rows
-from graftjit.runtime.guards import Row
-from graftjit.runtime.mirror import FrameView, Reader, holds, mirror, tensor_spec
-from graftjit.runtime.safe import MISSING
-from graftjit.runtime.sources import Source
+from graftjit.runtime.guards.compiler import compile_rows
+from graftjit.runtime.guards.mirror import FrameView, Reader, holds, mirror, tensor_spec
+from graftjit.runtime.guards.rows import Row
+from graftjit.runtime.guards.sources import Source
+from graftjit.runtime.safe_access import MISSING
 
 
 def frame_of(value: Any) -> Any:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from graftjit.runtime import held
-from graftjit.runtime.guard_program import compile_rows
-from graftjit.runtime.guards import Row
-from graftjit.runtime.mirror import FrameView, mirror, row_text
-from graftjit.runtime.sources import Source
+from graftjit.runtime.guards import weak_rows as held
+from graftjit.runtime.guards.compiler import compile_rows
+from graftjit.runtime.guards.mirror import FrameView, mirror, row_text
+from graftjit.runtime.guards.rows import Row
+from graftjit.runtime.guards.sources import Source
 
 X, Y = Source("local", None, "x"), Source("local", None, "y")
 
@@ -115,10 +115,10 @@ def test_one_object_is_one_register():
 
 
 def test_an_object_that_dies_between_the_two_verdicts():
-    from graftjit.runtime.guards import Row
-    from graftjit.runtime.mirror import check_verdict
-    from graftjit.runtime.sources import Source
-    from graftjit.runtime.weak import Weak
+    from graftjit.runtime.guards.mirror import check_verdict
+    from graftjit.runtime.guards.rows import Row
+    from graftjit.runtime.guards.sources import Source
+    from graftjit.runtime.guards.weak_ref import Weak
 
     def function():
         return None

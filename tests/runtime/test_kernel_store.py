@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from graftjit.runtime import kernel_file
-from graftjit.runtime.device import cpu, find_compiler
 from graftjit.runtime.errors import BuildError
-from graftjit.runtime.events import Fallback, KernelBuilt
-from graftjit.runtime.kernel_file import digest_of, key_of
-from graftjit.runtime.kernel_store import KernelStore
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.events.events import Fallback, KernelBuilt
+from graftjit.runtime.process.hardware import cpu, find_compiler
+from graftjit.runtime.process.session import SESSION
+from graftjit.runtime.store import kernel_file
+from graftjit.runtime.store.kernel_file import digest_of, key_of
+from graftjit.runtime.store.store import KernelStore
 
 SOURCE = 'extern "C" int answer() { return 42; }'
 
@@ -412,7 +412,7 @@ def test_a_process_that_is_killed_leaves_no_temporary_files(tmp_path):
     text = """
 import os, signal, sys
 from pathlib import Path
-from graftjit.runtime.kernel_store import KernelStore
+from graftjit.runtime.store.store import KernelStore
 
 def build(source, target):
     target.write_text(source)

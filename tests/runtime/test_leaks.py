@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import graftjit
-from graftjit import hook
-from graftjit.runtime.session import SESSION
-from graftjit.unit import UNITS
+from graftjit.dispatch import frame_policy as hook
+from graftjit.dispatch.unit import UNITS
+from graftjit.runtime.process.session import SESSION
 
 X = torch.randn(1, 4)
 PAGE = os.sysconf("SC_PAGESIZE")

@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from graftjit.ir.location import Location
-from graftjit.runtime import mirror as mirror_module
 from graftjit.runtime.errors import CheckError
-from graftjit.runtime.guards import ROW_KINDS, Row
-from graftjit.runtime.mirror import (
+from graftjit.runtime.guards import mirror as mirror_module
+from graftjit.runtime.guards.mirror import (
     RECOMPILE_CODES,
     FrameView,
     Reader,
@@ -25,8 +24,9 @@ from graftjit.runtime.mirror import (
     mirror,
     tensor_spec,
 )
-from graftjit.runtime.safe import MISSING, canonical, same_constant
-from graftjit.runtime.sources import KINDS, Source
+from graftjit.runtime.guards.rows import ROW_KINDS, Row
+from graftjit.runtime.guards.sources import KINDS, Source
+from graftjit.runtime.safe_access import MISSING, canonical, same_constant
 
 
 def frame_of(closure=None, module=None, **values):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graftjit.runtime.errors import OptionError
-from graftjit.runtime.options import (
+from graftjit.runtime.process.options import (
     VARIABLES,
     JitConfig,
     Options,

@@ -9,7 +9,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import graftjit
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process.session import SESSION
 
 
 @pytest.fixture(autouse=True)

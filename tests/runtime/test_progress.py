@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from graftjit.runtime import progress
+from graftjit.runtime.events import progress
 
 
 class Terminal(io.StringIO):
@@ -58,7 +58,7 @@ def test_which_part_is_being_done(monkeypatch):
 FIRST_CALL = """
 import torch
 from graftjit import jit
-from graftjit.runtime import progress
+from graftjit.runtime.events import progress
 progress.AFTER = progress.STEP = 0.02
 jit(lambda x: torch.softmax(x.sin(), -1) + 1, fullgraph=True)(torch.ones(4, 63))
 print("done")

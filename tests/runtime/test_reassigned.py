@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 import torch
 
-from graftjit.runtime import _native, tensors
-from graftjit.runtime.guard_program import compile_rows
-from graftjit.runtime.guards import Row
-from graftjit.runtime.mirror import tensor_spec
-from graftjit.runtime.sources import Source
+from graftjit.runtime import _native
+from graftjit.runtime.guards import tensor_access as tensors
+from graftjit.runtime.guards.compiler import compile_rows
+from graftjit.runtime.guards.mirror import tensor_spec
+from graftjit.runtime.guards.rows import Row
+from graftjit.runtime.guards.sources import Source
 
 SCOPE: dict[
     str, Any

@@ -11,7 +11,7 @@ import pytest
 
 from graftjit.ir.location import Location
 from graftjit.runtime.errors import NotClean, OptionError
-from graftjit.runtime.events import (
+from graftjit.runtime.events.events import (
     Captured,
     Compiled,
     Counted,
@@ -24,9 +24,9 @@ from graftjit.runtime.events import (
     Recompile,
     Warned,
 )
-from graftjit.runtime.report import Report, report_of
-from graftjit.runtime.report_json import LISTS
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process.session import SESSION
+from graftjit.runtime.report.json_form import LISTS
+from graftjit.runtime.report.report import Report, report_of
 
 PROGRAM = """\
 def forward(x):
@@ -186,7 +186,7 @@ def test_html_is_balanced_escaped_and_self_contained(full):
 
 
 def test_scripts_of_the_page_make_no_markup_of_texts():
-    folder = Path(__file__).resolve().parents[2] / "runtime" / "page"
+    folder = Path(__file__).resolve().parents[2] / "runtime/report/html/assets"
     scripts = sorted(folder.glob("*.js"))
     assert len(scripts) > 5
     for path in scripts:

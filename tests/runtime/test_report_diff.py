@@ -11,7 +11,7 @@ import torch
 from graftjit import JitConfig, jit
 from graftjit.ir.location import Location
 from graftjit.runtime.errors import NotClean, OptionError
-from graftjit.runtime.events import (
+from graftjit.runtime.events.events import (
     Captured,
     Compiled,
     Counted,
@@ -22,7 +22,7 @@ from graftjit.runtime.events import (
     StepFacts,
     Timed,
 )
-from graftjit.runtime.report import Report
+from graftjit.runtime.report.report import Report
 
 
 def at(line: int, file: str = "/home/a/f.py") -> Location:

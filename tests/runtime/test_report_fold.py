@@ -10,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graftjit.ir.graph.summary import Sketch, SketchNode
 from graftjit.ir.location import Location
-from graftjit.ir.sketch import Sketch, SketchNode
-from graftjit.runtime import codes, events
-from graftjit.runtime.report import Report
-from graftjit.runtime.report_json import LISTS
+from graftjit.runtime import codes
+from graftjit.runtime.events import events
+from graftjit.runtime.report.json_form import LISTS
+from graftjit.runtime.report.report import Report
 from tests.runtime.test_report_trace import checked
 
 KINDS = [

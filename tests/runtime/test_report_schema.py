@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from graftjit.runtime import report_schema
-from graftjit.runtime.report import Report
-from graftjit.runtime.report_json import LISTS
+from graftjit.runtime.report import report_schema
+from graftjit.runtime.report.json_form import LISTS
+from graftjit.runtime.report.report import Report
 
 KEPT = Path(__file__).with_name("report_schema.json")
 PAGE = Path(__file__).parents[2] / "docs" / "report-schema.md"
@@ -28,14 +28,14 @@ def test_schema_is_the_one_that_was_written_down(update_golden):
     if update_golden:
         KEPT.write_text(text)
     assert text == KEPT.read_text(), (
-        "the JSON of reports has changed: raise report_json.SCHEMA if a name went or means something else,"
+        "the JSON of reports has changed: raise version.SCHEMA if a name went or means something else,"
         " then pytest --update-golden"
     )
 
 
 def test_page_of_the_documents_is_up_to_date():
     assert PAGE.read_text() == report_schema.markdown(), (
-        "python -m graftjit.runtime.report_schema > docs/report-schema.md"
+        "python -m graftjit.runtime.report.report_schema > docs/report-schema.md"
     )
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from graftjit.runtime import text_colour, text_layout, text_places
-from graftjit.runtime.records import (
+from graftjit.runtime.report import source_lines as text_places
+from graftjit.runtime.report import styled_text as text_layout
+from graftjit.runtime.report.records import (
     BreakRecord,
     FrameRecord,
     GuardRecord,
@@ -18,6 +19,7 @@ from graftjit.runtime.records import (
     RecompileRecord,
     SymbolicRecord,
 )
+from graftjit.runtime.report.text import colour as text_colour
 
 from . import made_up_reports as made
 

@@ -7,8 +7,8 @@ import json
 import torch
 
 from graftjit import jit
-from graftjit.runtime.events import Captured, Compiled, StepFacts, Timed
-from graftjit.runtime.report import Report
+from graftjit.runtime.events.events import Captured, Compiled, StepFacts, Timed
+from graftjit.runtime.report.report import Report
 
 
 def checked(told: dict) -> list[dict]:

@@ -13,10 +13,11 @@ import pytest
 import torch
 
 import graftjit
-from graftjit.runtime import codes, events
-from graftjit.runtime.page_head import head_of
-from graftjit.runtime.report import Report
-from graftjit.runtime.text_changes import settled_count
+from graftjit.runtime import codes
+from graftjit.runtime.events import events
+from graftjit.runtime.report.html.head import head_of
+from graftjit.runtime.report.recompiles import settled_count
+from graftjit.runtime.report.report import Report
 
 
 def drawn(x: Any) -> Any:

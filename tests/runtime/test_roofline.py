@@ -7,12 +7,13 @@ import pytest
 import torch
 
 import graftjit
-from graftjit.runtime import events, roofline
-from graftjit.runtime.fold_programs import beats_the_roof
-from graftjit.runtime.folds import Folding
-from graftjit.runtime.report import Report, report_of
-from graftjit.runtime.roofline import judged
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.events import events
+from graftjit.runtime.process.session import SESSION
+from graftjit.runtime.report import roofline
+from graftjit.runtime.report.folds import Folding
+from graftjit.runtime.report.program_folds import beats_the_roof
+from graftjit.runtime.report.report import Report, report_of
+from graftjit.runtime.report.roofline import judged
 
 ROWS = (
     ("memory", 1e6, 100e9), ("memory", 1e8, 10e9), ("f32", 0.0, 50e9), ("f64", 0.0, 25e9),

@@ -11,9 +11,9 @@ import torch
 
 import graftjit
 from graftjit import JitConfig
-from graftjit.room import _DEAD, PATIENCE
-from graftjit.runtime.events import RanPlain
-from graftjit.runtime.session import SESSION
+from graftjit.dispatch.eviction import _DEAD, PATIENCE
+from graftjit.runtime.events.events import RanPlain
+from graftjit.runtime.process.session import SESSION
 
 X = torch.arange(4.0)
 

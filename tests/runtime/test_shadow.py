@@ -11,7 +11,7 @@ import torch
 import graftjit
 from graftjit.codegen import backend
 from graftjit.runtime.errors import CheckError
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process.session import SESSION
 
 needs_check = pytest.mark.skipif(not SESSION.options.check, reason="GRAFTJIT_CHECK is not set")
 Made = tuple[Callable[..., Any], tuple[Any, ...]]

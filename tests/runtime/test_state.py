@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graftjit.runtime import _native, state, tensors
+from graftjit.runtime import _native
+from graftjit.runtime.guards import interpreter_state as state
+from graftjit.runtime.guards import tensor_access as tensors
 
 
 class Quiet(TorchDispatchMode):

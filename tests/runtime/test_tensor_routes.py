@@ -8,9 +8,10 @@ import sys
 import pytest
 import torch
 
-from graftjit.runtime import _native, tensors
-from graftjit.runtime.guards import TensorSpec
-from graftjit.runtime.session import SESSION
+from graftjit.runtime import _native
+from graftjit.runtime.guards import tensor_access as tensors
+from graftjit.runtime.guards.rows import TensorSpec
+from graftjit.runtime.process.session import SESSION
 
 ROUTES = [(), ("requires_grad",), ("keys",), ("handle",)]
 
@@ -154,7 +155,9 @@ def test_left_out_by_an_option():
 
 def test_binding_warns_of_nothing():
     """torch warns of sparse, quantized and half complex tensors; the samples may not stir that up."""
-    program = "import graftjit.runtime.tensors as tensors; print(tensors.bind()['executor'])"
+    program = (
+        "import graftjit.runtime.guards.tensor_access as tensors; print(tensors.bind()['executor'])"
+    )
     done = subprocess.run(
         [sys.executable, "-P", "-W", "error::UserWarning", "-c", program],
         capture_output=True,

@@ -16,11 +16,11 @@ import pytest
 import torch
 
 import graftjit
-from graftjit import turns
-from graftjit.capture import frame
-from graftjit.runtime.events import Captured, Fallback
-from graftjit.runtime.session import SESSION
-from graftjit.turns import TURNS
+from graftjit.capture import capture as frame
+from graftjit.dispatch import capture_lock as turns
+from graftjit.dispatch.capture_lock import TURNS
+from graftjit.runtime.events.events import Captured, Fallback
+from graftjit.runtime.process.session import SESSION
 
 from ..stress import STEPS, run
 

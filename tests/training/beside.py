@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import graftjit
-from graftjit.runtime.joint_program import GraftBackward
+from graftjit.runtime.autograd.joint_program import GraftBackward
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from beside import fresh, same
 
 import graftjit
-from graftjit.runtime.session import SESSION
+from graftjit.runtime.process.session import SESSION
 
 EDGES = [
     0.0,

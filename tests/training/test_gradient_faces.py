@@ -93,7 +93,9 @@ def test_forms(form, way):
         value, (a, b) = reference(loss, (0, 1), x, y)
         found = asked(x, y)
         close(found, expected(*torch.autograd.grad(value, [a, b, W, B]), value.detach()))
-        assert all(not t.requires_grad for t in graftjit.runtime.differentiate.leaves(found))
+        assert all(
+            not t.requires_grad for t in graftjit.runtime.autograd.differentiate.leaves(found)
+        )
     assert W.grad is None and B.grad is None and not x.requires_grad
     if way in ("jitted", "inside"):
         whole(asked)
@@ -272,7 +274,7 @@ def test_an_exception_leaves_nothing_behind():
         for _ in range(2):
             with pytest.raises(KeyError, match="no"):
                 function(X)
-    assert not graftjit.runtime.differentiate.nested()
+    assert not graftjit.runtime.autograd.differentiate.nested()
     assert not ops.grad(loss)(X, Y).requires_grad
 
 

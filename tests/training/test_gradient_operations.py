@@ -10,7 +10,7 @@ import torch
 
 import graftjit
 from graftjit import ParameterTuple, nn, ops
-from graftjit.runtime.differentiate import leaves
+from graftjit.runtime.autograd.differentiate import leaves
 
 torch.manual_seed(0)
 W = torch.randn(4, 3, requires_grad=True)

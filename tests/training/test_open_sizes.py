@@ -11,12 +11,12 @@ from beside import gradients
 from torch import nn
 
 import graftjit
-from graftjit.ir import several_sizes
-from graftjit.ir.facts import Facts
-from graftjit.ir.graph import Meta
-from graftjit.ir.layout import contiguous_strides, format_strides
-from graftjit.ir.several_sizes import over_sizes
-from graftjit.runtime.session import SESSION
+from graftjit.ir.graph.layout import contiguous_strides, format_strides
+from graftjit.ir.graph.nodes import Meta
+from graftjit.ir.ops import several_sizes
+from graftjit.ir.ops.several_sizes import over_sizes
+from graftjit.ir.symbolic.shape_env import Facts
+from graftjit.runtime.process.session import SESSION
 
 SIZES = (12, 20, 7, 33, 16, 3)
 IMAGE = (3, 12, 12)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import graftjit
-from graftjit.runtime import joint_program
+from graftjit.runtime.autograd import joint_program
 
 
 def t(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:

@@ -1,0 +1,611 @@
+"""From one frame to one entry's worth of data: the driver of the symbolic machine.
+
+In: a code object, its bound arguments, globals and closure, and a backend. Out: a `Capture`: guard rows, and
+either a direct result tree over a compiled graph, or replacement code, or the verdict that the frame runs in
+plain Python. At a break the capture may begin again, knowing where; nothing the user can see happens twice,
+because nothing of the user's program is run.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from ..ir.dataclass import dataclass, field
+from ..ir.graph.nodes import Graph
+from ..ir.location import Location
+from ..ir.trace import autocast_cache as cast_cache
+from ..ir.trace.tracer import Tracer
+from ..runtime.autograd import rollback as taking_back
+from ..runtime.guards.dynamic_sizes import Variation
+from ..runtime.guards.interpreter_state import snapshot
+from ..runtime.guards.rows import Row
+from ..runtime.guards.sources import Source
+from ..runtime.guards.tensor_access import history
+from ..runtime.safe_access import Unsure
+from . import alias_guards as aliasing
+from . import helpers as rebuild
+from . import walk_warnings as quiet
+from .breaks import (
+    ArrayShares,
+    Break,
+    ExceptionLeaves,
+    GeneratorLeaves,
+    LooksAtFrame,
+    MustBePython,
+    NeedsPlainSizes,
+    PlainFrame,
+    Restart,
+    Thrown,
+    let_go,
+)
+from .bytecode.assembler import Assembler
+from .bytecode.decoder import argument_names, decode
+from .bytecode.liveness import live_locals
+from .data_model import attribute_readers as _readers  # noqa: F401
+from .data_model import frame_inspection as lookers
+from .emit.break_state import (
+    bound_after,
+    kind_of,
+    made_here,
+    missed_locals,
+    shape_after,
+    with_handlers,
+)
+from .emit.emitter import Emitter
+from .emit.result_tree import Trees, shift
+from .emit.resume import (
+    SPARE,
+    CannotResume,
+    Path,
+    ResumeSpec,
+    break_tail,
+    can_break,
+    needs_spare,
+    order_of,
+)
+from .finalizers import Ends
+from .interpreter import handlers as _handlers  # noqa: F401
+from .interpreter import handlers_exceptions as _exceptions  # noqa: F401
+from .interpreter import handlers_imports as _imports  # noqa: F401
+from .interpreter import handlers_match as _patterns  # noqa: F401
+from .interpreter.machine import Machine, has_two_of_a_name, make_frame
+from .models import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
+from .models import iterators as _itertools_models  # noqa: F401
+from .models import numpy_arrays as arrays
+from .models import polyfills as _polyfills  # noqa: F401
+from .torch_models import autograd_function as _custom  # noqa: F401
+from .torch_models import differentiate as _differentiating  # noqa: F401
+from .torch_models import foreach as _lists  # noqa: F401
+from .torch_models import optimizer_rules as _optimizer_steps  # noqa: F401
+from .torch_models import optimizers as _optimizers  # noqa: F401
+from .torch_models import state_queries as _questions  # noqa: F401
+from .torch_models.context_managers import GRAD_MODES
+from .torch_models.nested_traces import lift
+from .types import classes as _type_models  # noqa: F401
+from .types import conversions as _text_models  # noqa: F401
+from .types import exception_groups as _groups  # noqa: F401
+from .values import symbolic_numbers as numbers
+from .values.containers import NotConstant
+from .values.frames import Frame, Scope
+from .values.value import Tensor, Unread, Value
+
+MAX_RESTARTS = 200
+
+Backend = Callable[[Graph], Any]
+# (code, target, stack shape, bound names) -> the resume callable
+ResumeFactory = Callable[[types.CodeType, int, tuple[str, ...], tuple[str, ...]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameInput:
+    """A frame as the runtime hands it over: `locals` are the bound arguments in co_varnames order."""
+
+    code: types.CodeType
+    locals: tuple[Any, ...]
+    globals: dict[str, Any]
+    closure: tuple[Any, ...] | None
+    varied: Variation | None = None  # what is known to vary between calls
+    claims_compiling: bool = False  # see `JitConfig`
+
+
+@dataclass(frozen=True, slots=True)
+class BreakRecord:
+    """One break as the report tells it."""
+
+    code: str
+    reason: str
+    where: Location | None
+    inlined: tuple[Location, ...] = ()
+
+
+@dataclass(slots=True)
+class Capture:
+    """The outcome. kind: "direct", "code" or "plain".
+
+    program   what the backend made of the graph, or None
+    inputs    Sources that a direct entry gathers; the first `n_program` are the program's
+    tree      the result of a direct entry (see _native.Entry)
+    code      replacement code of a "code" entry
+    plain     why the frame runs in plain Python
+    """
+
+    kind: str
+    rows: list[Row]
+    graph: Graph | None = None
+    program: Any = None
+    inputs: list[Source] = field(default_factory=list)
+    n_program: int = 0
+    tree: Any = None
+    code: types.CodeType | None = None
+    breaks: list[BreakRecord] = field(default_factory=list)
+    plain: BreakRecord | None = None
+    rerun: bool = False
+    symbolic: list[tuple[str, str]] = field(default_factory=list)  # what varies, and why
+    claimed: bool = False  # whether the program was told that it is being compiled
+
+
+def capture(
+    frame: FrameInput,
+    backend: Backend,
+    make_resume: ResumeFactory,
+    extent: Callable[..., Any],
+    strict: Callable[[BreakRecord], None],
+) -> Capture:
+    """Capture one frame. `strict` is told of a break before it is emitted and may raise.
+
+    Exceptions other than those of `strict` and `backend` are faults of graftjit.
+    """
+    forced: dict[int, Break] = {}
+    walks_generators = True
+    told: list[tuple[str, str]] = []
+    for _ in range(MAX_RESTARTS):
+        attempt = _Attempt(frame, backend, make_resume, extent, strict, forced)
+        attempt.machine.walks_generators = walks_generators
+        try:
+            made = attempt.run()
+            made.symbolic += told
+            made.claimed = attempt.machine.claimed
+            return made
+        except Restart:
+            continue
+        except (ExceptionLeaves, ArrayShares, MustBePython) as leaves:
+            where = decode(frame.code).instrs[leaves.index].where
+            stop = forced[leaves.index] = Break(leaves.code, leaves.reason, where)
+            stop.inlined = leaves.inlined
+        except GeneratorLeaves:
+            if not walks_generators:  # something else that cannot be made again
+                record = BreakRecord("PL203", "an iterator that outlives a break", None)
+                strict(record)
+                return Capture("plain", [], plain=record)
+            walks_generators = False
+        except NeedsPlainSizes as needs:
+            told = [
+                (
+                    "sizes and numbers",
+                    f"plain, for {needs.name}() takes no open one: {needs.reason.splitlines()[0]}",
+                )
+            ]
+            plain = frame.varied.plainly() if frame.varied else Variation(False, plain=True)
+            frame = replace(frame, varied=plain)
+        except (RecursionError, MemoryError) as error:
+            record = BreakRecord("PL202", f"{type(error).__name__} in capture", None)
+            strict(record)
+            return Capture("plain", [], plain=record)
+        except (PlainFrame, Break) as stop:  # a Break here: something alive cannot be rebuilt
+            record = BreakRecord(stop.code, stop.reason, stop.where or attempt.machine.where)
+            strict(record)
+            rows = (
+                [] if stop.code == "GB132" else attempt.rows()
+            )  # whoever looks does so at any values
+            return Capture("plain", rows, plain=record)
+        finally:
+            attempt.release()
+    record = BreakRecord("PL202", "capture began again too often", None)
+    return Capture("plain", [], plain=record)
+
+
+class _Attempt:
+    """One walk over the frame."""
+
+    def __init__(
+        self,
+        frame: FrameInput,
+        backend: Backend,
+        make_resume: ResumeFactory,
+        extent: Callable[..., Any],
+        strict: Callable[[BreakRecord], None],
+        forced: dict[int, Break],
+    ) -> None:
+        self.input = frame
+        self.backend = backend
+        self.make_resume = make_resume
+        self.extent = extent
+        self.strict = strict
+        self.forced = forced
+        builtins = frame.globals.get("__builtins__", __builtins__)
+        names = builtins.__dict__ if isinstance(builtins, types.ModuleType) else builtins
+        scope = Scope(frame.globals, names)
+        self.tracer = Tracer(frame.code.co_qualname, outliving=cast_cache.outliving())
+        self.machine = Machine(self.tracer, scope, frame.varied)
+        self.machine.claims_compiling = frame.claims_compiling
+        self.machine.handled_outside = sys.exception() is not None
+        self.root = self._root(scope)
+        self.grad_before = torch.is_grad_enabled()
+        self.graph: Graph | None = None
+        self.ends: Ends | None = None
+
+    def _root(self, scope: Scope) -> Frame:
+        code, m = self.input.code, self.machine
+        decoded = decode(code)
+        m.where = decoded.instrs[decoded.entry].where
+        m.guard("state", None, snapshot())
+        closure = tuple(
+            m.real_cell(cell, Source("cell", None, name))
+            for name, cell in zip(code.co_freevars, self.input.closure or (), strict=True)
+        )
+        arguments = _Arguments(m, argument_names(code), self.input.locals)
+        frame = make_frame(code, scope, {}, closure)
+        frame.locals = arguments
+        for name in code.co_cellvars:
+            if name in arguments:
+                frame.cells[name].content = arguments.pop(name)
+                frame.cells[name].name = name
+        return frame
+
+    def rows(self) -> list[Row]:
+        return numbers.rows(self.machine)
+
+    def release(self) -> None:
+        """Let go of the user's objects, which exceptions and closures of ours would hold in cycles."""
+        self.machine.release()
+        self.root.locals.clear()  # unread arguments and the dict that they are in hold each other
+        self.root.locals, self.root.cells, self.root.stack = {}, {}, []
+        self.root.loops.clear()
+        if self.ends is not None:
+            self.ends.let_go()
+        let_go()
+
+    def run(self) -> Capture:
+        m, before = self.machine, snapshot()
+        m.frames.append(self.root)
+        try:
+            with quiet.walking():
+                found = self._walk()
+            if m.open_generators:
+                raise GeneratorLeaves
+            if isinstance(found, int):
+                return self._broken(found, self.forced[found])
+            return self._returned(found)
+        finally:
+            for context in reversed(m.contexts):
+                while context.undo:
+                    context.undo.pop()()
+            torch._C._set_grad_enabled(self.grad_before)
+            assert snapshot() == before, "capture changed the interpreter's state"
+
+    def _held(self) -> list[Any]:
+        return [*self.input.locals, *lookers.contents(self.input.closure)]
+
+    # -- walking ---------------------------------------------------------------------------------------
+    def _refuse(self) -> None:
+        """Raise PlainFrame where the code is of a kind that is not walked."""
+        m, f = self.machine, self.root
+        if f.decoded.is_generator:
+            raise PlainFrame(
+                "PL201", "a frame that yields or awaits lives on between calls", m.where
+            )
+        if has_two_of_a_name(f.code):
+            raise PlainFrame(
+                "PL203",
+                "a comprehension has a name of its own that its closure has as well",
+                m.where,
+            )
+        looks = lookers.looks_at_itself(f.code, self.input.globals, self._held())
+        if looks is not None:
+            raise PlainFrame("GB132", f"the frame looks at itself by {looks[0]}", looks[1])
+
+    def _walk(self) -> Value | int:
+        """The returned Value, or the index of the instruction to break at."""
+        m, f = self.machine, self.root
+        self._refuse()
+        instrs = f.decoded.instrs
+        named = zip(argument_names(self.input.code), self.input.locals, strict=True)
+        ends = self.ends = Ends(f.decoded, f, dict(named))
+        while f.result is None:
+            instr = instrs[f.pc]
+            if (ends.held or m.unhooked) and (ended := ends.just_dropped(m, f)) is not None:
+                reason = f"the last that this frame holds of a {type(ended).__name__}"
+                self.forced[m.root_index] = Break("GB139", reason, m.where)
+                raise Restart
+            if instr.index in self.forced:
+                return instr.index
+            stack, activity = list(f.stack), m.activity
+            f.pc += 1
+            m.where = instr.where
+            m.root_index = instr.index
+            try:
+                m.step(f, instr)
+            except (RecursionError, MemoryError) as error:
+                # Capture has come deeper, or made more at once, than the program itself will.
+                reason = f"{type(error).__name__} while this was followed"
+                self.forced[instr.index] = Break("GB117", reason, m.where)
+                raise Restart from None
+            except Unsure as error:
+                reason = f"a name beside keys whose equality is a matter of their class: {error}"
+                self.forced[instr.index] = Break("GB137", reason, m.where)
+                raise Restart from None
+            except Break as stop:
+                if isinstance(stop, Thrown) and m.catch(f, instr, stop):
+                    continue
+                if stop.where is None:
+                    stop.where = instr.where
+                if isinstance(stop, LooksAtFrame) and not stop.inlined:
+                    raise PlainFrame(stop.code, stop.reason, stop.where) from None
+                made = made_here(m, f)
+                if made is not None:  # Python raises what is being handled here
+                    self.forced.setdefault(m.raised_at[made], stop)
+                    raise Restart from None
+                if m.modes and m.modes[0].index != instr.index:  # nothing enters a mode again
+                    reason = f"a torch function mode around what breaks: {stop.reason}"
+                    self.forced[m.modes[0].index] = Break("GB110", reason, stop.where)
+                    raise Restart from None
+                self.forced[instr.index] = stop
+                if m.activity != activity:
+                    raise Restart from None
+                f.stack = stack  # nothing else had happened yet
+                return instr.index
+        return f.result
+
+    # -- the two ends ----------------------------------------------------------------------------------
+    def _returned(self, result: Value) -> Capture:
+        m = self.machine
+        if m.modes:
+            raise PlainFrame("PL203", "the frame returns inside a with block", m.where)
+        if not self.tracer.recorded and (m.effects or not m.inputs):
+            record = BreakRecord("PL204", "no tensor operation in this frame", None)
+            return Capture("plain", _types_only(self.rows()), plain=record)
+        mode = torch.is_grad_enabled()
+        assert self.ends is not None
+        ends = self.ends.at_the_end(m, self.root, order_of(self.input.code))
+        if not m.effects and not m.contexts and mode == self.grad_before and not ends:
+            made = self._direct(result)
+            if made is not None:
+                return made
+
+        def tail(e: Emitter) -> None:
+            e.drop(ends)
+            e.asm.return_value()
+
+        return self._emit(lambda e: e.push(result), tail, mode, [])
+
+    def _direct(self, result: Value) -> Capture | None:
+        trees = Trees()
+        try:
+            tree = trees.of(result)
+        except NotConstant:
+            return None
+        if any(output.ghost._store.borrowed for output in trees.outputs):
+            return None
+        arrays.check_shared(self.machine, trees.outputs, [])
+        graph = self._finish(trees.outputs)
+        program_inputs = self._input_sources() if graph else []
+        offset = len(program_inputs)
+        tree = shift(tree, offset)
+        made = Capture("direct", [], graph, None, program_inputs + trees.inputs, offset, tree)
+        self._compile(made)
+        return made
+
+    def _compile(self, made: Capture) -> None:
+        if made.graph is not None:
+            clean = not made.graph.mutates or self.machine.fragile
+            made.graph.late = made.graph.mutates and clean
+            made.program = self.backend(made.graph)
+            made.rerun = clean or getattr(made.program, "tells_begun", False)
+            made.symbolic = numbers.told(self.machine, made.graph)
+            if made.graph.mutates:
+                self._guard_aliases()
+                for source, tensor in self.tracer.followed():
+                    self.machine.guard("history", source, history(tensor))
+            if clean:
+                raises = self.tracer.may_raise_since(0)
+                made.program = taking_back.again(made.program, made.graph, raises)
+        else:
+            made.program = rebuild.nothing
+        aliasing.guard(self.machine)
+        made.rows = self.rows()
+        self.machine.numbers.sealed = True
+
+    def _input_sources(self) -> list[Source]:
+        """What the program takes: tensors, then numbers."""
+        return self._tensor_sources() + [value.source for value in self._numbers() if value.source]
+
+    def _tensor_sources(self) -> list[Source]:
+        return [value.source for value in self.machine.inputs if value.source is not None]
+
+    def _numbers(self) -> list[Value]:
+        """The Python numbers that the graph takes."""
+        graph, held = self.graph, self.machine.numbers.held
+        symbols = graph.numbers if graph is not None else []
+        return [held[self.tracer.facts.symbols[symbol][1]] for symbol in symbols]
+
+    def _guard_aliases(self) -> None:
+        sources = tuple(self._tensor_sources())
+        if len(sources) > 1:
+            self.machine.guard("distinct", None, sources)
+
+    def _finish(self, outputs: list[Tensor]) -> Graph | None:
+        graph = self.tracer.finish(
+            [lift(self.machine, value.ghost) for value in outputs], backward=True
+        )
+        if not (outputs or graph.mutates or graph.random or self.tracer.may_raise_since(0)):
+            return None  # nothing that anybody can see is computed
+        self.graph = graph
+        if graph.mutates and graph.overlaps:
+            raise PlainFrame(
+                "FB310", "tensors that share memory are written to", self.machine.where
+            )
+        graph.apart = graph.mutates  # of which there will be a guard
+        return graph
+
+    def _broken(self, index: int, stop: Break) -> Capture:
+        code, f, m = self.input.code, self.root, self.machine
+        looks = lookers.called_that_looks(code, self.input.globals, self._held())
+        if looks is not None or stop.looks:
+            who = looks or "a function"
+            raise PlainFrame("GB132", f"{who} that is called here looks at this frame", stop.where)
+        record = BreakRecord(stop.code, stop.reason, stop.where, stop.inlined)
+        reason = "a comprehension has a cell of its own" if f.swapped else can_break(code)
+        if reason is not None:
+            raise PlainFrame("PL203", f"{stop.reason}; {reason}", stop.where)
+        self.strict(record)
+        live = live_locals(f.decoded, index)
+        raising = stop.code == "GB108"  # a debugger may look at the frame where it ended
+        stack = with_handlers(f.stack, m.handling)
+        missed = missed_locals(m, f, stack)
+        restored = {
+            name: value
+            for name, value in dict.items(f.locals)
+            if name in live or name in missed or (raising and lookers.is_shown(value))
+        }
+        shape = tuple(kind_of(value) for value in stack)
+
+        def resume_for(target: int, path: Path) -> ResumeSpec:
+            ahead = live_locals(f.decoded, target)
+            kept = {name for name in restored if raising or name in missed}
+            left = shape_after(path, shape)
+            bound = bound_after(code, path, kept | (restored.keys() & ahead), shape)
+            if needs_spare(code, left, bound):
+                left = (SPARE, *left)
+            try:
+                resume = self.make_resume(code, target, left, bound)
+            except CannotResume as error:
+                raise PlainFrame("PL203", f"{stop.reason}; {error}", stop.where) from None
+            return ResumeSpec(resume, left, bound)
+
+        cells = {name: cell for name, cell in f.cells.items() if name in code.co_cellvars}
+
+        def restore(e: Emitter) -> None:
+            e.build(m.load_cell(cell) for cell in cells.values() if cell.content is not None)
+            e.build(restored.values())
+            with e.failing("halfway"):  # arguments are replaced
+                e.store_locals(cells, restored)
+                e.push_stack(stack)
+            e.drop_all_but(restored, argument_names(code))
+
+        def tail(e: Emitter) -> None:
+            break_tail(e.asm, code, index, resume_for, self._wraps(stop), self.extent, shape)
+
+        mode = torch.is_grad_enabled()
+        return self._emit(restore, tail, mode, [record])
+
+    def _wraps(self, stop: Break) -> bool:
+        """Whether the call that breaks may run frames worth looking at."""
+        return bool(stop.inlined) or stop.code in ("GB107", "GB110", "GB112")
+
+    # -- emission --------------------------------------------------------------------------------------
+    def _emit(
+        self,
+        values: Callable[[Emitter], None],
+        tail: Callable[[Emitter], None],
+        mode: bool,
+        breaks: list[BreakRecord],
+    ) -> Capture:
+        m, code = self.machine, self.input.code
+        contexts = [c for c in m.contexts if c.cls not in GRAD_MODES]
+        for context in reversed(contexts):
+            context.undo.pop()()
+        if torch.is_grad_enabled() != self.grad_before:
+            self.tracer.grad_mode(self.grad_before)
+        dry = Emitter(Assembler(code), m, self.root)
+        self._body(dry, values, mode, contexts)
+        outputs = dry.outputs
+        arrays.check_shared(m, outputs, dry.arrays)
+        graph = self._finish(outputs)
+        made = Capture("code", [], graph, breaks=breaks)
+        self._compile(made)
+        asm = Assembler(code)
+        real = Emitter(asm, m, self.root)
+        where = "before"
+        if graph is not None:
+            given = [*m.inputs, *self._numbers()]
+            real.clear(m.cleared, [*given, *dry.loaded])
+            where = "halfway" if graph.mutates or graph.random else where
+            real.call_program(made.program, given, outputs, made.rerun, where)
+        with real.failing(where):
+            real.preload(dry.loaded)
+        seen = m.effects or contexts or mode != self.grad_before
+        with real.failing("halfway" if seen else where):
+            self._body(real, values, mode, contexts)
+        tail(real)
+        real.handle_failures()
+        made.rerun = False
+        made.code = asm.finish()
+        return made
+
+    def _body(
+        self, e: Emitter, values: Callable[[Emitter], None], mode: bool, contexts: list[Any]
+    ) -> None:
+        m = self.machine
+        e.replay(m.effects)
+        if mode != self.grad_before:
+            e.asm.call_const(torch._C._set_grad_enabled, lambda: e.asm.load_const(mode))
+            e.asm.pop_top()
+        e.enter_contexts(contexts)
+        values(e)
+        e.bind_cells(self.input.code.co_cellvars)
+
+
+class _Arguments(dict[str, Value]):
+    """The root's locals: an argument is wrapped (and guarded) when it is first read."""
+
+    def __init__(self, m: Machine, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
+        super().__init__()
+        self._m = m
+        for name, value in zip(names, values, strict=True):
+            at = Source("local", None, name)
+            super().__setitem__(name, Unread(partial(self._wrapped, name, value, at), source=at))
+
+    def _wrapped(self, name: str, real: Any, at: Source) -> Value:
+        """The Value of an argument, also where it still stands under its own name."""
+        value = self._m.wrap(real, at)
+        held = super().get(name)
+        if isinstance(held, Unread) and held.source is at:
+            super().__setitem__(name, value)
+        return value
+
+    def _read(self, name: str, value: Value) -> Value:
+        return value.read() if isinstance(value, Unread) else value
+
+    def __getitem__(self, name: str) -> Value:
+        return self._read(name, super().__getitem__(name))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401 (dict.get does not read)
+
+    def pop(self, name: str, default: Any = None) -> Any:
+        if name not in self:
+            return default
+        value = self[name]
+        del self[name]
+        return value
+
+
+def _types_only(rows: list[Row]) -> list[Row]:
+    """Guards of a frame without tensors: plain Python is right for any value of these types."""
+    kept = []
+    for row in rows:
+        if row.source is not None and row.source.kind == "local":
+            if row.kind == "equals":
+                kept.append(Row("type", row.source, type(row.expected), row.where))
+            elif row.kind == "number":
+                kept.append(Row("type", row.source, row.expected[0], row.where))
+            elif row.kind == "type":
+                kept.append(row)
+    return kept

@@ -1,0 +1,242 @@
+"""Writing attributes: `setattr` and `delattr` as the language defines them, over Values.
+
+In: a Value, a name and a Value to store (None deletes). Out: an entry in the machine's overlay, which later reads
+see, and for objects that existed before the frame an effect, replayed in order after the graph.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...runtime import safe_access as safe
+from ...runtime.guards.sources import Source
+from ..breaks import Break, Thrown
+from ..exact_type import is_kind
+from ..torch_models import backward as gradients
+from ..types import container_methods as methods
+from ..types.exceptions import is_exception
+from ..types.exceptions import store as store_in_exception
+from ..values import containers
+from ..values.effects import SetAttr
+from ..values.frames import Scope
+from ..values.value import Cell, Const, Dict, Function, Instance, Obj, Tensor, Value
+from ..values.wrap import freeze
+from . import function_attributes as functions
+from .attributes import (
+    MISSING,
+    MODULE_DELATTR,
+    MODULE_SETATTR,
+    MODULE_TABLES,
+    NoAttribute,
+    bind_raw,
+    class_attribute,
+    class_source,
+    generic_attr,
+    in_instance_dict,
+    instance_dict,
+    is_data,
+    is_property,
+    load_attr,
+    mro_lookup,
+    property_part,
+    real_class,
+    special,
+)
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+
+_GENERIC_STORES: tuple[Any, ...] = (
+    object.__setattr__, object.__delattr__, BaseException.__setattr__, BaseException.__delattr__,
+)  # fmt: skip
+
+
+_DICT_OFFSET: Any = vars(type)["__dictoffset__"].__get__  # 0: objects of the class have no __dict__
+
+
+def _refusal(known: bool, deleted: bool) -> str:
+    """What this Python says to a write where no `__dict__` is, `known` if the class has the name."""
+    probe = type("{owner}", (), {"__slots__": (), **({"{name}": 0} if known else {})})()
+    try:
+        delattr(probe, "{name}") if deleted else setattr(probe, "{name}", 0)
+    except AttributeError as error:
+        return str(error)
+    raise AssertionError("objects without a __dict__ take no attributes")
+
+
+_REFUSALS = {
+    (known, gone): _refusal(known, gone) for known in (True, False) for gone in (True, False)
+}
+
+
+def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
+    """value.name = item; None deletes."""
+    if isinstance(value, Function):
+        functions.store(m, value, name, item)
+        return
+    if isinstance(value, Cell) and name == "cell_contents":
+        m.store_cell(value, item)
+        return
+    if isinstance(value, Tensor) and name == "grad":
+        gradients.write(m, value, item)
+        return
+    if not isinstance(value, (Obj, Instance)):
+        raise Break("GB115", f"attribute {name!r} of this value is set")
+    real = value.value if isinstance(value, Obj) else None
+    if isinstance(value, Obj) and is_kind(real, types.ModuleType):
+        _store_in_module(m, value, name, item)
+        return
+    if is_kind(real, (type, types.FunctionType, torch.Tensor)):
+        raise Break("GB115", f"attribute {name!r} of a {type(real).__name__} is set")
+    slot = "__setattr__" if item is not None else "__delattr__"
+    raw = class_attribute(m, value, slot)
+    if raw in _GENERIC_STORES:
+        plain_store(m, value, name, item)
+    elif raw in (MODULE_SETATTR, MODULE_DELATTR):
+        _module_store(m, value, name, item)
+    elif is_kind(raw, types.FunctionType):
+        args = [Const(name)] + ([item] if item is not None else [])
+        m.call(bind_raw(m, value, slot, raw), args, {})
+    else:
+        raise Break("GB112", f"{slot} of {real_class(value)}")
+
+
+def _store_in_module(m: Machine, value: Obj, name: str, item: Value | None) -> None:
+    """A module's attributes are the globals of its functions: one place, written in one way."""
+    if type(value.value) is not types.ModuleType or value.source is None:
+        raise Break("GB115", f"attribute {name!r} of a {type(value.value).__name__} is set")
+    if hasattr(types.ModuleType, name):
+        raise Break("GB115", f"attribute {name!r} of a module is set")
+    if item is None:
+        load_attr(m, value, name)  # deleting what is not there raises
+    names = value.value.__dict__
+    if callable(names.get(name)) and str(names.get("__name__")).partition(".")[0] == "torch":
+        # Other functions of torch may call it, which are recorded whole: they must find it replaced.
+        raise Break("GB115", f"{names['__name__']}.{name} is replaced")
+    root = m.root_scope
+    own = root if names is root.names else Scope(names, {}, Source("dict", value.source, None))
+    m.store_global(own, name, item, value)
+
+
+def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool = False) -> None:
+    """object.__setattr__ / object.__delattr__."""
+    if name in ("__class__", "__dict__"):
+        raise Break("GB115", f"{name} is set")
+    found = class_attribute(m, value, name)
+    if is_exception(value) and store_in_exception(m, value, name, item):
+        return
+    if found is not MISSING and is_data(m, found):
+        if is_property(found):
+            which = "fset" if item is not None else "fdel"
+            if getattr(found, which) is None:
+                raise containers.raises(f"AttributeError: can't set {name!r}")
+            setter = property_part(m, found, class_source(value, name), which)
+            m.call(setter, [value, item] if item is not None else [value], {})
+            return
+        if not is_kind(found, types.MemberDescriptorType):
+            _by_descriptor(m, value, name, item, found)
+            return
+        if not _is_own_slot(value, found):
+            raise Break("GB115", f"{name!r} of a {real_class(value)} is set, a member of C's")
+    elif not _DICT_OFFSET(real_class(value)):
+        raise _no_place(value, name, found is MISSING, deleted=item is None)
+    if item is None and is_kind(found, types.MemberDescriptorType):
+        load_attr(m, value, name)  # deleting what is not there raises
+    elif item is None:
+        _its_own(m, value, name)
+    set_in_overlay(m, value, name, item, raw)
+
+
+def _its_own(m: Machine, value: Any, name: str) -> None:
+    """The object's own attribute is about to be deleted: what its class has is not looked at, and nobody is asked."""
+    stored = m.overlay.get(value, {}).get(name, MISSING)
+    if stored is MISSING and isinstance(value, Obj) and value.source is not None:
+        held = in_instance_dict(instance_dict(value.value), name)
+        if held is not MISSING:
+            m.wrap(held, Source("attr", value.source, name))
+            return
+        m.guard("no_attr", value.source, name)
+    if stored is MISSING or stored is None:
+        cls = real_class(value)
+        raise NoAttribute(name, cls.__name__ if cls else "?")
+
+
+def _is_own_slot(value: Any, member: Any) -> bool:
+    """Whether a member is of `__slots__` of this object's classes: others may be read-only, or another class's."""
+    owner = member.__objclass__
+    cls = real_class(value)
+    assert cls is not None
+    return "__slots__" in vars(owner) and any(base is owner for base in safe.mro_of(cls))
+
+
+def _no_place(value: Any, name: str, absent: bool, deleted: bool) -> Thrown:
+    cls = real_class(value)
+    assert cls is not None
+    text = _REFUSALS[not absent, deleted].format(owner=cls.__name__, name=name)
+    return Thrown(AttributeError, (text,), f"AttributeError: {text}")
+
+
+def _by_descriptor(m: Machine, value: Any, name: str, item: Value | None, found: Any) -> None:
+    """The `__set__` or `__delete__` of a descriptor of the user's."""
+    method = "__delete__" if item is None else "__set__"
+    if not isinstance(mro_lookup(type(found), method), types.FunctionType):
+        raise Break("GB112", f"descriptor {type(found).__name__} is set")
+    setter = special(m, m.wrap(found, class_source(value, name)), method)
+    assert setter is not None
+    m.call(setter, [value] if item is None else [value, item], {})
+
+
+def set_in_overlay(
+    m: Machine, value: Any, name: str, item: Value | None, raw: bool = False
+) -> None:
+    if isinstance(value, Obj) and id(instance_dict(value.value)) in m.known:
+        raise Break("GB112", "an attribute is set while its __dict__ is in use")
+    m.activity += 1
+    if isinstance(value, Obj):
+        held = in_instance_dict(instance_dict(value.value), name)
+        if held is not MISSING:
+            m.unhook(held)
+    names = m.overlay.setdefault(value, {})
+    if value in m.dicts and (item is None or name not in names):
+        containers.moved(m, m.dicts[value])
+    if item is None and isinstance(value, Instance):
+        names.pop(name, None)  # nothing remains of it: set again, it comes last
+    else:
+        names[name] = item
+    if isinstance(value, Obj):
+        m.effects.append(SetAttr(value, name, item, raw))
+
+
+def _module_store(m: Machine, value: Any, name: str, item: Value | None) -> None:
+    """torch.nn.Module.__setattr__: plain for what is neither parameter, module nor buffer."""
+    cls = real_class(value)
+    assert cls is not None
+    tables = {}
+    for table in MODULE_TABLES:
+        try:
+            tables[table] = generic_attr(m, value, table, cls, hook=False)
+        except NoAttribute:
+            raise containers.raises("AttributeError: before Module.__init__() call") from None
+    special_value = (isinstance(item, Tensor) and item.cls is not torch.Tensor) or (
+        isinstance(item, (Obj, Instance))
+        and issubclass(real_class(item) or object, torch.nn.Module)
+    )
+    for table, content in tables.items():
+        assert isinstance(content, Dict)
+        held = methods.contains(m, content, Const(name))
+        if held and table == "_buffers" and isinstance(item, Tensor) and not special_value:
+            content.items[freeze(Const(name))] = (Const(name), item)
+            m.activity += 1
+            m.effects.append(SetAttr(value, name, item))
+            return
+        if held and content.items[freeze(Const(name))][1] is item:
+            return  # as `self.weight -= step` stores it
+        if held:
+            raise Break("GB115", f"{table[1:]} {name!r} of a module is replaced")
+    if special_value:
+        raise Break("GB115", f"a parameter or submodule {name!r} is set on a module")
+    plain_store(m, value, name, item)

@@ -1,0 +1,501 @@
+"""Attributes: `getattr`, `setattr`, `delattr` as the language defines them, over Values.
+
+In: a Value and a name. Out: a Value, with guards on every place that was looked at (instance dict, classes
+along the MRO), so that a later store, deletion or shadowing is seen. Descriptors of users are inlined.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ...runtime import _native
+from ...runtime import safe_access as safe
+from ...runtime.guards.sources import Source
+from ...runtime.safe_access import MISSING
+from ...runtime.safe_access import in_classes as mro_lookup
+from ..breaks import Break, Thrown
+from ..exact_type import is_kind
+from ..models import skiplist as refusals
+from ..types import container_iterators
+from ..values import containers
+from ..values.symbolic_numbers import Held
+from ..values.value import (
+    Array,
+    Cell,
+    Const,
+    Context,
+    Dict,
+    Function,
+    Instance,
+    Iterator,
+    Method,
+    Obj,
+    Sequence,
+    Set,
+    Super,
+    Tensor,
+    Value,
+)
+from ..values.wrap import IDENTITY_TYPES, decides_for_itself, freeze
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class whose attributes and bases can change
+_MRO: Any = vars(type)["__mro__"].__get__
+
+# C types whose look-up is object's own under another name
+_GENERIC_LOOKUPS: tuple[Any, ...] = tuple(
+    kind.__getattribute__
+    for kind in (object, dict, list, OrderedDict, defaultdict, deque, set, property, BaseException)
+)
+_PROTOCOL = ("__get__", "__set__", "__delete__")
+MODULE_GETATTR = torch.nn.Module.__getattr__
+MODULE_SETATTR = torch.nn.Module.__setattr__
+MODULE_DELATTR = torch.nn.Module.__delattr__
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")
+
+Missing = Callable[["Machine", Value, str], Value]
+# Classes of ours that stand for C ones while a frame is walked -> the break when the program wants the real thing.
+STAND_INS: dict[type, tuple[str, str]] = {}
+
+
+class NoAttribute(Thrown):
+    """AttributeError: a break like any other, which hasattr and getattr with a default take up."""
+
+    def __init__(self, name: str, owner: str, exact: bool = False) -> None:
+        """`exact`: Python says it in just these words."""
+        text = f"{owner!r} object has no attribute {name!r}"
+        known = (text,) if exact else None
+        super().__init__(AttributeError, known, f"AttributeError: {text}")
+
+
+def no_attribute(error: Thrown) -> bool:
+    """Whether this is an AttributeError, of Python or raised by the program's own look-up."""
+    return issubclass(error.cls, AttributeError)
+
+
+def instance_dict(value: Any) -> dict[str, Any] | None:
+    """The instance dict without running user code, or None."""
+    found = safe.instance_dict(value)
+    return found if is_kind(found, dict) else None
+
+
+def in_instance_dict(own: dict[str, Any] | None, name: str) -> Any:
+    """What an instance dict has under a name, or MISSING; no key's class is asked."""
+    found = _native.look_up(own or {}, name)
+    if found is None:
+        raise safe.Unsure(name)
+    return found[0] if found else MISSING
+
+
+# -- class attributes ------------------------------------------------------------------------------------
+# What binding a method of C's gives; any other is a bound method.
+_BOUND: dict[type, type] = {
+    types.WrapperDescriptorType: types.MethodWrapperType,
+    types.MethodDescriptorType: types.BuiltinMethodType,
+}
+
+
+def real_class(value: Value) -> type | None:
+    """The type of the object that a Value stands for."""
+    match value:
+        case Obj():
+            return type(value.value)
+        case Instance():
+            return value.cls.value  # type: ignore[attr-defined]
+        case Tensor():
+            return value.cls
+        case Const():
+            return type(value.real if isinstance(value, Held) else value.value)
+        case Sequence() | Dict() | Set():
+            return value.cls
+        case Function():
+            return types.FunctionType
+        case Method():
+            func = value.func.value if isinstance(value.func, Obj) else None
+            return _BOUND.get(type(func), types.MethodType)
+        case Context():
+            return value.cls
+        case Super():
+            return super
+        case Cell():
+            return types.CellType
+        case Array():
+            return np.ndarray
+        case Iterator():
+            return container_iterators.type_of(value)
+    return None
+
+
+def class_source(value: Value, name: str) -> Source:
+    """Where a class attribute of a value's type is found by guards: the type itself is guarded already, so
+    that all objects of one class share these guards."""
+    return Source("mro_attr", Source("const", None, real_class(value)), name)
+
+
+def bases(m: Machine, cls: type) -> tuple[type, ...]:
+    """cls.__mro__, guarded if `__bases__` can be rebound."""
+    found = _MRO(cls)
+    if cls.__flags__ & HEAP_TYPE:
+        m.guard("mro", Source("const", None, cls), found)
+    return found
+
+
+def class_attribute(m: Machine, value: Value, name: str) -> Any:
+    """The raw class attribute of value's type, guarded as found or as absent."""
+    cls = real_class(value)
+    assert cls is not None
+    return of_class(m, cls, name)
+
+
+def of_class(m: Machine, cls: type, name: str) -> Any:
+    """The raw attribute of a class that is guarded to be the one, guarded as found or as absent."""
+    raw = mro_lookup(cls, name)
+    if cls.__flags__ & HEAP_TYPE:
+        place = Source("const", None, cls)
+        if raw is MISSING:
+            m.guard("no_mro_attr", place, name)
+        else:
+            m.wrap(raw, Source("mro_attr", place, name))
+    return raw
+
+
+def hold_class(m: Machine, value: Obj) -> None:
+    """An object held by "is" stays itself when its `__class__` is assigned to: here the class matters."""
+    if value.source is not None:
+        m.guard("type", value.source, type(value.value))
+
+
+def special(m: Machine, value: Value, name: str) -> Value | None:
+    """A special method looked up on the type, bound to value; None if the type lacks it."""
+    cls = real_class(value)
+    if cls is None or mro_lookup(cls, name) is MISSING:
+        if isinstance(value, (Obj, Instance)):
+            class_attribute(m, value, name)
+        return None
+    raw = class_attribute(m, value, name)
+    if raw is None:
+        return None
+    return bind_raw(m, value, name, raw)
+
+
+def call_special(m: Machine, value: Value, name: str, args: list[Value]) -> Value | None:
+    """value.name(*args) by the type's special method; None if there is none or it is C code."""
+    if not isinstance(value, (Obj, Instance)):
+        return None
+    method = special(m, value, name)
+    if method is None:
+        return None
+    return m.call(method, args, {})
+
+
+def _is_function(called: Any) -> bool:
+    """Whether a class method that wraps this calls it with the class: what binds in a way of its own it does not."""
+    own = isinstance(mro_lookup(type(called), "__get__"), types.FunctionType)
+    return not own and not is_kind(called, (classmethod, staticmethod, property))
+
+
+def class_method(m: Machine, name: str, raw: classmethod, source: Source, cls: Value) -> Method:
+    """What a class method is, bound to the class."""
+    if not _is_function(raw.__func__):
+        raise Break("GB112", f"classmethod {name!r} around a {type(raw.__func__).__name__}")
+    return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), cls)
+
+
+def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
+    """`raw.__get__(value)` for the descriptors whose meaning is known."""
+    source = class_source(value, name)
+    if is_kind(raw, types.FunctionType):
+        return Method(m.wrap(raw, source), value)
+    if type(raw) is staticmethod:
+        return m.wrap(raw.__func__, Source("member", source, "__func__"))
+    if type(raw) is classmethod:
+        return class_method(m, name, raw, source, type_of(m, value))
+    if is_property(raw):
+        if raw.fget is None:
+            raise containers.raises(f"AttributeError: unreadable attribute {name}")
+        return m.call(property_part(m, raw, source, "fget"), [value], {})
+    if (
+        type(raw) in (types.MemberDescriptorType, types.GetSetDescriptorType)
+        and isinstance(value, Instance)
+        and issubclass(raw.__objclass__, BaseException)
+    ):
+        from ..types.exceptions import field
+
+        return field(m, value, name)
+    if is_kind(raw, types.MemberDescriptorType) and isinstance(value, (Obj, Instance)):
+        return _slot(m, value, name, raw)
+    if is_kind(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+        return Method(m.wrap(raw, source), value)
+    if is_kind(raw, types.BuiltinFunctionType) or not has_protocol(m, raw, "__get__"):
+        return m.wrap(raw, source)
+    if is_kind(raw, _native.Callable) or type(raw) is functools._lru_cache_wrapper:
+        return Method(m.wrap(raw, source), value)
+    if type(raw) is functools.cached_property and isinstance(value, (Obj, Instance)):
+        return _cached_property(m, value, name, raw, source)
+    if isinstance(mro_lookup(type(raw), "__get__"), types.FunctionType):
+        getter = special(m, m.wrap(raw, source), "__get__")
+        assert getter is not None
+        return m.call(getter, [value, type_of(m, value)], {})
+    if raw is vars(deque)["maxlen"] and isinstance(value, Instance):
+        limit = m.overlay[value]["maxlen"]
+        assert limit is not None
+        return limit
+    code = refusals.of_descriptor(raw)
+    raise Break(code, f"descriptor {type(raw).__name__} of attribute {name!r}")
+
+
+def is_property(raw: Any) -> bool:
+    """A property, or an object of a subclass that leaves the protocol to property."""
+    kind = type(raw)
+    return kind is property or (
+        is_kind(raw, property)
+        and not decides_for_itself(type(kind))
+        and all(mro_lookup(kind, n) is vars(property)[n] for n in _PROTOCOL)
+    )
+
+
+def property_part(m: Machine, raw: Any, source: Source, name: str) -> Value:
+    """Its fget, fset or fdel, under guards."""
+    found = vars(property)[name].__get__(raw)
+    if type(raw) is property:
+        return m.wrap(found, Source("member", source, name))
+    known_property(m, raw)
+    m.guard("is", source, raw)
+    return m.wrap(found, Source("const", None, found))
+
+
+def known_property(m: Machine, raw: Any) -> None:
+    """Guards that an object of a subclass stays one that leaves the protocol to property."""
+    if type(raw) is not property:
+        for method in _PROTOCOL:
+            of_class(m, type(raw), method)
+
+
+def _cached_property(
+    m: Machine, value: Any, name: str, raw: functools.cached_property[Any], source: Source
+) -> Value:
+    """The first look-up: the function's result, which the instance's dict keeps from here on."""
+    from .attribute_stores import plain_store
+
+    if raw.attrname is None or not getattr(real_class(value), "__dictoffset__", 0):
+        raise Break("GB112", f"cached_property {name!r} without a place to keep it")
+    m.guard("is", source, raw)
+    found = m.call(m.wrap(raw.func, Source("const", None, raw.func)), [value], {})
+    plain_store(m, value, raw.attrname, found, raw=True)
+    return found
+
+
+def _slot(m: Machine, value: Obj | Instance, name: str, raw: Any) -> Value:
+    overlay = m.overlay.get(value, {})
+    if name in overlay:
+        stored = overlay[name]
+        if stored is None:
+            return _empty(value, name)
+        return stored
+    if isinstance(value, Instance):
+        return _empty(value, name)
+    if value.source is None:
+        raise Break("GB112", f"slot {name!r} of an object without a place")
+    try:
+        found = raw.__get__(value.value)
+    except TypeError as error:  # a member of another class
+        raise Break("GB112", f"slot {name!r}: {error}") from None
+    except AttributeError:  # no guard says that a slot is empty
+        raise Break("GB112", f"empty slot {name!r}") from None
+    return m.wrap(found, Source("slot", value.source, name))
+
+
+class _Probe:
+    """With a slot that is empty: from Python 3.13 on the message says where the class is from."""
+
+    __slots__ = ("slot",)
+
+
+def _says_module() -> bool:
+    try:
+        _Probe().slot  # type: ignore[attr-defined]  # noqa: B018
+    except AttributeError as error:
+        return _Probe.__module__ in str(error)
+    return False
+
+
+_SAYS_MODULE = _says_module()
+
+
+def _empty(value: Value, name: str) -> Value:
+    """A slot that holds nothing."""
+    cls = real_class(value)
+    assert cls is not None
+    if not _SAYS_MODULE:
+        return _absent(value, name)
+    raise NoAttribute(name, safe.name_of(cls).removeprefix("__main__."), exact=True)
+
+
+def type_of(m: Machine, value: Value) -> Value:
+    """type(value) as a Value."""
+    if isinstance(value, Instance) and value.cls.value in STAND_INS:  # type: ignore[attr-defined]
+        raise Break(*STAND_INS[value.cls.value])  # type: ignore[attr-defined]
+    if isinstance(value, Instance):
+        return value.cls
+    cls = real_class(value)
+    if cls is None:
+        raise Break("GB121", "type() of this value")
+    if isinstance(value, Obj) and value.source is not None:
+        return m.wrap(cls, Source("type", value.source, None))
+    return m.wrap(cls, Source("const", None, cls))
+
+
+def has_protocol(m: Machine, raw: Any, *names: str) -> bool:
+    """Whether a raw attribute's type has one of these descriptor methods; guarded where that can change."""
+    kind = type(raw)
+    found = [of_class(m, kind, name) is not MISSING for name in names]
+    return any(found)
+
+
+def is_data(m: Machine, raw: Any) -> bool:
+    return has_protocol(m, raw, "__set__", "__delete__")
+
+
+# Filled by `readers`: how a kind of Value is read, and a real object that is no plain instance.
+READERS: dict[type, Callable[[Any, Any, str], Value]] = {}
+OBJECT_READERS: dict[type, Callable[[Any, Any, str], Value]] = {}
+
+
+# -- reading ---------------------------------------------------------------------------------------------
+def load_attr(m: Machine, value: Value, name: str) -> Value:
+    """value.name"""
+    reader = READERS.get(type(value))
+    if reader is None:
+        raise Break("GB122", f"attribute {name!r} of this value")
+    return reader(m, value, name)
+
+
+def object_attr(m: Machine, value: Any, name: str) -> Value:
+    real = value.value if isinstance(value, Obj) else None
+    for kind, reader in OBJECT_READERS.items():
+        if is_kind(real, kind):
+            return reader(m, value, name)
+    cls = real_class(value)
+    assert cls is not None
+    if is_kind(real, torch.Tensor):
+        raise Break("GB113", f"attribute {name!r} of tensor subclass {cls.__name__}")
+    if isinstance(value, Obj) and is_kind(real, IDENTITY_TYPES):
+        hold_class(m, value)
+    own = class_attribute(m, value, "__getattribute__")
+    if own not in _GENERIC_LOOKUPS:
+        if is_kind(own, types.FunctionType):
+            try:
+                return m.call(bind_raw(m, value, "__getattribute__", own), [Const(name)], {})
+            except Thrown as error:
+                if not no_attribute(error) or mro_lookup(cls, "__getattr__") is MISSING:
+                    raise
+            return _missing(m, value, name, cls)
+        raise Break("GB112", f"attribute {name!r} of {cls.__name__}, which looks up its own way")
+    return generic_attr(m, value, name, cls)
+
+
+def generic_attr(m: Machine, value: Any, name: str, cls: type, hook: bool = True) -> Value:
+    """object.__getattribute__, then __getattr__ if `hook`."""
+    raw = class_attribute(m, value, name)
+    if name == "__class__" and raw is vars(object)["__class__"]:
+        return type_of(m, value)
+    if name == "__dict__":
+        return _dict_of(m, value)
+    if raw is not MISSING and has_protocol(m, raw, "__get__") and is_data(m, raw):
+        return _bound_or_missing(m, value, name, raw, cls, hook)
+    stored = m.overlay.get(value, {}).get(name, MISSING)
+    if stored is not MISSING and stored is not None:
+        return stored
+    own = instance_dict(value.value) if isinstance(value, Obj) else None
+    written = m.known.get(id(own))
+    if isinstance(written, Dict) and written.changed:
+        assert value.source is not None
+        m.guard("same", Source("dict", value.source, None), written.source)
+        in_dict = containers.dict_get(m, written, freeze(Const(name)))
+        if in_dict is not None:
+            return in_dict
+    elif stored is MISSING and isinstance(value, Obj):
+        found = in_instance_dict(own, name)
+        if value.source is None:
+            if found is not MISSING:
+                raise Break("GB112", f"attribute {name!r} of an object without a place")
+        elif found is not MISSING:
+            return m.wrap(found, Source("attr", value.source, name))
+        else:
+            m.guard("no_attr", value.source, name)
+    if raw is not MISSING:
+        return _bound_or_missing(m, value, name, raw, cls, hook)
+    return _missing(m, value, name, cls) if hook else _absent(value, name)
+
+
+def _bound_or_missing(m: Machine, value: Any, name: str, raw: Any, cls: type, hook: bool) -> Value:
+    """A descriptor that raises AttributeError leaves the name to `__getattr__`."""
+    try:
+        return bind_raw(m, value, name, raw)
+    except Thrown as error:
+        if not no_attribute(error) or not hook or mro_lookup(cls, "__getattr__") is MISSING:
+            raise
+        return _missing(m, value, name, cls)
+
+
+def _absent(value: Value, name: str) -> Value:
+    cls = real_class(value)
+    raise NoAttribute(name, cls.__name__ if cls else "?", exact=isinstance(value, (Obj, Instance)))
+
+
+def _missing(m: Machine, value: Any, name: str, cls: type) -> Value:
+    """`__getattr__`, when nothing else has the name."""
+    getter = mro_lookup(cls, "__getattr__")
+    if getter is MISSING:
+        class_attribute(m, value, "__getattr__")
+        return _absent(value, name)
+    class_attribute(m, value, "__getattr__")
+    if getter is MODULE_GETATTR:
+        return _module_table_attr(m, value, name)
+    return m.call(bind_raw(m, value, "__getattr__", getter), [Const(name)], {})
+
+
+def _module_table_attr(m: Machine, value: Any, name: str) -> Value:
+    """torch.nn.Module.__getattr__: parameters, buffers, submodules."""
+    for table in MODULE_TABLES:
+        try:
+            tables = generic_attr(m, value, table, real_class(value), hook=False)  # type: ignore[arg-type]
+        except NoAttribute:
+            continue
+        if not isinstance(tables, Dict):
+            raise Break("GB112", f"{table} is not a dict")
+        found = containers.dict_get(m, tables, freeze(Const(name)))
+        if found is not None:
+            return found
+    return _absent(value, name)
+
+
+def _dict_of(m: Machine, value: Any) -> Value:
+    if isinstance(value, Obj) and value.source is not None and not m.overlay.get(value):
+        real = instance_dict(value.value)
+        if real is not None:
+            return m.wrap(real, Source("dict", value.source, None))
+    if isinstance(value, Instance):
+        from ..types.instance_dicts import dict_of
+
+        return dict_of(m, value)
+    raise Break("GB112", "__dict__ of an object changed in this frame")
+
+
+def has_attr(m: Machine, value: Value, name: str) -> bool:
+    try:
+        load_attr(m, value, name)
+    except Thrown as error:
+        if not no_attribute(error):
+            raise
+        return False
+    return True

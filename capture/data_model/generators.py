@@ -1,0 +1,231 @@
+"""Generators that are made and consumed inside the frame: their bodies are walked a step at a time.
+
+In: a call of a generator function. Out: an Iterator whose step walks the body to its next `yield`. A generator
+that leaves the frame, or is suspended where a handler waits for it, is a break.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from ..breaks import Break, Thrown
+from ..bytecode.decoder import Decoded, Instr, stack_effect
+from ..interpreter.handlers_exceptions import throw
+from ..interpreter.machine import Machine, handles
+from ..types.exceptions import chained, is_exception, put_together, raised, value_of
+from ..values.containers import raises
+from ..values.frames import Frame
+from ..values.registry import NONE
+from ..values.value import Const, Iterator, Sequence, Value, is_none
+from .attributes import call_special
+from .iteration import iterate, take
+
+
+def make_generator(m: Machine, frame: Frame) -> Iterator:
+    """The generator over a fresh frame; nothing of its body is walked yet."""
+    return Iterator("generator", [frame], lambda made: _resume(m, frame, NONE))
+
+
+def _suspended(frame: Frame) -> bool:
+    """Whether it stands at a yield."""
+    return bool(frame.pc) and frame.decoded.instrs[frame.pc - 1].op == "YIELD_VALUE"
+
+
+def _resume(m: Machine, frame: Frame, sent: Value) -> Value | None:
+    """Walk to the next yield; None at the end."""
+    if frame.result is not None:
+        return None
+    if frame in m.frames:
+        raise raises("ValueError: generator already executing")
+    if _suspended(frame):
+        frame.push(sent)  # what `yield` gives
+    return _walk(m, frame)
+
+
+def _walk(m: Machine, frame: Frame) -> Value | None:
+    m.open_generators.discard(frame)
+    outside = len(m.handling)
+    m.handling += frame.handling
+    try:
+        return m.run_to_yield(frame)
+    except Thrown as error:
+        frame.result = NONE
+        if issubclass(error.cls, StopIteration):
+            raise raises("RuntimeError: generator raised StopIteration") from None
+        raise
+    finally:  # nobody else sees what it is handling
+        frame.handling = m.handling[outside:]
+        del m.handling[outside:]
+
+
+def _finished(m: Machine, frame: Frame) -> Thrown:
+    """The StopIteration of a generator that has returned."""
+    error = Thrown(StopIteration, None, "StopIteration")
+    result = frame.result
+    assert result is not None
+    value = value_of(m, error)
+    m.overlay[value]["args"] = Sequence(
+        [] if result is NONE or is_none(result) else [result], tuple
+    )
+    m.raised_at[value] = m.root_index
+    return error
+
+
+def _send_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
+    (sent,) = args
+    frame = of.parts[0]
+    if not frame.pc and not is_none(sent):
+        raise raises("TypeError: can't send non-None value to a just-started generator")
+    item = _resume(m, frame, sent)
+    if item is None:
+        raise _finished(m, frame)
+    return item
+
+
+def _throw_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
+    (value,) = args
+    if not is_exception(value):
+        value = m.call(value, [], {})
+    if not is_exception(value):
+        raise Break("GB107", "throw() of something that is no exception made here")
+    item = _throw_into(m, of.parts[0], throw(value))
+    if item is None:
+        raise _finished(m, of.parts[0])
+    return item
+
+
+def _throw_into(m: Machine, frame: Frame, thrown: Thrown) -> Value | None:
+    """Raise at the yield where the generator stands."""
+    if frame in m.frames:
+        raise raises("ValueError: generator already executing")
+    m.open_generators.discard(frame)
+    value = value_of(m, thrown)
+    (raised if thrown.cls is GeneratorExit else put_together)(m, value)
+    if frame.handling:
+        chained(m, value, frame.handling[-1])
+    instr = frame.decoded.instrs[frame.pc - 1]
+    if frame.result is not None or not _suspended(frame) or not m.catch(frame, instr, thrown):
+        over, frame.result = frame.result is not None, frame.result or NONE
+        if issubclass(thrown.cls, StopIteration) and not over:
+            raise raises("RuntimeError: generator raised StopIteration")
+        raise thrown
+    return _walk(m, frame)
+
+
+def _close_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
+    try:
+        item = _throw_into(m, of.parts[0], Thrown(GeneratorExit, (), "GeneratorExit"))
+    except Thrown as error:
+        if issubclass(error.cls, (GeneratorExit, StopIteration)):
+            return NONE
+        raise
+    if item is not None:
+        raise raises("RuntimeError: generator ignored GeneratorExit")
+    result = of.parts[0].result
+    # what it returns from there is the value of close() since Python 3.13
+    return NONE if result is None or sys.version_info < (3, 13) else result
+
+
+def _next_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
+    return _send_method(m, of, [NONE])
+
+
+def _exactly(count: int, method: _Model) -> _Model:
+    """Of another number of arguments Python says what is wrong with it."""
+
+    def checked(m: Machine, of: Iterator, args: list[Value]) -> Value:
+        if len(args) != count:
+            raise Break("GB107", "a method of a generator with these arguments")
+        return method(m, of, args)
+
+    return checked
+
+
+_Model = Callable[[Machine, Iterator, list[Value]], Value]
+GENERATOR_METHODS: dict[str, _Model] = {
+    "send": _exactly(1, _send_method),
+    "throw": _exactly(1, _throw_method),  # more than one are a class, a value and a traceback
+    "close": _exactly(0, _close_method),
+    "__next__": _exactly(0, _next_method),
+}
+
+
+@handles("RETURN_GENERATOR")
+def _return_generator(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(Const(None))  # the first `send`, which the next instruction drops
+
+
+@handles("YIELD_VALUE")
+def _yield_value(m: Machine, f: Frame, i: Instr) -> None:
+    if _guarded(f.decoded, i):
+        m.open_generators.add(f)  # dropped half way, it runs its handlers: see `frame`
+    f.yielded = f.pop()
+
+
+def closing_is_seen(decoded: Decoded) -> bool:
+    """Whether a try or with of the generator runs code when it is dropped half way: replacement code may hold
+    it a little longer than the program does."""
+    return any(i.op == "YIELD_VALUE" and _guarded(decoded, i) for i in decoded.instrs)
+
+
+def _guarded(decoded: Decoded, i: Instr) -> bool:
+    """Whether a handler of the user's own covers the yield: closing the generator there would run it.
+
+    From 3.12 on the whole body is covered by a handler of the compiler's, which is entered with an empty stack
+    and only turns a StopIteration into a RuntimeError.
+    """
+    if i.handler is None:
+        return False
+    entry = decoded.instrs[i.handler : i.handler + 2]
+    if entry[0].op == "CLEANUP_THROW":  # of the compiler's too, around `yield from`
+        return _guarded(decoded, entry[0])
+    return not any(instr.arg == "STOPITERATION_ERROR" for instr in entry)
+
+
+# -- yield from ------------------------------------------------------------------------------------------
+@handles("GET_YIELD_FROM_ITER")
+def _get_yield_from_iter(m: Machine, f: Frame, i: Instr) -> None:
+    f.push(iterate(m, f.pop()))
+
+
+@handles("SEND")
+def _send(m: Machine, f: Frame, i: Instr) -> None:
+    sent = f.pop()
+    source = f.peek(1)
+    if not isinstance(source, Iterator) or not is_none(sent):
+        raise Break("GB107", "a value sent through yield from")
+    item = _next_of_object(m, source) if source.kind == "object" else take(m, source)
+    if item is not None:
+        f.push(item)
+        return
+    result = source.parts[0].result if source.kind == "generator" else Const(None)
+    popped, pushed = stack_effect(i, jump=True)
+    if (
+        pushed < popped
+    ):  # the receiver goes with the exhausted step; later versions have END_SEND for it
+        f.pop()
+    f.push(result)
+    f.pc = i.target  # type: ignore[assignment]
+
+
+def _next_of_object(m: Machine, source: Iterator) -> Value | None:
+    """The next item of an iterator of a user's class; None at an end that has no value to return."""
+    try:
+        item = call_special(m, source.parts[0], "__next__", [])
+    except Thrown as thrown:
+        if not issubclass(thrown.cls, StopIteration):
+            raise
+        if thrown.known != ():
+            raise Break("GB107", "an iterator that returns a value at its end") from None
+        return None
+    if item is None:
+        raise Break("GB107", "an iterator without __next__ in yield from")
+    return item
+
+
+@handles("END_SEND")
+def _end_send(m: Machine, f: Frame, i: Instr) -> None:
+    result = f.pop()
+    f.pop()
+    f.push(result)

@@ -1,0 +1,291 @@
+"""Iteration: `iter`, `next` and the iterators of builtins, over Values.
+
+In: an iterable Value. Out: an Iterator whose `step` gives the next Value, or None at the end; it follows later
+changes of what it walks over, as Python's own iterators do, and says by `kind` and `parts` how to rebuild it.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator as PythonIterator
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.safe_access import MISSING
+from ..breaks import Break, Thrown
+from ..types.container_iterators import (
+    over_constant,
+    over_dict,
+    over_items,
+    over_sequence,
+    over_set,
+)
+from ..values.containers import raises, sequence_items
+from ..values.value import (
+    Array,
+    Const,
+    Dict,
+    DictView,
+    Instance,
+    Iterator,
+    Obj,
+    Sequence,
+    Set,
+    Tensor,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+
+Steps = PythonIterator[Value]
+
+_ITERABLES: Any = ([], (), {}, {}.values(), {}.items(), set(), "", b"", range(0))
+_THEMSELVES = frozenset(
+    {types.GeneratorType, zip, map, filter, enumerate, reversed}
+    | {type(iter(of)) for of in _ITERABLES}
+)
+
+
+def iterates_itself(value: Value) -> bool:
+    """Whether it is a real iterator of Python's own: iter() gives it back."""
+    return isinstance(value, Obj) and type(value.value) in _THEMSELVES
+
+
+def iterate(m: Machine, value: Value) -> Iterator:
+    """iter(value) for modelled types."""
+    if isinstance(value, Iterator):
+        return value
+    if isinstance(value, Sequence):
+        return over_sequence(m, value)
+    if isinstance(value, Const):
+        return over_constant(value)
+    if isinstance(value, Dict):
+        return over_dict(m, value, "keys")
+    if isinstance(value, DictView):
+        return over_dict(m, value.of, value.kind)
+    if isinstance(value, Set):
+        return over_set(m, value)
+    if isinstance(value, Array):
+        from ..models.numpy_arrays import iterate as iterate_array
+
+        return iterate_array(m, value)
+    if isinstance(value, Tensor):
+        from ..torch_models.calls import call_torch
+
+        if not value.ghost.dim():
+            raise raises("TypeError: iteration over a 0-d tensor")
+        parts = call_torch(m, _unbind, [value], {})
+        assert isinstance(parts, Sequence)
+        return over_items(list(parts.items))
+    from .attributes import call_special, class_attribute, special
+
+    if isinstance(value, (Obj, Instance)) and class_attribute(m, value, "__iter__") is None:
+        raise raises("TypeError: object is not iterable")
+    made = call_special(m, value, "__iter__", [])
+    if made is None and special(m, value, "__getitem__") is not None:
+        return _item_iterator(m, value)
+    if made is None:
+        raise Break("GB120", "iteration over an object that is not modelled")
+    return made if isinstance(made, Iterator) else _protocol_iterator(m, made)
+
+
+def _unbind(tensor: Any) -> Any:
+    return tensor.unbind(0)
+
+
+def _protocol_iterator(m: Machine, value: Value) -> Iterator:
+    """An iterator of a user's class: __next__ until StopIteration."""
+    from .attributes import class_attribute, real_class
+
+    cls = real_class(value)
+    if cls is None:
+        raise Break("GB120", "iteration over an object that is not modelled")
+    if class_attribute(m, value, "__next__") is MISSING:
+        text = f"iter() returned non-iterator of type {cls.__name__!r}"
+        raise Thrown(TypeError, (text,), f"TypeError: {text}")
+
+    def step(made: Iterator) -> Value | None:
+        from .attributes import call_special
+
+        try:
+            item = call_special(m, value, "__next__", [])
+        except Thrown as error:
+            if issubclass(error.cls, StopIteration):
+                return None
+            raise
+        if item is None:
+            raise raises("TypeError: iter() returned an object without __next__")
+        return item
+
+    return Iterator("object", [value], step)
+
+
+def _item_iterator(m: Machine, value: Value) -> Iterator:
+    """The old protocol: __getitem__ with 0, 1, ... until IndexError."""
+
+    def step(made: Iterator) -> Value | None:
+        from .attributes import call_special
+
+        try:
+            item = call_special(m, value, "__getitem__", [Const(made.parts[1])])
+        except Thrown as error:
+            if issubclass(error.cls, (IndexError, StopIteration)):
+                return None
+            raise
+        made.parts[1] += 1
+        return item
+
+    return Iterator("items of an object", [value, 0], step)
+
+
+def enumerate_iterator(m: Machine, value: Value, start: int) -> Iterator:
+    inner = iterate(m, value)
+
+    def step(made: Iterator) -> Value | None:
+        item = take(m, inner)
+        if item is None:
+            return None
+        made.parts[1] += 1
+        return Sequence([Const(made.parts[1] - 1), item], tuple)
+
+    return Iterator("enumerate", [inner, start], step)
+
+
+def zip_iterator(m: Machine, values: list[Value], strict: bool) -> Iterator:
+    inner = [iterate(m, value) for value in values]
+
+    def step(made: Iterator) -> Value | None:
+        items = []
+        for position, one in enumerate(inner):
+            item = take(m, one)
+            if item is None:
+                if strict and (position or any(take(m, other) for other in inner[1:])):
+                    raise raises("ValueError: zip() arguments have different lengths")
+                return None
+            items.append(item)
+        return Sequence(items, tuple) if items else None
+
+    return Iterator("zip", [inner, strict], step)
+
+
+def map_iterator(m: Machine, func: Value, values: list[Value]) -> Iterator:
+    inner = [iterate(m, value) for value in values]
+
+    def step(made: Iterator) -> Value | None:
+        items = []
+        for one in inner:
+            item = take(m, one)
+            if item is None:
+                return None
+            items.append(item)
+        return m.call(func, items, {})
+
+    return Iterator("map", [func, inner], step)
+
+
+def filter_iterator(m: Machine, func: Value, value: Value) -> Iterator:
+    inner = iterate(m, value)
+
+    def step(made: Iterator) -> Value | None:
+        while (item := take(m, inner)) is not None:
+            keep = item if isinstance(func, Const) else m.call(func, [item], {})
+            if m.truth(keep):
+                return item
+        return None
+
+    return Iterator("filter", [func, inner], step)
+
+
+def called_iterator(m: Machine, func: Value, sentinel: Value) -> Iterator:
+    """iter(func, sentinel): what raises StopIteration ends it, any other exception does not."""
+
+    def step(made: Iterator) -> Value | None:
+        try:
+            item = m.call(func, [], {})
+        except Thrown as error:
+            if issubclass(error.cls, StopIteration):
+                return None
+            raise
+        return None if m.same_or_equal(sentinel, item) else item
+
+    return Iterator("called", [func, sentinel], step)
+
+
+# Kinds that let go of what they walk over at its end: whatever comes to be there later, they give nothing more.
+_LET_GO = frozenset(
+    {"sequence", "items", "constant", "reversed constant", "reversed list", "dict", "set", "items of an object", "reversed", "called"}
+)  # fmt: skip
+
+
+def take(m: Machine, iterator: Iterator) -> Value | None:
+    """The next item, or None at the end. Others may hold the iterator: a step is not taken twice (see `Frame`)."""
+    if iterator.over:
+        return None
+    item = iterator.step(iterator)
+    if item is not None:
+        m.activity += 1
+    elif iterator.kind in _LET_GO:
+        iterator.over = True
+        m.activity += 1
+    return item
+
+
+def each(m: Machine, value: Value) -> Steps:
+    """The items of an iterable, each taken when it is asked for."""
+    iterator = iterate(m, value)
+    while (item := take(m, iterator)) is not None:
+        yield item
+
+
+def hint(m: Machine, value: Value) -> None:
+    """What a list asks an object for before it takes the first item (PyObject_LengthHint): that it is asked can be
+    seen, its answer cannot."""
+    from .attributes import call_special, class_attribute
+
+    if isinstance(value, Iterator) and value.kind == "object":
+        value = value.parts[0]
+    if not isinstance(value, (Obj, Instance)):
+        return
+    for name in ("__len__", "__length_hint__"):
+        raw = class_attribute(m, value, name)
+        if raw is MISSING or raw is None:
+            continue
+        if type(raw) in _IN_C:
+            return
+        try:
+            told = call_special(m, value, name, [])
+        except Thrown as error:
+            if issubclass(error.cls, TypeError):
+                continue
+            raise
+        length = told.value if isinstance(told, Const) else None
+        if name == "__length_hint__" and length is NotImplemented:
+            return
+        if type(length) is not int or not 0 <= length <= sys.maxsize:
+            raise Break("GB112", f"{name} of an object does not give a length")
+        return
+
+
+_IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
+
+
+def drain_as_list(m: Machine, value: Value) -> list[Value]:
+    """All items, as C code takes them that makes a list of what is none (PySequence_Fast): it is the iterator that is asked
+    how many are left."""
+    return drain(m, value if isinstance(value, Sequence) else iterate(m, value))
+
+
+def drain(m: Machine, value: Value) -> list[Value]:
+    """All items of an iterable, as a list or tuple of them is made."""
+    if isinstance(value, Sequence):
+        return list(sequence_items(m, value))
+    iterator = iterate(m, value)
+    hint(m, value)
+    items: list[Value] = []
+    while (item := take(m, iterator)) is not None:
+        items.append(item)
+        if len(items) > 100_000:
+            raise Break("GB116", "an iteration over 100,000 items")
+    return items

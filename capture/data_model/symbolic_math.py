@@ -1,0 +1,162 @@
+"""Functions of numbers that nobody has bound: builtins and those of `math`, as expressions.
+
+In: a function and its arguments. Out: the number as an expression, or None where a plain number is needed, which binds
+the entry to it. Where a function raises for some numbers, or leaves what programs compute with, its argument is first
+held to be none of those (a guard on how that comparison comes out), if it is a number that varies.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...ir.symbolic.expr import apply, bounds_of, is_symbolic, kind_of, made
+from ..values import symbolic_numbers as numbers
+from ..values.value import Const, Sequence, Value
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+Rule = Callable[["Machine", Any], Any]  # (machine, expression) -> expression, or None
+_ROUNDED = 2.0**61  # whole numbers of floats below this have 64 bits
+_EXPONENTS = 4  # powers up to here of numbers in `_POWERS` neither overflow nor vanish
+_POWERS = (1e-70, 1e70)
+_DIGITS = 200.0  # of a power's size
+_LARGEST = sys.float_info.max
+
+
+def called(m: Machine, fn: Any, args: list[Value]) -> Value | None:
+    """fn(*args) of numbers of which one is not bound; None if that needs plain numbers."""
+    if not any(numbers.is_number(value) for value in args):
+        return _product(m, args) if fn is math.prod else None
+    if len(args) == 1 and fn in _FINITE:
+        finite = within(m, numbers.operand(m, args[0]), -_LARGEST, _LARGEST)
+        return Const(_FINITE[fn]) if finite else None
+    if len(args) == 1:
+        rule, given = _RULES.get(fn), numbers.operand(m, args[0])
+        # what is known by now is computed by Python, which may refuse it: float(1 << 2000)
+        expr = None if rule is None or not is_symbolic(given) else rule(m, given)
+        return None if expr is None else numbers.number(m, expr)
+    if len(args) == 2 and fn is divmod:
+        whole = numbers.computed(m, "//", *args)
+        rest = None if whole is None else numbers.computed(m, "%", *args)
+        return None if whole is None or rest is None else Sequence([whole, rest], tuple)
+    if len(args) == 2 and fn is pow:
+        return numbers.computed(m, "**", *args)
+    if len(args) == 2 and fn is math.pow and all(map(numbers.like_number, args)):
+        given = [numbers.operand(m, value) for value in args]
+        real = [apply("float", one) if is_symbolic(one) else float(one) for one in given]
+        expr = power(m, *real) if is_symbolic(real) else None
+        return None if expr is None else numbers.number(m, expr)
+    if len(args) == 2 and fn is round and numbers.is_whole(args[0]):
+        places = args[1]
+        return args[0] if isinstance(places, Const) and places.value in (None, 0, 1, 2) else None
+    return None
+
+
+def _product(m: Machine, args: list[Value]) -> Value | None:
+    """math.prod() of whole numbers."""
+    if len(args) != 1 or not numbers.has_numbers(args[0]):
+        return None
+    items = args[0].items  # type: ignore[attr-defined]
+    return product(m, items) if all(map(numbers.like_whole, items)) else None
+
+
+def product(m: Machine, items: list[Value]) -> Value:
+    """The product of whole numbers."""
+    total: Any = 1
+    for item in items:
+        total = total * numbers.operand(m, item)
+    return numbers.number(m, total)
+
+
+def within(m: Machine, expr: Any, low: float, high: float) -> bool:
+    """low <= expr <= high: known, or held to be so."""
+    least, most = bounds_of(expr)
+    if least >= low and most <= high:
+        return True
+    if not numbers.varies(m, expr):
+        return False
+    facts = numbers.with_where(m)
+    ends = (int(low), int(high)) if kind_of(expr) == "int" else (low, high)
+    if low == -high:
+        size = abs(expr) if kind_of(expr) == "int" else apply("abs", expr)
+        return bool(facts.ask("<=", size, ends[1]))
+    return bool(facts.ask(">=", expr, ends[0])) and bool(facts.ask("<=", expr, ends[1]))
+
+
+def power(m: Machine, base: Any, exponent: Any) -> Any:
+    """base ** exponent where one of them is plain; None if that needs plain numbers."""
+    if not is_symbolic(base):
+        return _exponential(m, base, exponent)
+    if type(exponent) is int and 0 <= exponent <= _EXPONENTS and kind_of(base) == "int":
+        return made("pow", base, exponent)
+    if type(exponent) not in (int, float) or not abs(exponent) <= _EXPONENTS:
+        return None
+    low, high = (1.0, _ROUNDED) if kind_of(base) == "int" else _POWERS
+    if not within(m, base, low, high):
+        return None
+    return apply("pow", apply("float", base), float(exponent))
+
+
+def _exponential(m: Machine, base: Any, exponent: Any) -> Any:
+    """A plain float to a power that varies (a rate that decays by steps), where the result is far from overflow and from 0."""
+    whole = type(base) is int and kind_of(exponent) == "float"
+    if not (type(base) is float or whole) or not _POWERS[0] <= base <= _POWERS[1]:
+        return None
+    most = _DIGITS / max(abs(math.log10(base)), 1e-12)
+    if not within(m, exponent, -most, most):
+        return None
+    return apply("pow", float(base), apply("float", exponent))
+
+
+def _whole(op: str) -> Rule:
+    def rule(m: Machine, expr: Any) -> Any:
+        if kind_of(expr) == "float" and not within(m, expr, -_ROUNDED, _ROUNDED):
+            return None
+        return apply(op, expr)
+
+    return rule
+
+
+def _real(op: str, low: float, high: float) -> Rule:
+    def rule(m: Machine, expr: Any) -> Any:
+        return apply(op, apply("float", expr)) if within(m, expr, low, high) else None
+
+    return rule
+
+
+def _hash(m: Machine, expr: Any) -> Any:
+    """A whole number is its own hash, but for -1 and those as large as the hash's modulus."""
+    return expr if kind_of(expr) == "int" and within(m, expr, 0, 2.0**60) else None
+
+
+def _itself(m: Machine, expr: Any) -> Any:
+    return expr if kind_of(expr) == "int" else None
+
+
+_FINITE = {math.isnan: False, math.isinf: False, math.isfinite: True}  # of a finite number
+_RULES: dict[Any, Rule] = {
+    abs: lambda m, expr: abs(expr) if kind_of(expr) == "int" else apply("abs", expr),
+    math.fabs: lambda m, expr: apply("abs", apply("float", expr)),
+    float: lambda m, expr: apply("float", expr),
+    int: _whole("int"),
+    math.trunc: _whole("int"),
+    math.floor: _whole("floor"),
+    math.ceil: _whole("ceil"),
+    round: _whole("round"),
+    hash: _hash,
+    operator.index: _itself,
+    math.sqrt: _real("sqrt", 0.0, 1e300),
+    math.exp: _real("exp", -700.0, 700.0),
+    math.log: _real("log", 1e-300, 1e300),
+    math.sin: _real("sin", -1e300, 1e300),
+    math.cos: _real("cos", -1e300, 1e300),
+    math.tan: _real("tan", -1e300, 1e300),
+    math.tanh: _real("tanh", -1e300, 1e300),
+    math.radians: lambda m, expr: apply("mul", apply("float", expr), math.pi / 180.0),
+    math.degrees: lambda m, expr: apply("mul", apply("float", expr), 180.0 / math.pi),
+}

@@ -1,0 +1,113 @@
+"""Truth and identity of Values, as the language defines them.
+
+In: Values. Out: a Python bool, with the guards that make it stay true; truth of a tensor is a break.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..breaks import Break
+from ..exact_type import is_kind
+from ..models import numpy_arrays as arrays
+from ..values import containers
+from ..values import symbolic_numbers as numbers
+from ..values.containers import raises
+from ..values.value import (
+    Array,
+    Const,
+    Dict,
+    DictView,
+    Instance,
+    Obj,
+    Sequence,
+    Set,
+    Slice,
+    Tensor,
+    Value,
+)
+from ..values.wrap import IDENTITY_TYPES, pin
+from . import attributes, value_questions
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+# Constants that Python keeps once: `is` between equal ones is what the program may rely on.
+_SINGLETONS = (type(None), bool, type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout)
+
+
+def truth(m: Machine, value: Value) -> bool:
+    """bool(value)"""
+    if isinstance(value, Const):
+        return numbers.truth(m, value)
+    if isinstance(value, Tensor):
+        return value_questions.truth(m, value)
+    if isinstance(value, (Sequence, Dict, Set, DictView)):
+        found = containers.length(m, value)
+        return bool(found)
+    if isinstance(value, Array):
+        return arrays.truth(m, value)
+    if not isinstance(value, (Obj, Instance)):
+        return True
+    for name in ("__bool__", "__len__"):
+        method = attributes.special(m, value, name)
+        if method is None:
+            if attributes.class_attribute(m, value, name) is None:
+                raise raises("TypeError: 'NoneType' object is not callable")
+            continue
+        result = m.call(method, [], {})
+        if not isinstance(result, Const):
+            raise Break("GB112", f"{name} of an object is not a constant")
+        if name == "__bool__" and type(result.value) is not bool:
+            raise raises("TypeError: __bool__ should return bool")
+        if name == "__len__" and not (
+            type(result.value) in (int, bool) and 0 <= result.value <= sys.maxsize
+        ):
+            raise Break("GB112", "__len__ of an object does not give a length")
+        return bool(result.value)
+    return True
+
+
+def _is_empty_tuple(value: Value) -> bool:
+    """The tuple of which there is one."""
+    return isinstance(value, Sequence) and containers.is_exact_tuple(value) and not value.items
+
+
+def identical(m: Machine, left: Value, right: Value) -> bool:
+    """left is right"""
+    if left is right:
+        return True
+    if isinstance(left, Const) and isinstance(right, Const):
+        if numbers.type_of(left) is not numbers.type_of(right):
+            return False
+        if isinstance(left.value, _SINGLETONS):
+            return left.value is right.value
+        if containers.has_nan(left.value) and containers.has_nan(right.value):
+            raise Break("GB121", "'is' between two nan is up to Python")
+        if left.value != right.value:
+            return False
+        raise Break("GB121", "'is' between equal constants is up to Python")
+    if isinstance(left, Obj) and isinstance(right, Obj):
+        pin(left)
+        pin(right)
+        if left.value is right.value:
+            return True
+        if type(left.value) is not type(right.value) or is_kind(left.value, IDENTITY_TYPES):
+            return False  # their guards say so
+    if isinstance(left, Slice) or isinstance(right, Slice):
+        raise Break("GB121", "'is' of a slice")
+    if isinstance(left, Const) or isinstance(right, Const):
+        return False
+    if type(left) is not type(right):
+        return False
+    if all(_is_empty_tuple(one) for one in (left, right)):
+        return True
+    # Two different Values are two objects now; when both came from outside they may be one next time.
+    if left.source is not None and right.source is not None:
+        if isinstance(left, Tensor) and isinstance(right, Tensor) and containers.share(left, right):
+            raise Break("GB121", "'is' of two tensors that share memory")
+        m.guard("distinct", None, (left.source, right.source))
+    return False

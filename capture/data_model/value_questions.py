@@ -1,0 +1,166 @@
+"""Questions to tensor data that are answered before the graph: `if mask.all():`, `lengths.max().item()`.
+
+In: a tensor of one element whose truth or number the program asks for. Out: the answer, with a "value" guard on it, where a
+few cheap operators compute it from tensors that the frame is given (`ir.graph.asked`, `runtime.guards.value_guards`); None where it
+is for the caller to break. A condition has two outcomes and an entry for each; of a whole number three values are
+compiled, of a float one, then it is a break. What a loop asks of a value that each step computes from the one before
+is a break too, and so is what is computed from floats that are arguments: as a rule these are others at each call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...ir.graph.nodes import Node
+from ...ir.symbolic.expr import symbols_of
+from ...runtime.guards.sources import Source
+from ...runtime.guards.value_guards import ValueCheck, ValueProgram, program_of
+from ...runtime.process import fault_origin
+from ..breaks import Break
+from ..values.value import Const, Tensor, Value
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+MOST_ASKED = 16  # in one frame
+
+
+def truth(m: Machine, value: Tensor) -> bool:
+    """bool(tensor)"""
+    found = _answer(m, value, True)
+    if found is None:
+        raise Break("GB105", "the truth of a tensor decides")
+    return bool(found)
+
+
+def number(m: Machine, value: Value, name: str) -> Value | None:
+    """tensor.name() for the names in `NUMBERS`; None if that is a break."""
+    if not isinstance(value, Tensor):
+        return None
+    found = _answer(m, value, name in _TRUTHS)
+    if found is None or name == "item":
+        return None if found is None else Const(found)
+    if name in _TRUTHS:
+        return Const(found)
+    if value.ghost.requires_grad or isinstance(found, complex):
+        return None  # torch warns, or raises
+    if name == "__index__":
+        whole = not isinstance(found, float) and value.ghost.dim() == 0
+        return Const(int(found)) if whole else None
+    try:
+        return Const(int(found) if name == "__int__" else float(found))
+    except (OverflowError, ValueError):  # int(nan)
+        return None
+
+
+_TRUTHS = ("__bool__", "is_nonzero")
+NUMBERS = frozenset({"item", "__int__", "__float__", "__index__", *_TRUTHS})
+
+
+def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
+    """The outcome, guarded; None if the question is not one to ask before the graph."""
+    ghost = value.ghost
+    if m.inner or m.modes or not m.tracer.owns(ghost):
+        return None
+    if any(type(size) is not int or size != 1 for size in m.facts.form(ghost._node.meta.shape)):
+        return None
+    part = m.tracer.producing(ghost)
+    if part is None:
+        return None
+    nodes, work = part
+    place = tuple((id(frame.code), frame.pc) for frame in m.frames)
+    if work > m.asked.setdefault(place, work):
+        return None
+    question = _Question.of(m, nodes)
+    if question is None:
+        return None
+    program, sources, values = question
+    if any(map(_varies, sources, values)):
+        return None
+    try:
+        found = program.compute(values, as_truth)
+    except Exception as error:  # the program itself is to meet it, at its place
+        if fault_origin.is_ours(error):
+            raise
+        return None
+    if not sources:  # made of nothing but constants
+        return found
+    check = ValueCheck(program, sources, as_truth, found)
+    if not m.varied.answered((program.key, *map(str, sources), as_truth), found):
+        return None
+    if ("value", None, check) not in m.rows and m.questions == MOST_ASKED:
+        return None
+    m.questions += ("value", None, check) not in m.rows
+    m.guard("value", None, check)
+    return found
+
+
+def _varies(source: Source, value: Any) -> bool:
+    """Whether these are floats that the frame is given as an argument, or as an item of one."""
+    while source.kind == "item" and source.base is not None:
+        source = source.base
+    floats = isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+    return floats and source.kind == "local"
+
+
+class _Question:
+    """Makes the program of one question: its tensors and numbers, with what they are at capture."""
+
+    def __init__(self, m: Machine) -> None:
+        self.m = m
+        self.tensors: list[tuple[Source, Any]] = []
+        self.numbers: list[tuple[Source, Any]] = []
+
+    @classmethod
+    def of(
+        cls, m: Machine, nodes: list[Node]
+    ) -> tuple[ValueProgram, tuple[Source, ...], list[Any]] | None:
+        made = cls(m)
+        inputs: dict[Node, int] = {}
+        for node in nodes:
+            if node.op == "input":
+                source, tensor = m.tracer.origin(node.target)
+                if not isinstance(source, Source) or tensor is None or tensor.is_meta:
+                    return None
+                inputs[node] = len(made.tensors)
+                made.tensors.append((source, tensor))
+        symbols = made.symbols(
+            m.facts.form([(node.args, node.kwargs) for node in nodes if node.op == "call"])
+        )
+        if symbols is None:
+            return None
+        n = len(made.tensors)
+        program = program_of(nodes, inputs, n, symbols, len(made.numbers), m.facts.form)
+        given = [*made.tensors, *made.numbers]
+        return program, tuple(source for source, _ in given), [real for _, real in given]
+
+    def symbols(self, arguments: Any) -> dict[Any, tuple[Any, ...]] | None:
+        """Where the symbols among these come from, as `Graph.symbols` says it; None if one cannot be read."""
+        found: dict[Any, tuple[Any, ...]] = {}
+        numbers = []
+        for symbol in sorted(symbols_of(arguments), key=str):
+            what, source, *dim = self.m.facts.symbols[symbol]
+            if what == "number":
+                numbers.append(symbol)
+                self.numbers.append((source, self.m.numbers.held[source].real))
+                continue
+            at = self._tensor(source)
+            if at is None:
+                return None
+            found[symbol] = (what, at, *dim)
+        for at, symbol in enumerate(numbers):
+            found[symbol] = ("number", len(self.tensors) + at)
+        return found
+
+    def _tensor(self, source: Source) -> int | None:
+        """Which of the tensors the one at this source is; one whose sizes alone are read is added."""
+        for at, (known, _) in enumerate(self.tensors):
+            if known == source:
+                return at
+        real = next((one.origin for one in self.m.inputs if one.source == source), None)
+        if real is None:
+            return None
+        self.tensors.append((source, real))
+        return len(self.tensors) - 1

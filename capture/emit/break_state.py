@@ -1,0 +1,156 @@
+"""What a frame leaves behind at a break: which slots its stack has and which locals go on.
+
+In: the root frame where it breaks, and the path of instructions that Python runs before a resume function takes
+over. Out: the stack's kinds (see `stackshape`) and the names of the locals to hand on. Called by `frame`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from typing import Any
+
+from ..bytecode.stack_shape import RAISES, after
+from ..exact_type import is_kind
+from ..interpreter.machine import Machine
+from ..values.effects import Effect
+from ..values.frames import Frame
+from ..values.value import (
+    PREVIOUS,
+    Cell,
+    Const,
+    Dict,
+    Handled,
+    Null,
+    Obj,
+    Sequence,
+    Set,
+    Slice,
+    Unread,
+    Value,
+)
+from ..values.wrap import IDENTITY_TYPES
+from .resume import Path, order_of
+
+
+def made_here(m: Machine, f: Frame) -> Value | None:
+    """The outermost exception made by the walk that a handler of this frame is handling."""
+    levels = sum(value is PREVIOUS for value in f.stack)
+    return next((value for value in m.handling[:levels] if value in m.raised_at), None)
+
+
+def with_handlers(stack: list[Value], handling: list[Value]) -> list[Value]:
+    """The stack, with the exception that is being handled in place of what its handler saved; the slot of a handler
+    that is over holds nothing that anybody reads."""
+    levels = iter(handling)
+    return [Handled(next(levels, None)) if value is PREVIOUS else value for value in stack]
+
+
+def kind_of(value: Value) -> str:
+    """What `stackshape` calls it."""
+    if isinstance(value, Handled):
+        return "exc" if value.error is not None else "over"
+    return "null" if isinstance(value, Null) else "value"
+
+
+def shape_after(path: Path, shape: tuple[str, ...]) -> tuple[str, ...]:
+    """The stack's shape at the end of the path; a method load leaves NULL and the attribute."""
+    for instr, way in path:
+        shape = after(shape, instr, way)
+        shape = tuple("null" if kind == "maybe" else kind for kind in shape)
+    return shape
+
+
+def bound_after(
+    code: types.CodeType, path: Path, bound: set[str], shape: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Locals to hand to a resume function, in the order of the function's: those in `bound`, and what these
+    instructions store; nobody knows whether that may die before its frame does. `shape`: of the stack before them. The end of a
+    comprehension stores the NULL that stood for a local without a value."""
+    names = set(bound)
+    for number, (instr, way) in enumerate(path):
+        if way == RAISES:
+            continue
+        if instr.op == "STORE_FAST" and shape_after(path[:number], shape)[-1] != "null":
+            names.add(instr.arg)
+        elif instr.op in ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_CLEAR"):
+            names.discard(instr.arg)
+    return tuple(sorted(names, key=[*order_of(code), *code.co_varnames].index))
+
+
+def _may_be_missed(value: Value) -> bool:
+    """Whether a local that nobody reads again must live as long as its frame: the end of an object can be seen,
+    by a finalizer or a weak reference."""
+    if isinstance(value, Unread):
+        return True
+    if not isinstance(value, Const) and value.source is not None and value.source.kind == "local":
+        return True  # a resume function owns what it is handed
+    if isinstance(value, Obj):
+        return not is_kind(value.value, IDENTITY_TYPES)
+    return value.source is not None and isinstance(value, (Sequence, Dict, Set))
+
+
+def missed_locals(m: Machine, f: Frame, stack: list[Value]) -> set[str]:
+    """The locals that must live as long as the frame although nobody may read them again."""
+    handed = _handed_over(m, stack)
+    return {
+        name
+        for name, value in dict.items(f.locals)
+        if _may_be_missed(value) or _holds_any(m, value, handed)
+    }
+
+
+def _handed_over(m: Machine, stack: list[Value]) -> set[Value]:
+    """What Python gets to see at the break that a weak reference may be made of: on the stack of the instruction that
+    breaks, stored outside of the frame, or below one of those."""
+    seen = reachable(m, [*stack, *(part for effect in m.effects for part in _parts(effect))])
+    return {value for value in seen if not isinstance(value, _WITHOUT_WEAK_REFERENCES)}
+
+
+def _holds_any(m: Machine, value: Value, handed: set[Value]) -> bool:
+    """Whether a local is, or holds, something that Python got to see: it must live as long as its frame."""
+    return bool(handed) and not handed.isdisjoint(reachable(m, [value]))
+
+
+_WITHOUT_WEAK_REFERENCES = (Const, Sequence, Dict, Slice, Null, Handled, Cell)
+
+
+def reachable(m: Machine, values: list[Any]) -> set[Value]:
+    """These Values and those that they are made of."""
+    seen: set[Value] = set()
+    todo = list(values)
+    while todo:
+        value = todo.pop()
+        if isinstance(value, Value):
+            if value in seen:
+                continue
+            seen.add(value)
+            todo += [table.get(value) for table in (m.overlay, m.storages, m.dicts)]
+        todo += _parts(value)
+    return seen
+
+
+def _parts(value: Any) -> list[Any]:
+    """What a Value, an effect or a container of them holds that may be or hold a Value; of the program's own objects
+    nothing is asked."""
+    kind = type(value)
+    if kind is dict:
+        return [*value.keys(), *value.values()]
+    if kind in (list, tuple):
+        return list(value)
+    if isinstance(value, (Value, *_EFFECTS)):
+        return [getattr(value, name) for name in _fields(kind)]  # type: ignore[arg-type]
+    return []
+
+
+_EFFECTS: tuple[type, ...] = typing.get_args(Effect)
+_REAL = frozenset({"source", "origin", "ghost", "array"})  # fields that hold things of the program
+
+
+@functools.cache
+def _fields(cls: type) -> tuple[str, ...]:
+    if issubclass(cls, (Obj, Const, Unread)) or not dataclasses.is_dataclass(cls):
+        return ()
+    return tuple(field.name for field in dataclasses.fields(cls) if field.name not in _REAL)

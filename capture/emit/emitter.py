@@ -1,0 +1,337 @@
+"""Emission: from the machine's final state to replacement code.
+
+In: the machine at a return or a break, and the compiled program. Out: bytecode, by the assembler, that loads
+the graph's inputs by their Sources, calls the program, rebuilds what is needed, replays the effects in order,
+and leaves locals and stack as plain Python would have them. Every pre-existing value is loaded before the
+first effect, since an effect may change the path that led to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+from .. import helpers as rebuild
+from ..breaks import Break
+from ..bytecode.assembler import Assembler
+from ..bytecode.decoder import decode
+from ..bytecode.encoder import Cover, Label
+from ..interpreter.machine import Machine
+from ..values import symbolic_numbers as numbers
+from ..values.containers import is_one
+from ..values.effects import Effect, Filled, SetAttr, SetGlobal, SetVariable, Written
+from ..values.frames import Frame
+from ..values.registry import NONE
+from ..values.symbolic_numbers import Held
+from ..values.value import Cell, Const, Context, Handled, Null, Tensor, Value
+from .reconstruct import BUILDERS, write_back
+from .resume import begin_handling
+
+
+class Emitter:
+    """Emits values of one capture into one assembler. A dry run with `outputs` finds what is needed."""
+
+    def __init__(self, asm: Assembler, m: Machine, frame: Frame) -> None:
+        self.asm = asm
+        self.m = m
+        self.frame = frame
+        self.outputs: list[Tensor] = []
+        self.arrays: list[Any] = []  # arrays whose memory is made anew
+        self.loaded: dict[Value, None] = {}  # in the order of loading
+        self.temps: dict[Value, str] = {}
+        self.failed: dict[str, Label] = {}  # where something may raise -> its handler
+        self.building: set[Value] = set()
+        self.root_cells = {cell: name for name, cell in frame.cells.items()}
+        self.used_cells: list[str] = []
+        self.bound_cells: set[str] = set()
+
+    # -- the program -----------------------------------------------------------------------------------
+    def call_program(
+        self, program: Any, inputs: list[Value], outputs: list[Tensor], rerun: bool, after: str
+    ) -> None:
+        """temps of outputs = program(*inputs)
+
+        With `rerun`, an exception of the program sends the frame to its original code: nothing has been
+        changed yet, so plain Python raises its own exception, in reach of the user's own handlers. `after`: see `failing`.
+        """
+        asm = self.asm
+        with self.failing("before"):
+            self.push_all(inputs)
+            temps = [self.temps[value] for value in inputs]
+            for _ in inputs:
+                asm.pop_top()
+        with self.failing("program" if rerun else ""):
+            asm.call_const(program, *[lambda n=name: asm.load_fast(n) for name in temps])
+        with self.failing(after):
+            asm.unpack_sequence(len(outputs))
+            for value in outputs:
+                name = self.temps[value] = asm.fresh("out")
+                asm.store_fast(name)
+                if value.ghost._store.borrowed:
+                    asm.call_const(rebuild.keep_size, partial(asm.load_fast, name))
+                    asm.pop_top()
+
+    # -- faults ----------------------------------------------------------------------------------------
+    def failing(self, where: str) -> AbstractContextManager[None]:
+        """What happens should an instruction that is emitted inside raise. "program", "before": the frame starts again as it is
+        written, for nothing has been changed; "halfway": an error that says so; "": the exception comes out."""
+        if not where:
+            return self.asm.covered(None)
+        label = self.failed.setdefault(where, self.asm.label())
+        return self.asm.covered(Cover(label, 0, False))
+
+    def handle_failures(self) -> None:
+        """The handlers, behind everything else."""
+        asm = self.asm
+        asm.set_location(None)
+        for where in filter(self.failed.__contains__, _FAILED):
+            label = self.failed[where]
+            asm.place(label)
+            asm.emit("PUSH_EXC_INFO")
+            error = asm.fresh("error")
+            asm.store_fast(error)
+            asm.emit("POP_EXCEPT")
+            asm.call_const(_FAILED[where], partial(asm.load_fast, error))
+            if where == "halfway":
+                asm.raise_(1)
+                continue
+            asm.pop_top()
+            asm.delete_fast(error)
+            asm.jump(asm.original(decode(asm.code).entry))
+
+    def _loader(self, value: Value) -> Callable[[], None]:
+        return lambda: self.push(value)
+
+    def preload(self, values: Iterable[Value]) -> None:
+        """Load pre-existing values before anything is changed."""
+        for value in values:
+            self.push(value)
+            self.asm.pop_top()
+
+    def build(self, values: Iterable[Value]) -> None:
+        """Make what exists only in the walk, and keep it."""
+        for value in values:
+            if value not in self.temps and not isinstance(value, (Const, Null)):
+                self.push(value)
+                self.asm.pop_top()
+
+    # -- values ----------------------------------------------------------------------------------------
+    def push(self, value: Value) -> None:
+        """Emit code that leaves the value on the stack, building it once."""
+        temp = self.temps.get(value)
+        if temp is not None:
+            self.asm.load_fast(temp)
+            return
+        owner = self.m.owners.get(value)
+        if owner is not None:
+            self.push(owner)
+            return
+        function = self.m.namespaces.get(value)
+        if function is not None:
+            self.push(function)
+            self.asm.load_attr("__dict__")
+            return
+        if isinstance(value, Held) and not value.looked:
+            if value.source is None:
+                self._compute(value)
+                return
+        elif isinstance(value, Const) and (value.source is None or is_one(value.value)):
+            self.asm.load_const(value.value)
+            return
+        if isinstance(value, Null):
+            self.asm.push_null()
+            return
+        if value.source is not None:
+            self.loaded[value] = None
+            self.asm.load_source(value.source)
+            self._remember(value)
+            return
+        if value in self.building:
+            raise Break("GB125", "a value that holds itself")
+        self.building.add(value)
+        builder = BUILDERS.get(type(value))
+        if builder is None:
+            raise Break("GB125", f"a {type(value).__name__.lower()} cannot be rebuilt")
+        builder(self, value)
+        self.building.discard(value)
+        if value not in self.temps:
+            self._remember(value)
+
+    def _compute(self, value: Held) -> None:
+        """A number that was computed from some of outside, before anything is changed."""
+        self.loaded[value] = None
+        made, sources = numbers.function_of(self.m, value.expr)
+        self.asm.call_const(made, *[partial(self.asm.load_source, source) for source in sources])
+        self._remember(value)
+
+    def _remember(self, value: Value) -> None:
+        temp = self.temps[value] = self.asm.fresh("v")
+        self.asm.copy(1)
+        self.asm.store_fast(temp)
+
+    def push_all(self, values: list[Value]) -> None:
+        for value in values:
+            self.push(value)
+
+    def push_stack(self, stack: list[Value]) -> None:
+        """The frame's stack at a break. All of it is built before the first handler is entered again, so that
+        nothing can fail inside of one."""
+        for value in stack:
+            if isinstance(value, Handled):
+                self.push(value.error or NONE)
+            elif not isinstance(value, Null):
+                self.push(value)
+            else:
+                continue
+            self.asm.pop_top()
+        with self.asm.covered(None):
+            for value in stack:
+                if not isinstance(value, Handled):
+                    self.push(value)
+                    continue
+                self.push(value.error or NONE)
+                if value.error is not None:
+                    begin_handling(self.asm)
+
+    def store_locals(self, cells: dict[str, Cell], values: dict[str, Value]) -> None:
+        """The frame's own cells and locals, by name."""
+        for name, cell in cells.items():
+            if cell.content is not None:
+                self.push(self.m.load_cell(cell))
+                self.asm.store_deref(name)
+                self.bound_cells.add(name)
+            elif cell.name is not None:  # an argument that was deleted
+                self.asm.delete_deref(name)
+        for name, value in values.items():
+            self.push(value)
+            self.asm.store_fast(name)
+
+    def bind_cells(self, names: tuple[str, ...]) -> None:
+        """Fill the root's own cells that a rebuilt function holds."""
+        for name in dict.fromkeys(self.used_cells):
+            cell = self.frame.cells[name]
+            if name in names and cell.content is not None and name not in self.bound_cells:
+                self.bound_cells.add(name)
+                self.push(self.m.load_cell(cell))
+                self.asm.store_deref(name)
+
+    def drop_all_but(self, kept: Container[str], arguments: tuple[str, ...]) -> None:
+        """Let go of what the program no longer holds at this point: temporaries, and arguments not in `kept`."""
+        asm = self.asm
+        dead = [name for name in arguments if name not in kept and name not in asm.cells]
+        self.drop([*asm.made, *dead])
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Let go of what these locals hold, one after the other."""
+        for name in names:
+            self.asm.push_null()
+            self.asm.store_fast(name)
+
+    def set_raw(self, value: Value, name: str, item: Value) -> None:
+        """object.__setattr__(value, name, item)"""
+        self.asm.call_const(
+            object.__setattr__,
+            lambda: self.push(value),
+            lambda: self.asm.load_const(name),
+            lambda: self.push(item),
+        )
+        self.asm.pop_top()
+
+    # -- effects ---------------------------------------------------------------------------------------
+    def clear(self, leaves: list[Tensor], read: list[Value]) -> None:
+        """leaf.grad = None, before the program, after all is read that is read anywhere: gradients of the last step make
+        room for those of this one."""
+        self.preload(read if leaves else [])
+        for leaf in leaves:
+            self.asm.load_const(None)
+            self.push(leaf)
+            self.asm.store_attr("grad")
+
+    def replay(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            _REPLAY[type(effect)](self, effect)
+
+    def enter_contexts(self, contexts: list[Context]) -> None:
+        """Enter again what is entered at a break; its exit is on the live stack."""
+        for context in contexts:
+            self.push(context)
+            self.asm.load_attr("__enter__")
+            self.asm.store_fast(name := self.asm.fresh("enter"))
+            self.asm.begin_call(partial(self.asm.load_fast, name))
+            self.asm.end_call(0)
+            self.asm.pop_top()
+
+
+# -- effects ---------------------------------------------------------------------------------------------
+def _set_attr(e: Emitter, effect: SetAttr) -> None:
+    if effect.value is None:
+        if effect.raw:
+            e.asm.call_const(
+                object.__delattr__,
+                lambda: e.push(effect.obj),
+                lambda: e.asm.load_const(effect.name),
+            )
+            e.asm.pop_top()
+        else:
+            e.push(effect.obj)
+            e.asm.delete_attr(effect.name)
+    elif effect.raw:
+        e.asm.call_const(
+            object.__setattr__,
+            lambda: e.push(effect.obj),
+            lambda: e.asm.load_const(effect.name),
+            lambda: e.push(effect.value),  # type: ignore[arg-type]
+        )
+        e.asm.pop_top()
+    else:
+        e.push(effect.value)
+        e.push(effect.obj)
+        e.asm.store_attr(effect.name)
+
+
+def _set_global(e: Emitter, effect: SetGlobal) -> None:
+    if effect.scope.source is None:
+        if effect.value is None:
+            e.asm.delete_global(effect.name)
+        else:
+            e.push(effect.value)
+            e.asm.store_global(effect.name)
+        return
+    if effect.value is not None:
+        e.push(effect.value)
+    if effect.module is not None:  # code that held its globals would keep the module alive
+        e.push(effect.module)
+        e.asm.load_attr("__dict__")
+    else:
+        e.asm.load_const(effect.scope.names)
+    e.asm.load_const(effect.name)
+    if effect.value is None:
+        e.asm.delete_subscr()
+    else:
+        e.asm.store_subscr()
+
+
+def _filled(e: Emitter, effect: Filled) -> None:
+    e.asm.call_const(effect.step, *[e._loader(value) for value in (effect.target, *effect.items)])
+    e.asm.pop_top()
+
+
+def _set_variable(e: Emitter, effect: SetVariable) -> None:
+    e.push(effect.token)
+    e.asm.pop_top()
+
+
+_FAILED: dict[str, Callable[[BaseException], object]] = {
+    "program": rebuild.program_failed,
+    "before": rebuild.failed_before,
+    "halfway": rebuild.failed_halfway,
+}
+_REPLAY: dict[type, Callable[[Emitter, Any], None]] = {
+    Filled: _filled,
+    SetAttr: _set_attr,
+    SetGlobal: _set_global,
+    SetVariable: _set_variable,
+    Written: lambda e, effect: write_back(e, effect.target),
+}

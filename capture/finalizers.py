@@ -1,0 +1,148 @@
+"""Objects whose end can be seen: when a frame drops one, Python must do it, at its place among the effects.
+
+In: the arguments of a frame, and what it takes out of places outside of it. Out: at each instruction, whether the
+frame has just let go of one that may end with it; at its end, the order in which they go. A resume function owns what it is handed: with `Loud().name` on its
+stack, the object dies where the name is read, and what its `__del__` writes stands before what the rest of the
+function writes. `capture.capture` breaks there. Who holds an object elsewhere is not known; then nothing ends, and the
+break was for nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..runtime.safe_access import MISSING, in_classes
+from .bytecode.decoder import Decoded, decode
+from .data_model.generators import closing_is_seen
+from .emit.ahead import dropped_ahead
+from .emit.break_state import reachable
+from .exact_type import is_kind
+from .interpreter.machine import Machine
+from .values.frames import Frame
+from .values.registry import NONE
+from .values.value import Method, Value
+from .values.wrap import CONST_TYPES
+
+_MOST = 100  # objects that are looked at below one argument
+# Below these nothing is looked for: they are shared, or their parts end with the interpreter.
+_CLOSED = (
+    type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, torch.Tensor, torch.nn.Module,
+)  # fmt: skip
+
+
+class Ends:
+    """What may end before the code does, and be seen to: arguments that it drops, and what it took out of places
+    outside."""
+
+    def __init__(self, decoded: Decoded, frame: Frame, arguments: dict[str, Any]) -> None:
+        dropped = dropped_ahead(decoded)
+        self.arguments: dict[str, tuple[Value, Any]] = {
+            name: (dict.__getitem__(frame.locals, name), real)
+            for name, real in arguments.items()
+            if name in frame.locals
+        }
+        self.held = [
+            pair
+            for name, pair in self.arguments.items()
+            if name in dropped and _may_be_seen(pair[1])
+        ]
+        self.looked_at = 0  # of what the machine has unhooked
+
+    def let_go(self) -> None:
+        self.held, self.arguments = [], {}
+
+    def just_dropped(self, m: Machine, frame: Frame) -> Any:
+        """What is no longer on the stack, among the locals or being handled, or None."""
+        while self.looked_at < len(m.unhooked):
+            real = m.unhooked[self.looked_at]
+            self.looked_at += 1
+            if _may_be_seen(real):
+                self.held.append((NONE, real))
+        for unread, real in self.held:
+            value = m.known.get(id(real))
+            names = dict.values(frame.locals)
+            if not any(_holds(one, unread, value) for one in (*frame.stack, *names, *m.handling)):
+                return real
+        return None
+
+    def at_the_end(self, m: Machine, frame: Frame, order: Sequence[str]) -> list[str]:
+        """The arguments whose ends can be seen, in the order in which plain Python lets go of them when the frame ends:
+        that of the locals that hold them last. Empty where it is the order of the arguments anyway."""
+        seen = {name: pair for name, pair in self.arguments.items() if _may_be_seen(pair[1])}
+        last: dict[str, int] = {}
+        for place, local in enumerate(order if len(seen) > 1 else ()):
+            if dict.__contains__(frame.locals, local):
+                held = reachable(m, [dict.__getitem__(frame.locals, local)])
+                for name, (unread, real) in seen.items():
+                    if unread in held or m.known.get(id(real)) in held:
+                        last[name] = place
+        if len(last) < len(seen):
+            return []  # one of them is held in a way that is not known here, if there are two at all
+        wanted = sorted(seen, key=last.__getitem__)
+        return [] if wanted == [*seen] else wanted
+
+
+def _holds(one: Value, unread: Value, value: Value | None) -> bool:
+    if isinstance(one, Method):
+        one = one.receiver
+    return one is unread or (one is value and value is not None)
+
+
+def _may_be_seen(real: Any) -> bool:
+    """Whether something runs when this object, or what it alone may hold, ends. An exception holds the frames that it
+    came through, and these their locals."""
+    todo = [real]
+    seen: set[int] = set()
+    running: set[int] = set()
+    while todo and len(seen) < _MOST:
+        one = todo.pop()
+        kind = type(one)
+        if kind is types.FrameType:
+            running = running or _running()
+            if id(one) not in seen and id(one) not in running:
+                seen.add(id(one))
+                todo += gc.get_referents(one)
+            continue
+        constant = type(kind) is type and kind in CONST_TYPES  # a metaclass may hash its own way
+        if id(one) in seen or constant:
+            continue
+        if is_kind(one, _CLOSED):
+            if one is real and kind is types.FunctionType and _seen_itself(one):
+                return True
+            continue
+        seen.add(id(one))
+        if _seen_itself(one):
+            return True
+        todo += gc.get_referents(one)
+    return False
+
+
+def _running() -> set[int]:
+    """The ids of the frames of all threads: what they hold does not end with an exception. A list of them would hold
+    the frame that it is in."""
+    found: set[int] = set()
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            found.add(id(frame))
+            frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
+def _seen_itself(one: Any) -> bool:
+    if in_classes(type(one), "__del__") is not MISSING:
+        return True
+    if type(one) is types.GeneratorType:
+        return one.gi_frame is not None and closing_is_seen(decode(one.gi_code))
+    if type(one).__weakrefoffset__:
+        return any(is_kind(ref, weakref.ref) and _CALLBACK(ref) for ref in weakref.getweakrefs(one))
+    return False
+
+
+_CALLBACK: Any = vars(weakref.ref)["__callback__"].__get__  # also of the library's subclasses

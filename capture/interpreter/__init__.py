@@ -1,0 +1,5 @@
+"""The interpreter: one handler per instruction.
+
+In: decoded instructions. Out: changes of the symbolic stack, locals and effects.
+Open first: `machine.py`.
+"""

@@ -1,0 +1,146 @@
+"""Exceptions that the captured path raises and handles itself: raise, except, finally, with.
+
+In: a `Thrown` on its way, and the instructions of the handlers. Out: the walk goes on in the handler. What
+nobody in the frame handles, or what a break meets while it is handled, is a break at the instruction of the root
+frame that raised: Python raises it there, with its own message and traceback.
+"""
+
+from __future__ import annotations
+
+from ..breaks import Break, Thrown
+from ..bytecode.decoder import Instr
+from ..data_model import attributes
+from ..types.exceptions import is_exception, nothing_outside, put_together, raised, store, value_of
+from ..values import containers
+from ..values.frames import Frame
+from ..values.value import PREVIOUS, Const, Instance, Obj, Sequence, Value, is_none
+from .machine import Machine, handles
+from .unmodelled import INTRINSICS
+
+TRACEBACK = Value()  # the third argument of __exit__; nothing of it is known
+
+
+# -- on its way ------------------------------------------------------------------------------------------
+def catch(m: Machine, frame: Frame, instr: Instr, thrown: Thrown) -> bool:
+    """Enter the handler that covers the instruction; False if there is none."""
+    if instr.handler is None:
+        return False
+    value = value_of(m, thrown)
+    if value not in m.raised_at:
+        raised(m, value)
+    m.activity += 1
+    del frame.stack[instr.handler_depth :]
+    if instr.handler_lasti:
+        frame.push(Const(0))  # where it was raised: only tells the line of a frame that is over
+    frame.push(value)
+    frame.pc = instr.handler
+    return True
+
+
+def throw(value: Value) -> Thrown:
+    """The raise of an exception object."""
+    assert isinstance(value, Instance)
+    cls = value.cls.value  # type: ignore[attr-defined]
+    return Thrown(cls, None, f"{cls.__name__} is raised", value)
+
+
+def is_thrown(error: Thrown, *kinds: type[BaseException]) -> bool:
+    return issubclass(error.cls, kinds)
+
+
+@handles("RAISE")
+def _raise(m: Machine, f: Frame, i: Instr) -> None:
+    cause = f.pop() if i.arg == 2 else None
+    if i.arg == 0:
+        if not m.handling and nothing_outside(m):
+            message = "No active exception to reraise"
+            raise Thrown(RuntimeError, (message,), f"RuntimeError: {message}")
+        if not m.handling or not is_exception(m.handling[-1]):
+            raise Break("GB108", "a raise of what is being handled")
+        raise throw(m.handling[-1])
+    value = f.pop()
+    if isinstance(value, Obj) and isinstance(value.value, type):
+        if not issubclass(value.value, BaseException):
+            raise containers.raises("TypeError: exceptions must derive from BaseException")
+        value = m.call(value, [], {})
+    if not is_exception(value):
+        raise Break("GB108", "a raise statement")
+    assert isinstance(value, Instance)
+    if cause is not None:
+        if isinstance(cause, Obj) and isinstance(cause.value, type):
+            cause = m.call(cause, [], {})
+        if not is_exception(cause) and not is_none(cause):
+            raise Break("GB108", "a raise from something else")
+        store(m, value, "__cause__", cause)
+    raised(m, value)
+    m.derived.pop(value, None)
+    raise throw(value)
+
+
+@handles("RERAISE")
+def _reraise(m: Machine, f: Frame, i: Instr) -> None:
+    value = f.pop()
+    if not is_exception(value):
+        raise Break("GB108", "an exception goes on")
+    if value not in m.raised_at:  # put together by an except*
+        put_together(m, value)
+    raise throw(value)
+
+
+@handles("PUSH_EXC_INFO")
+def _push_exc_info(m: Machine, f: Frame, i: Instr) -> None:
+    (value,) = f.leave(1)
+    f.push(PREVIOUS)
+    f.push(value)
+    m.handling.append(value)
+
+
+@handles("POP_EXCEPT")
+def _pop_except(m: Machine, f: Frame, i: Instr) -> None:
+    if f.pop() is not PREVIOUS or not m.handling:
+        raise Break("GB108", "the end of a handler")
+    m.handling.pop()
+
+
+@handles("CHECK_EXC_MATCH")
+def _check_exc_match(m: Machine, f: Frame, i: Instr) -> None:
+    wanted, value = f.pop(), f.peek(1)
+    cls = attributes.real_class(value)
+    assert cls is not None
+    chain = attributes.bases(m, cls)
+    f.push(Const(any(kind in chain for kind in kinds_of(m, wanted))))
+
+
+def kinds_of(m: Machine, wanted: Value) -> list[type]:
+    """The classes that an except clause names: one, or a tuple of them, in which there are no tuples."""
+    several = isinstance(wanted, Sequence) and wanted.cls is tuple
+    found = []
+    for item in containers.sequence_items(m, wanted) if several else [wanted]:  # type: ignore[arg-type]
+        kind = item.value if isinstance(item, Obj) else None
+        if not isinstance(kind, type) or not issubclass(kind, BaseException):
+            raise Break("GB108", "except with something that is no class of exceptions")
+        found.append(kind)
+    return found
+
+
+@handles("CALL_INTRINSIC_1")
+def _intrinsic(m: Machine, f: Frame, i: Instr) -> None:
+    if i.arg != "STOPITERATION_ERROR":
+        raise Break(*INTRINSICS.get(i.arg, ("GB101", f"instruction {i.op} {i.arg}")))
+    value = f.pop()
+    if is_exception(value) and issubclass(attributes.real_class(value) or object, StopIteration):
+        error = value_of(
+            m, Thrown(RuntimeError, ("generator raised StopIteration",), "RuntimeError")
+        )
+        assert isinstance(error, Instance)
+        store(m, error, "__cause__", value)
+        m.overlay[error]["__context__"] = value
+        m.raised_at[error] = m.root_index
+        value = error
+    f.push(value)
+
+
+@handles("WITH_EXCEPT_START")
+def _with_except_start(m: Machine, f: Frame, i: Instr) -> None:
+    value, leave = f.peek(1), f.peek(4)
+    f.push(m.call(leave, [attributes.type_of(m, value), value, TRACEBACK], {}))

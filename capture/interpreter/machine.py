@@ -1,0 +1,420 @@
+"""The symbolic machine: walks a frame's instructions over Values.
+
+In: a code object with real arguments, each under its Source. Out: a graph (through the tracer), guard rows,
+ordered effects, and the state of the frame at its end or at a break. `capture.capture` drives it; the opcode
+families live in `capture.handlers*`, and what a value can do in `attributes`, `calls`, `containers`, `torchcalls`.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...ir.location import Location
+from ...ir.trace.tracer import Tracer
+from ...runtime import own_files
+from ...runtime.guards.dynamic_sizes import Variation
+from ...runtime.guards.relations import can_hold
+from ...runtime.guards.rows import Row
+from ...runtime.guards.sources import Source
+from ...runtime.process.wrappers import TORCH_FOLDER
+from ..breaks import Break, PlainFrame, Thrown
+from ..bytecode.decoder import Instr, decode
+from ..data_model import frame_inspection as lookers
+from ..exact_type import is_kind
+from ..values import symbolic_numbers as numbers
+from ..values import wrap as wrapping
+from ..values.effects import Effect, SetGlobal, Written
+from ..values.frames import Frame, Scope
+from ..values.value import Cell, Const, Tensor, Token, Value
+from .unmodelled import UNMODELLED
+
+if TYPE_CHECKING:
+    from ..torch_models.function_modes import Entered
+    from ..torch_models.nested_traces import Inner
+
+MAX_INSTRUCTIONS = 400_000
+MAX_DEPTH = 64
+# Files of torch, and of ours, that compute for the program: layers and functions.
+LIBRARY = (
+    TORCH_FOLDER,
+    *(own_files.ROOMS["graftjit"] + name for name in ("nn" + os.sep, "ops.py")),
+)
+
+Handler = Callable[["Machine", "Frame", Instr], None]
+HANDLERS: dict[str, Handler] = {}
+
+
+def handles(*names: str) -> Callable[[Handler], Handler]:
+    """Register the handler of these normal-form instructions."""
+
+    def register(function: Handler) -> Handler:
+        for name in names:
+            HANDLERS[name] = function
+        return function
+
+    return register
+
+
+class Machine:
+    """One capture of one root frame. Thrown away after; a restart makes a new one."""
+
+    claims_compiling = False  # whether `torch.compiler.is_compiling()` is to say True
+    claimed = False  # whether it was asked, and said so
+
+    def __init__(self, tracer: Tracer, root_scope: Scope, varied: Variation | None = None) -> None:
+        self.root_tracer = tracer
+        self.facts = tracer.facts
+        self.facts.can_hold = can_hold
+        self.numbers = numbers._Numbers()
+        self.varied = varied or Variation(dynamic=False)
+        self.tracer = tracer  # of what is walked now: the root's, or the innermost of `inner`
+        self.inner: list[Inner] = []
+        self.modes: list[Entered] = []  # torch function modes that are active, innermost last
+        self.root_scope = root_scope
+        # the globals in play, by address -> their place
+        self.scopes: dict[int, Source] = {id(root_scope.names): Source("globals", None, None)}
+        self.rows: dict[tuple, Row] = {}
+        self.known: dict[int, Value] = {}
+        self.keep: list[Any] = []
+        self.overlay: dict[Value, dict[str, Value | None]] = {}
+        self.owners: dict[Value, Value] = {}  # and the other way, for what is made in the frame
+        self.namespaces: dict[
+            Value, Value
+        ] = {}  # the __dict__ of a function made in the frame -> the function
+        self.storages: dict[Value, Value] = {}  # objects from outside that are containers beneath
+        self.globals: dict[tuple[int, str], Value | None] = {}
+        self.effects: list[Effect] = []
+        self.variables: dict[Value, Token] = {}  # context variables that the frame has set
+        # leaves whose gradients go before the program runs, for the frame drops them before it computes anything
+        self.cleared: list[Tensor] = []
+        self.contexts: list[Any] = []
+        self.inputs: list[Tensor] = []
+        self.frames: list[Frame] = []
+        self.where: Location | None = None
+        self.handling: list[
+            Value
+        ] = []  # exceptions whose handlers are being walked, innermost last
+        self.raised_at: dict[
+            Value, int
+        ] = {}  # an exception -> the root's instruction that made or raised it
+        self.handled_outside = True  # whether the frame's caller is handling an exception
+        self.derived: dict[Value, Value] = {}  # part of an exception group -> the group
+        self.root_index = 0
+        self.grad_before = torch.is_grad_enabled()
+        self.differentiating = (
+            0  # functions around that are being differentiated (see `differentiating`)
+        )
+        self.fragile = (
+            False  # an operator that may raise came after something that must then have happened
+        )
+        self.dicts: dict[
+            Value, Any
+        ] = {}  # an object made in the frame -> its __dict__, once asked for
+        self.shared: list[Any] = []  # tensors over the memory of arrays made here (see `arrays`)
+        self.gone: list[Any] = []
+        self.unhooked: list[Any] = []  # those of them that a place outside of the frame held
+        self.keys: list[
+            Value
+        ] = []  # objects from outside that stood beside others as keys of dicts and sets
+        self.open_generators: set[Frame] = set()  # suspended where a handler waits for them
+        self.asked: dict[Any, int] = {}  # where tensor data was asked for -> operators behind it
+        self.questions = self.count = self.activity = 0  # `questions`: answered before the graph
+        self.walks_generators = True
+
+    @property
+    def users_line(self) -> Location | None:
+        """The line that asked for what is at hand. What torch's own Python, or a layer of ours, does on the way
+        (`Linear.forward` calls a function) is told under the line that called it: that is the one a reader may change."""
+        if not self.frames or not self.frames[-1].code.co_filename.startswith(LIBRARY):
+            return self.where
+        for frame in reversed(self.frames):
+            if not frame.code.co_filename.startswith(LIBRARY):
+                return frame.decoded.instrs[frame.pc - 1].where  # its call
+        return self.where
+
+    # -- guards ------------------------------------------------------------------------------------------
+    def guard(self, kind: str, source: Source | None, expected: Any) -> None:
+        """Add a row, once a kind and source (and name, for rows about an absent name)."""
+        about = kind.startswith("no_") or kind in ("same", "distinct", "apart", "value", "element")
+        key = (kind, source, expected if about else None)
+        if key not in self.rows:
+            self.rows[key] = Row(kind, source, expected, self.users_line)
+
+    def wrap(self, value: Any, source: Source) -> Value:
+        """The Value of a real object met at `source`, with the guards that make its use safe."""
+        return wrapping.wrap(self, value, source)
+
+    # -- globals -----------------------------------------------------------------------------------------
+    def load_global(self, scope: Scope, name: str) -> Value:
+        key = (id(scope.names), name)
+        if key in self.globals:
+            stored = self.globals[key]
+            if stored is not None:
+                return stored
+        elif name in scope.names:
+            source = (
+                Source("global", None, name)
+                if scope.source is None
+                else Source("item", scope.source, name)
+            )
+            return self.wrap(scope.names[name], source)
+        elif scope.source is None:
+            self.guard("no_global", None, name)
+        else:
+            self.guard("no_item", scope.source, name)
+        found = self.builtin(scope, name)
+        if found is None:
+            raise Break("GB108", f"NameError: name {name!r} is not defined")
+        return found
+
+    def builtin(self, scope: Scope, name: str) -> Value | None:
+        """What the builtins that a frame sees have under a name; the frame itself may have stored it there."""
+        key = (id(scope.builtins), name)
+        if key in self.globals:
+            return self.globals[key]
+        if name in scope.builtins:
+            return self.wrap(scope.builtins[name], Source("builtin", None, name))
+        return None
+
+    def store_global(
+        self, scope: Scope, name: str, value: Value | None, module: Value | None = None
+    ) -> None:
+        self.unhook(scope.names.get(name))
+        self.globals[id(scope.names), name] = value
+        self.keep.append(scope.names)
+        self.effects.append(SetGlobal(scope, name, value, module))
+
+    # -- cells -------------------------------------------------------------------------------------------
+    def real_cell(self, cell: Any, source: Source) -> Cell:
+        """The Cell of a pre-existing closure cell."""
+        known = self.known.get(id(cell))
+        if isinstance(known, Cell):
+            if known.source is not None and known.source != source:
+                self.guard("same", source, known.source)
+            return known
+        made = Cell(source=source)
+        self.known[id(cell)] = made
+        self.keep.append(cell)
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            self.guard("unbound_cell", source, None)
+        else:
+            made.content = _LazyContent(content, Source("contents", source, None))
+        return made
+
+    def load_cell(self, cell: Cell) -> Value:
+        if isinstance(cell.content, _LazyContent):
+            cell.content = self.wrap(cell.content.real, cell.content.at)
+        if cell.content is None:
+            raise Break("GB108", "NameError: a closure variable is not bound")
+        return cell.content
+
+    def variable(self, frame: Frame, name: str) -> Value | None:
+        """A local of a frame at its start, also one that functions of the frame share."""
+        if name in frame.cells:
+            return self.load_cell(frame.cells[name])
+        return frame.locals.get(name)
+
+    def store_cell(self, cell: Cell, value: Value | None) -> None:
+        self.unhook(cell.content)
+        cell.content = value
+        if cell.source is not None and not cell.changed:
+            cell.changed = True
+            self.effects.append(Written(cell))
+
+    def changed(self, container: Any) -> None:
+        """A pre-existing container is written to: its final content is an effect."""
+        self.activity += 1
+        if container.source is not None and not container.changed:
+            container.changed = True
+            self.effects.append(Written(container))
+
+    def rewritten(self, container: Any) -> None:
+        """A pre-existing container is written to as a whole: it may drop whatever it held."""
+        self.changed(container)
+        if container.source is not None and not container.whole:
+            container.whole = True
+            for kind, items in _HELD:
+                if isinstance(getattr(container, "origin", None), kind):
+                    for item in items(container.origin):
+                        self.unhook(item)
+
+    def unhook(self, held: Any) -> None:
+        """A place outside of the frame drops what it held: the frame may be the last to hold it."""
+        before = len(self.gone)
+        self.let_go(held)
+        self.unhooked += self.gone[before:]
+
+    def let_go(self, held: Any) -> None:
+        """The program may drop a reference to what existed before the frame: weak references may see it."""
+        if isinstance(held, Value):
+            if held.source is None:
+                return
+            held = held.origin if isinstance(held, Tensor) else getattr(held, "value", held)
+        if type(held) not in wrapping.CONST_TYPES:
+            self.gone.append(held)
+
+    def may_be_gone(self, referent: Any) -> bool:
+        """Whether something that the frame dropped may have kept this object alive."""
+        return any(one is referent or not is_kind(one, torch.Tensor) for one in self.gone)
+
+    # -- what the rooms of values share --------------------------------------------------------------------
+    def call(self, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        from ..data_model.calls import call
+
+        return call(self, fn, args, kwargs)
+
+    def truth(self, value: Value) -> bool:
+        from ..data_model.truth import truth
+
+        return truth(self, value)
+
+    def identical(self, left: Value, right: Value) -> bool:
+        from ..data_model.truth import identical
+
+        return identical(self, left, right)
+
+    def same_or_equal(self, left: Value, right: Value) -> bool:
+        from ..data_model.operators import compare
+        from ..data_model.truth import identical
+        from ..values.containers import has_nan
+
+        if left is right:
+            return True
+        constants = isinstance(left, Const) and isinstance(right, Const)
+        if not constants and identical(self, left, right):
+            return True
+        whole = any(numbers.is_whole(value) for value in (left, right))
+        if constants and not whole and has_nan(left.value) and has_nan(right.value):  # type: ignore[attr-defined]
+            raise Break("GB121", "nan in a container is equal to itself alone")
+        return self.truth(compare(self, "==", left, right))
+
+    def release(self) -> None:
+        """Let go of the user's objects: capture must not make them live longer than plain Python does."""
+        for value in self.known.values():
+            for name in ("value", "pin", "origin", "ghost", "parts", "step", "content", "array"):
+                if hasattr(value, name):
+                    setattr(value, name, None)
+        stores = (
+            self.known,
+            self.overlay,
+            self.storages,
+            self.namespaces,
+            self.owners,
+            self.raised_at,
+            self.derived,
+            self.open_generators,
+            self.globals,
+            self.variables,
+            self.dicts,
+            self.keep,
+            self.effects,
+            self.cleared,
+            self.inputs,
+            self.handling,
+            self.gone,
+            self.unhooked,
+            self.keys,
+            self.shared,
+        )
+        for store in stores:
+            store.clear()
+        self.numbers.held.clear()
+        self.facts.forget_origins()  # they name what the program may drop; a graph keeps its facts
+
+    # -- walking -----------------------------------------------------------------------------------------
+    def run(self, frame: Frame) -> Value:
+        """Walk a frame to its return; a Break that leaves it knows the calls that led there."""
+        self._walk(frame)
+        assert frame.result is not None
+        return frame.result
+
+    def run_to_yield(self, frame: Frame) -> Value | None:
+        """Walk a generator's frame to its next yield; None at its return."""
+        frame.yielded = None
+        self._walk(frame)
+        return frame.yielded
+
+    def _walk(self, frame: Frame) -> None:
+        if len(self.frames) >= MAX_DEPTH:
+            raise Break("GB117", "calls are nested too deeply to be inlined")
+        self.frames.append(frame)
+        self.activity += 1
+        caller = self.where
+        try:
+            instrs = frame.decoded.instrs
+            while frame.result is None and frame.yielded is None:
+                instr = instrs[frame.pc]
+                frame.pc += 1
+                self.where = instr.where
+                try:
+                    self.step(frame, instr)
+                except Thrown as thrown:
+                    if not self.catch(frame, instr, thrown):
+                        raise
+        except Break as stop:
+            if stop.where is None:
+                stop.where = self.where
+            if len(self.frames) > 1 and caller is not None:
+                stop.inlined = (caller, *stop.inlined)
+                stop.looks |= lookers.reads_callers(frame.code, frame.scope.names)
+            raise
+        finally:
+            self.frames.pop()
+            self.where = caller
+
+    def catch(self, frame: Frame, instr: Instr, thrown: Thrown) -> bool:
+        from .handlers_exceptions import catch
+
+        return catch(self, frame, instr, thrown)
+
+    def step(self, frame: Frame, instr: Instr) -> None:
+        self.count += 1
+        if self.count > MAX_INSTRUCTIONS:
+            raise PlainFrame("PL202", f"over {MAX_INSTRUCTIONS} instructions", instr.where)
+        handler = HANDLERS.get(instr.op)
+        if handler is None:
+            raise Break(*UNMODELLED.get(instr.op, ("GB101", f"instruction {instr.op}")))
+        handler(self, frame, instr)
+
+
+# What containers hold, by the builtin types' own methods.
+_HELD: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (dict, dict.values),
+    (list, list.__iter__),
+    (set, set.__iter__),
+)
+
+
+class _LazyContent(Value):
+    """The content of a pre-existing cell that nobody has read yet."""
+
+    __slots__ = ("at", "real")
+
+    def __init__(self, real: Any, at: Source) -> None:
+        super().__init__()
+        self.real = real
+        self.at = at
+
+
+def has_two_of_a_name(code: types.CodeType) -> bool:
+    """Whether a name is a variable of the closure and of a comprehension that stands in this function (3.12 and later)."""
+    return not set(code.co_cellvars).isdisjoint(code.co_freevars)
+
+
+def make_frame(
+    code: types.CodeType, scope: Scope, arguments: dict[str, Value], closure: tuple[Cell, ...]
+) -> Frame:
+    """A frame at its start: arguments bound, cells made (arguments that are cells moved into them)."""
+    cells = dict(zip(code.co_freevars, closure, strict=True))
+    local = dict(arguments)
+    for name in code.co_cellvars:
+        cells[name] = Cell(local.pop(name, None))
+    decoded = decode(code)
+    return Frame(code, decoded, scope, local, cells, pc=decoded.entry)

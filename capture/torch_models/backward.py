@@ -1,0 +1,278 @@
+"""`backward()` inside a frame, and `.grad` of the leaves it fills.
+
+In: a call of `Tensor.backward`, `torch.autograd.backward` or `torch.autograd.grad`. Out: the gradients as values of the
+graph: torch's own autograd runs backwards over the ghosts, and is recorded as one call. `.grad` of a leaf is an
+attribute like any other: read under a guard, kept beside the real tensor, written after the graph. What somebody else
+can look at on the way (hooks, a history from outside of the graph, gradients with a history of their own) is a break.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...ir.graph.layout import gradient_strides, is_dense
+from ...ir.trace.ghost import Ghost
+from ...ir.trace.joint import leaves_of
+from ...runtime.guards import leaves as real_leaves
+from ...runtime.guards.sources import Source
+from ..breaks import Break
+from ..values.containers import NotConstant, as_constant, sequence_items, share
+from ..values.effects import SetAttr
+from ..values.registry import NONE, Args, Kwargs, models
+from ..values.value import Sequence, Tensor, Value, is_none
+from . import calls as torchcalls
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+_CODE = "GB114"
+
+
+# -- .grad -------------------------------------------------------------------------------------------------
+def read(m: Machine, value: Tensor) -> Value:
+    """value.grad"""
+    stored = m.overlay.get(value, {}).get("grad")
+    if stored is not None:
+        return stored
+    if value.source is None:
+        if value.ghost.requires_grad:
+            raise Break(_CODE, "Tensor.grad of a tensor that the frame has made")
+        return NONE
+    _require_leaf(value)
+    return m.wrap(real_leaves.gradient(value.origin), Source("grad", value.source, None))
+
+
+def write(m: Machine, value: Tensor, item: Value | None) -> None:
+    """value.grad = item; None deletes, which is the same as None for a value."""
+    item = NONE if item is None else item
+    if value.source is None:
+        raise Break(_CODE, "Tensor.grad of a tensor that the frame has made is set")
+    _require_leaf(value)
+    if isinstance(item, Tensor):
+        _require_fit(value, item)
+    elif not is_none(item):
+        raise Break(_CODE, "Tensor.grad is set to something that is no tensor")
+    elif not m.root_tracer.n_nodes and "grad" not in m.overlay.get(value, {}):
+        m.cleared.append(value)
+    _put(m, value, item)
+
+
+def _put(m: Machine, value: Tensor, item: Value) -> None:
+    m.activity += 1
+    m.overlay.setdefault(value, {})["grad"] = item
+    # Nothing runs between the effects that could see what was there for a while.
+    m.effects[:] = [
+        one
+        for one in m.effects
+        if not (isinstance(one, SetAttr) and one.obj is value and one.name == "grad")
+    ]
+    m.effects.append(SetAttr(value, "grad", item))
+
+
+def _require_leaf(value: Tensor) -> None:
+    if not value.origin.is_leaf:
+        raise Break(_CODE, "Tensor.grad of a tensor with a history")
+    if type(value.origin) not in real_leaves.PLAIN:
+        raise Break(_CODE, f"Tensor.grad of a {type(value.origin).__name__}")
+
+
+def _require_fit(value: Tensor, item: Tensor) -> None:
+    """What torch asks of a gradient, and no more: it lies as its tensor does."""
+    ours, theirs = item.ghost, value.ghost
+    facts = [(t.dtype, t.device, t.shape, t.stride()) for t in (ours, theirs)]
+    if facts[0] != facts[1] or ours.requires_grad:
+        raise Break(_CODE, "Tensor.grad is set to a tensor of another kind")
+
+
+# -- backward ----------------------------------------------------------------------------------------------
+def gradients_of(
+    roots: tuple[Any, ...], leaves: tuple[Any, ...], seeds: tuple[Any, ...], retain: bool
+) -> tuple[Any, ...]:
+    """The gradients of `leaves`; None where one takes no part. This is the call that graphs record."""
+    return torch.autograd.grad(roots, leaves, seeds, retain_graph=retain, allow_unused=True)
+
+
+def backward(m: Machine, root: Tensor, args: Args, kwargs: Kwargs) -> Value:
+    """root.backward(gradient, retain_graph, create_graph, inputs)"""
+    names = ("gradient", "retain_graph", "create_graph", "inputs")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if len(args) > len(names) or not given.keys() <= set(names):
+        raise Break(_CODE, "Tensor.backward() with other arguments")
+    roots = Sequence([root], tuple)
+    seeds = Sequence([given.get("gradient", NONE)], tuple)
+    _backward(m, roots, seeds, given)
+    return NONE
+
+
+@models(torch.autograd.backward)
+def _torch_backward(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    names = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if not given.keys() <= set(names) or not is_none(given.get("grad_variables", NONE)):
+        raise Break(_CODE, "torch.autograd.backward() with these arguments")
+    roots = _sequence(given["tensors"])
+    seeds = given.get("grad_tensors", NONE)
+    count = len(_tensors(m, roots))
+    _backward(m, roots, Sequence([NONE] * count, tuple) if is_none(seeds) else seeds, given)
+    return NONE
+
+
+def _backward(m: Machine, roots: Value, seeds: Value, given: dict[str, Value]) -> None:
+    if not is_none(given.get("inputs", NONE)):
+        raise Break(_CODE, "backward() with inputs")
+    outs = _tensors(m, roots)
+    leaves = _leaves(m, outs)
+    found = _differentiate(m, outs, leaves, _tensors(m, _sequence(seeds), gaps=True), given)
+    taken = {id(one.ghost._store) for one in m.known.values() if isinstance(one, Tensor)}
+    before = m.tracer.grad_mode(False)
+    try:
+        for leaf, gradient in zip(leaves, found, strict=True):
+            if gradient is not None:
+                _accumulate(m, leaf, gradient, taken)
+    finally:
+        m.tracer.grad_mode(before)
+
+
+def _accumulate(m: Machine, leaf: Tensor, gradient: Ghost, taken: set[int]) -> None:
+    """As torch's AccumulateGrad does it: in place where there is a gradient, else it is put there."""
+    before = read(m, leaf)
+    if isinstance(before, Tensor):
+        torchcalls.record(m, torch.Tensor.add_, (before.ghost, gradient), {})
+        return
+    with m.facts.active():
+        fits = (
+            id(gradient._store) not in taken
+            and gradient._store.fresh
+            and _lies_as(gradient, leaf.ghost)
+        )
+    taken.add(id(gradient._store))
+    if fits:
+        _put(m, leaf, torchcalls.from_result(m, gradient))
+        return
+    _put(m, leaf, torchcalls.record(m, laid_out_as, (gradient, leaf.ghost), {}))
+
+
+def laid_out_as(gradient: Any, leaf: Any) -> Any:
+    """A copy that lies in memory as the leaf does, where that has no holes."""
+    if is_dense(tuple(leaf.shape), tuple(leaf.stride())):
+        return torch.empty_like(leaf, requires_grad=False).copy_(gradient)
+    return gradient.clone(memory_format=torch.contiguous_format)
+
+
+def _lies_as(gradient: Ghost, leaf: Ghost) -> bool:
+    shape = tuple(leaf.shape)
+    stride = gradient_strides(shape, tuple(leaf.stride()))
+    return all(
+        mine == theirs
+        for mine, theirs, size in zip(gradient.stride(), stride, shape, strict=True)
+        if size != 1
+    )
+
+
+# -- torch.autograd.grad -----------------------------------------------------------------------------------
+@models(torch.autograd.grad)
+def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    names = (
+        "outputs",
+        "inputs",
+        "grad_outputs",
+        "retain_graph",
+        "create_graph",
+        "only_inputs",
+        "allow_unused",
+    )
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if not given.keys() <= set(names):
+        raise Break(_CODE, "torch.autograd.grad() with these arguments")
+    outs, wanted = _tensors(m, _sequence(given["outputs"])), _tensors(m, _sequence(given["inputs"]))
+    seeds = given.get("grad_outputs", NONE)
+    given_seeds = [None] * len(outs) if is_none(seeds) else _tensors(m, _sequence(seeds), gaps=True)
+    _reached(m, outs, wanted)
+    for one in wanted:
+        require_no_hooks(m, one)
+    found = _differentiate(m, outs, wanted, given_seeds, given)
+    if None in found and not _flag(m, given, "allow_unused"):
+        raise Break("GB108", "torch.autograd.grad() of a tensor that takes no part")
+    return Sequence(
+        [NONE if one is None else torchcalls.from_result(m, one) for one in found], tuple
+    )
+
+
+# -- both --------------------------------------------------------------------------------------------------
+def _differentiate(
+    m: Machine, outs: list[Any], wanted: list[Any], seeds: list[Any], given: dict[str, Value]
+) -> tuple[Ghost | None, ...]:
+    if m.inner or m.modes:
+        raise Break(_CODE, "a backward inside of a transform or a mode")
+    if _flag(m, given, "create_graph"):
+        raise Break(_CODE, "a backward with create_graph=True")
+    retain = _flag(m, given, "retain_graph")
+    if any(not one.ghost.requires_grad for one in outs) or not wanted:
+        raise Break("GB108", "a backward of a tensor that requires no gradient")
+    ghosts = [
+        tuple(None if one is None else one.ghost for one in part) for part in (outs, wanted, seeds)
+    ]
+    found = torchcalls.differentiate(m, gradients_of, (*ghosts, retain))
+    m.tracer.spends = True
+    return found
+
+
+def _leaves(m: Machine, roots: list[Any]) -> list[Tensor]:
+    """The leaves that a backward reaches: each is an argument of the graph, and nobody waits for its gradient."""
+    found: list[Tensor] = []
+    for leaf in _reached(m, roots):
+        if leaf.source is None:
+            raise Break(_CODE, "a backward to a leaf that the frame has made")
+        _require_leaf(leaf)
+        require_no_hooks(m, leaf)
+        if any(share(other, leaf) for other in found):
+            raise Break(_CODE, "a backward to leaves that share memory")
+        found.append(leaf)
+    if len(found) > 1:
+        m.guard("distinct", None, tuple(leaf.source for leaf in found))
+    return found
+
+
+def _reached(m: Machine, roots: list[Any], until: list[Any] | None = None) -> list[Tensor]:
+    """The leaves that a backward reaches on its way to `until`, all of them known in this frame."""
+    try:
+        ghosts = leaves_of([root.ghost for root in roots], [one.ghost for one in until or ()])
+    except RuntimeError:  # the history of a view is made when it is asked for, by torch itself
+        raise Break(_CODE, "a backward through a view of what was written to") from None
+    found = [m.known.get(id(ghost)) for ghost in ghosts]
+    if not all(isinstance(leaf, Tensor) for leaf in found):
+        raise Break(_CODE, "a backward through a history from outside of the graph")
+    return found  # type: ignore[return-value]
+
+
+def require_no_hooks(
+    m: Machine, leaf: Tensor, what: str = "a backward to a tensor with hooks"
+) -> None:
+    """Nobody waits for the gradient of a tensor from outside; `what` the break says otherwise."""
+    if leaf.source is None:
+        return
+    if real_leaves.hooked(leaf.origin):
+        raise Break(_CODE, what)
+    m.guard("unhooked", leaf.source, None)
+
+
+def _flag(m: Machine, given: dict[str, Value], name: str) -> bool:
+    try:
+        return bool(as_constant(m, given.get(name, NONE)))
+    except NotConstant:
+        raise Break(_CODE, f"a backward with {name} that is no constant") from None
+
+
+def _sequence(value: Value) -> Value:
+    return Sequence([value], tuple) if isinstance(value, Tensor) else value
+
+
+def _tensors(m: Machine, value: Value, gaps: bool = False) -> list[Any]:
+    if not isinstance(value, Sequence):
+        raise Break(_CODE, "a backward of something that is no tensor")
+    items = [None if gaps and is_none(one) else one for one in sequence_items(m, value)]
+    if not items or any(one is not None and not isinstance(one, Tensor) for one in items):
+        raise Break(_CODE, "a backward of something that is no tensor")
+    return items

@@ -1,0 +1,553 @@
+"""Calls of torch: which callables are handed to the tracer as they are, and how results come back.
+
+In: a torch function or tensor method and Values. Out: Values; the tracer records the call over ghosts. What
+turns a tensor into a Python value, touches autograd, or changes torch's global state is a break.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional
+
+from ...ir.errors import CannotTrace
+from ...ir.ops.python_kernels import in_python
+from ...ir.trace.tracer import DataDependent, TraceError, Unsupported
+from ...runtime.guards.sources import Source
+from ...runtime.process import fault_origin
+from ...runtime.process.wrappers import TORCH_FOLDER
+from ..breaks import Break, NeedsPlainSizes
+from ..data_model import value_questions
+from ..exact_type import is_kind
+from ..values import containers
+from ..values import symbolic_numbers as numbers
+from ..values.containers import NotConstant, as_constant, from_constant
+from ..values.symbolic_numbers import Held
+from ..values.value import (
+    Array,
+    BuiltinMethod,
+    Const,
+    Context,
+    Dict,
+    Obj,
+    Sequence,
+    Set,
+    Slice,
+    Tensor,
+    Value,
+)
+from ..values.wrap import CONST_TYPES
+from . import torchscript as scripted
+from .nested_traces import lift
+from .tensor_scalars import by_tensor
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+# -- which callables -------------------------------------------------------------------------------------
+_TORCH_MODULES = frozenset(
+    {
+        "torch", "torch._C", "torch._C._nn", "torch._C._VariableFunctions", "torch._C._linalg",
+        "torch._C._special", "torch._C._fft", "torch.functional", "torch.nn.functional",
+        "torch._tensor", "torch._ops", "torch._refs", "torch.special", "torch.linalg", "torch.fft",
+        "torch._jit_internal", "torch.nn._reduction", "torch.overrides", "torch._lowrank",
+    }
+)  # fmt: skip
+
+# Functions of those modules that must not be run over ghosts, and the break they are.
+_STATE = "GB118"
+_AUTOGRAD = "GB114"
+_REFUSED: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "manual_seed", "seed", "set_rng_state", "get_rng_state", "initial_seed",
+            "set_default_dtype", "set_default_device", "set_num_threads", "set_num_interop_threads",
+            "use_deterministic_algorithms", "set_flush_denormal", "set_float32_matmul_precision",
+            "set_printoptions", "set_deterministic_debug_mode", "set_warn_always",
+        ),
+        _STATE,
+    ),
+    **dict.fromkeys(("backward", "register_hook", "retain_grad", "requires_grad_", "grad",
+                     "register_post_accumulate_grad_hook", "_backward", "_is_view",
+                     "detach_"), _AUTOGRAD),
+    **dict.fromkeys(("save", "load", "compile", "export", "from_numpy", "as_tensor_from",
+                     "frombuffer", "from_file", "from_dlpack", "to_dlpack"), "GB102"),
+    **dict.fromkeys(("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__",
+                     "__array__", "__repr__", "__format__", "__str__", "__reduce_ex__", "__deepcopy__",
+                     "__contains__", "__hash__", "__sizeof__", "__dir__", "is_nonzero", "equal", "allclose", "data_ptr", "storage",
+                     "untyped_storage", "share_memory_", "__dlpack__", "pin_memory",
+                     "_typed_storage", "_nested_tensor_from_mask_left_aligned"), "GB104"),
+    **dict.fromkeys(("set_", "resize_", "resize_as_", "__setstate__", "apply_", "map_", "swap_tensors",
+                     "as_subclass", "_make_subclass", "set_data"), "GB115"),
+    **dict.fromkeys(("nested_tensor", "_nested_tensor_from_tensor_list", "_nested_from_padded"), "FB304"),
+}  # fmt: skip
+
+# Functions of torch._C that act on the thread's or the library's state.
+_STATE_PREFIXES = (
+    "set_", "_set_", "autocast_", "_autocast", "clear_", "_clear_", "_push_", "_pop_", "_add_", "_remove_",
+    "_enter_", "_exit_", "_enable", "_disable", "_save_", "_jit_", "_init", "init_num", "_autograd",
+    "_unset_", "_enter", "_exit", "_activate", "_start", "_stop", "_record", "fork", "wait",
+)  # fmt: skip
+
+# Tensor attributes that are facts under the tensor's guard.
+_FACTS = frozenset(
+    {
+        "shape", "dtype", "device", "ndim", "is_cuda", "is_cpu", "is_meta", "is_sparse", "is_quantized",
+        "is_mkldnn", "is_nested", "is_mps", "is_xpu", "itemsize", "nbytes", "layout", "names",
+        "requires_grad", "is_leaf", "is_sparse_csr",
+    }
+)  # fmt: skip
+_FACT_METHODS = frozenset(
+    {
+        "size", "stride", "dim", "ndimension", "numel", "nelement", "element_size", "storage_offset",
+        "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_conj", "is_neg",
+        "get_device", "is_inference", "is_set_to",
+    }
+)  # fmt: skip
+# What tells of a tensor's place in its memory, which no guard holds.
+_PLACES = frozenset({"storage_offset", "is_set_to"})
+# Functions that give no tensor, and whose answer follows from their arguments. Any other may tell of a state of
+# torch's (threads, precision, anomaly mode, memory) that changes without a guard noticing.
+_ANSWERS = _FACT_METHODS | frozenset(
+    {
+        "is_tensor", "is_storage", "result_type", "promote_types", "can_cast", "broadcast_shapes", "is_same_size",
+        "typename", "is_coalesced", "dense_dim", "sparse_dim", "has_names", "is_distributed", "type",
+        "_is_zerotensor", "__len__", "size", "sym_int", "sym_max", "sym_min", "sym_sum", "sym_float", "sym_not", "sym_ite",
+    }
+)  # fmt: skip
+_PURE_MODULES = frozenset(
+    {
+        "torch.nn.functional", "torch.functional", "torch._jit_internal", "torch.nn._reduction",
+        "torch.overrides", "torch._lowrank", "torch._refs",
+    }
+)  # fmt: skip
+_VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
+
+
+# Functions of those modules that are Python like any other.
+_WALKED = frozenset(
+    function
+    for cls in (torch.overrides.TorchFunctionMode, torch.overrides.BaseTorchFunctionMode)
+    for function in vars(cls).values()
+    if isinstance(function, types.FunctionType)
+)
+
+
+def is_torch_callable(fn: Any) -> bool:
+    """Whether calls of fn are recorded as they are."""
+    if is_kind(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return True
+    if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
+        return issubclass(torch.Tensor, fn.__objclass__) and fn.__objclass__ is not object
+    if type(fn) not in (types.FunctionType, types.BuiltinFunctionType):
+        return False
+    owner = getattr(fn, "__self__", None)
+    if is_kind(owner, type) and _is_torchs(owner):
+        return True
+    if is_kind(owner, torch.Tensor) or fn in _WALKED:
+        return False
+    if type(fn) is types.BuiltinFunctionType:
+        return _is_torchs(fn)
+    return _is_torchs_own(fn) and not hasattr(fn, "__wrapped__")
+
+
+def _is_torchs(named: Any) -> bool:
+    """Whether a C function or class is what torch has under its name: another module may call itself anything."""
+    path = (getattr(named, "__module__", None) or "").split(".")
+    holder: Any = torch if path[0] == "torch" else None
+    for part in path[1:]:
+        holder = getattr(holder, part, None)
+    # `torch.norm` is a Python function in front of the C one
+    holders = () if holder is None else (holder, torch._C._VariableFunctions)
+    return any(getattr(one, named.__name__, None) is named for one in holders)
+
+
+def _is_torchs_own(fn: types.FunctionType) -> bool:
+    """Whether a Python function is one of torch's that compute with tensors, by where it is written."""
+    return fn.__module__ in _TORCH_MODULES and fn.__code__.co_filename.startswith(TORCH_FOLDER)
+
+
+def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Record fn(*args, **kwargs) over ghosts."""
+    name = getattr(fn, "__name__", str(fn))
+    if name in value_questions.NUMBERS and len(args) == 1 and not kwargs:
+        answer = value_questions.number(m, args[0], name)
+        if answer is not None:
+            return answer
+    if name in _REFUSED:
+        raise Break(_REFUSED[name], f"{name}()")
+    if name in _PLACES and not _made_here(*args, *kwargs.values()):
+        raise Break("GB112", f"{name}() of an input")
+    if isinstance(fn, types.BuiltinFunctionType) and name.startswith(_STATE_PREFIXES):
+        raise Break(_STATE, f"{name}()")
+    if is_kind(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) and in_python(fn):
+        raise Break("GB102", f"operator {fn}, which the program defines in Python")
+    if m.modes:
+        taken = _by_mode(m, fn, args, kwargs)
+        if taken is not None:
+            return taken
+    if "alpha" in kwargs or "value" in kwargs:
+        scaled = by_tensor(m, name, args, kwargs)
+        if scaled is not None:
+            return scaled
+    fn_args = tuple(to_argument(m, value) for value in args)
+    fn_kwargs = {key: to_argument(m, value) for key, value in kwargs.items()}
+    return record(m, fn, fn_args, fn_kwargs)
+
+
+def _by_mode(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    from .function_modes import handled
+
+    return handled(m, fn, args, kwargs)
+
+
+def record(
+    m: Machine,
+    fn: Any,
+    fn_args: tuple[Any, ...],
+    fn_kwargs: dict[str, Any],
+    may_fail: bool = True,
+) -> Value:
+    """The Value of a call that the tracer makes and records. `may_fail`: it may raise because of data that nothing
+    before it has looked at."""
+    name = getattr(fn, "__name__", str(fn))
+    m.activity += 1
+    start = m.tracer.n_nodes
+    try:
+        result = _run(m, fn, fn_args, fn_kwargs)
+    except DataDependent as error:
+        code = "GB106" if error.shape else "GB104"
+        raise Break(code, f"{name}: {error}") from error
+    except (Unsupported, TraceError) as error:
+        if m.facts.symbols and not m.varied.plain:  # it may fail because of symbolic numbers alone
+            raise NeedsPlainSizes(name, str(error)) from None
+        _check_whose(error)
+        code = "GB108"
+        if isinstance(error, Unsupported):
+            code = "GB114" if error.code == "history" else "GB124"
+        raise Break(code, f"{name}: {error}") from error
+    if may_fail:
+        _failing(m, name, start)
+    if result is not None and not _made_of_tensors(result) and not _is_answer(fn, name):
+        raise Break("GB118", f"{name}() tells of a state that no guard holds")
+    return from_result(m, result)
+
+
+def differentiate(m: Machine, fn: Any, fn_args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a call gives that goes backward over the ghosts: ghosts or None."""
+    m.activity += 1
+    start = m.tracer.n_nodes
+    try:
+        found = _run(m, fn, fn_args, {})
+    except CannotTrace as error:
+        _check_whose(error)
+        raise Break("GB108" if isinstance(error, TraceError) else _AUTOGRAD, str(error)) from error
+    _failing(m, "backward", start)
+    return found  # type: ignore[no-any-return]
+
+
+def _check_whose(error: CannotTrace) -> None:
+    """A fault of a rule of ours is no exception of the call's."""
+    if isinstance(error, TraceError) and fault_origin.is_ours(error.original):
+        raise error.original
+
+
+def _made_of_tensors(result: Any) -> bool:
+    parts = result.values() if is_kind(result, dict) else result
+    if is_kind(result, (tuple, list, dict)) and not is_kind(result, torch.Size):
+        # None beside tensors is a result that was not asked for.
+        given = [part for part in parts if part is not None]
+        return bool(given or not parts) and all(map(_made_of_tensors, given))
+    return is_kind(result, torch.Tensor)
+
+
+def _is_answer(fn: Any, name: str) -> bool:
+    """Whether what a call says follows from its arguments: facts of dtypes and shapes."""
+    module = getattr(fn, "__module__", None) or ""
+    return name in _ANSWERS or module in _PURE_MODULES or module == scripted.MODULE
+
+
+def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call over ghosts; what torch warns about each time, it warns about when Python makes the call."""
+    from .. import walk_warnings as quiet
+    from . import current_device as devices
+
+    told: Warning | None = None
+    while True:
+        try:
+            with quiet.watching("torch"):
+                result = m.tracer.run(fn, args, kwargs, m.users_line)
+        except TraceError as error:
+            if not isinstance(error.original, Warning):
+                raise
+            if told is not None:
+                raise Break("GB103", f"a warning: {error.original}") from error
+            told = error.original
+            continue
+        if told is not None:
+            quiet.tell(m, told)
+        devices.hold(m, fn, args, kwargs)
+        return result
+
+
+def _failing(m: Machine, name: str, start: int) -> None:
+    """Should an operator raise when the program runs, nothing may be missing or twice: Python runs the frame again.
+    Until then nothing may have been written."""
+    if not m.tracer.may_raise_since(start):
+        return
+    m.fragile |= _is_watched(m)
+    if m.fragile and m.tracer.mutates and not m.tracer.writes_can_wait:
+        raise Break("GB138", f"{name}() may raise, and a tensor of the caller is written to")
+
+
+def _is_watched(m: Machine) -> bool:
+    """Whether Python would have done something else before this call, or does if it raises."""
+    if m.effects or m.contexts or torch.is_grad_enabled() != m.grad_before:
+        return True
+    return any(f.pc and f.decoded.instrs[f.pc - 1].handler is not None for f in m.frames)
+
+
+def to_argument(m: Machine, value: Value) -> Any:
+    """A Value as the tracer takes it: ghosts, constants, and containers of those."""
+    if isinstance(value, Tensor):
+        return lift(m, value.ghost)
+    if isinstance(value, Array):
+        if min(value.array.strides, default=0) < 0:
+            raise Break("GB123", "a numpy array with negative strides in a torch call")
+        return value.array.copy()
+    if isinstance(value, Obj) and is_kind(value.value, np.ndarray):
+        raise Break("GB123", "a numpy array from outside in a torch call")
+    if isinstance(value, Sequence):
+        items = [to_argument(m, item) for item in containers.sequence_items(m, value)]
+        if value.cls in (list, tuple):
+            return value.cls(items)
+        return value.cls._make(items) if hasattr(value.cls, "_make") else tuple(items)
+    if isinstance(value, Dict):
+        return {as_constant(m, k): to_argument(m, v) for k, v in containers.dict_items(m, value)}
+    if isinstance(value, Slice):
+        return slice(*(to_argument(m, part) for part in (value.start, value.stop, value.step)))
+    if isinstance(value, Obj) and is_kind(value.value, torch.Tensor):
+        raise Break("GB113", f"a {type(value.value).__name__} in a torch call")
+    if isinstance(value, Obj) and is_kind(value.value, (type, torch.Generator)):
+        if is_kind(value.value, torch.Generator):
+            raise Break("GB124", "a generator object in a torch call")
+        return value.value
+    if isinstance(value, Held):
+        return numbers.argument(m, value)
+    try:
+        return as_constant(m, value)
+    except NotConstant:
+        raise Break("GB124", "a torch call with an argument that is not a constant") from None
+
+
+def from_result(m: Machine, result: Any) -> Value:
+    """The Value of what a recorded call returned."""
+    if isinstance(result, torch.Tensor):
+        known = m.known.get(id(result))
+        if known is None:
+            known = Tensor(result, torch.Tensor)
+            m.known[id(result)] = known
+            m.keep.append(result)
+        return known
+    kind = type(result)
+    counted = numbers.from_torch_number(m, result)
+    if counted is not None:
+        return counted
+    if kind in CONST_TYPES:
+        return Const(result)
+    if kind in (tuple, list) or (
+        isinstance(result, tuple) and kind.__module__ == "torch.return_types"
+    ):
+        return Sequence([from_result(m, item) for item in result], kind)
+    if isinstance(result, tuple) and hasattr(kind, "_fields"):
+        return Sequence([from_result(m, item) for item in result], kind)
+    if kind is dict:
+        made = Dict({})
+        for key, item in result.items():
+            containers.dict_set(m, made, from_constant(key), from_result(m, item))
+        return made
+    return from_constant(result)
+
+
+def fact(m: Machine, ask: Callable[[], Any]) -> Value:
+    """The Value of what a ghost says of itself."""
+    with m.facts.active():
+        found = containers.compute(ask)
+        counted = numbers.from_torch_number(m, found)
+    return containers.from_constant(found) if counted is None else counted
+
+
+# -- tensor attributes and methods -----------------------------------------------------------------------
+def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
+    """tensor.name"""
+    if m.modes and (name in _FACTS or name in _VIEWS):
+        taken = _by_mode(m, _getter(name), [value], {})
+        if taken is not None:
+            return taken
+    if name in _FACTS:
+        if name == "is_leaf" or name == "names":
+            raise Break("GB114" if name == "is_leaf" else "GB112", f"Tensor.{name}")
+        if name == "requires_grad" and value.source is None and not value.ghost.requires_grad:
+            _refuse_tied(value)
+        ghost = value.ghost
+        if name == "nbytes":  # torch's own does not know symbolic sizes
+            return fact(m, lambda: ghost.numel() * ghost.element_size())
+        return fact(m, lambda: getattr(ghost, name))
+    if name in _VIEWS:
+        return call_torch(m, _GETTERS[name], [value], {})
+    if name == "__class__":
+        from ..data_model.attributes import type_of
+
+        return type_of(m, value)
+    if name == "data":
+        return call_torch(m, torch.Tensor.detach, [value], {}) if _no_grad(value) else _refuse(name)
+    if name == "grad":
+        from . import backward as gradients
+
+        return gradients.read(m, value)
+    known = getattr(torch.Tensor, name, None)
+    if known is None:
+        return _own_attr(m, value, name)
+    if callable(known):
+        own = _put_on(m, value, name)
+        return BuiltinMethod(value, name) if own is None else own
+    return _refuse(name)
+
+
+def _own_attr(m: Machine, value: Tensor, name: str) -> Value:
+    """An attribute that the user has put on the tensor itself."""
+    from ..data_model.attributes import NoAttribute, class_attribute
+
+    class_attribute(m, value, name)
+    own = _put_on(m, value, name)
+    if own is None:
+        raise NoAttribute(name, value.cls.__name__)
+    return own
+
+
+def _put_on(m: Machine, value: Tensor, name: str) -> Value | None:
+    """What the user has put on a tensor from outside under this name."""
+    from ..data_model.attributes import instance_dict
+
+    if value.source is None:
+        return None
+    own = instance_dict(value.origin) or {}
+    if name in own:
+        return m.wrap(own[name], Source("attr", value.source, name))
+    m.guard("no_attr", value.source, name)
+    return None
+
+
+def _no_grad(value: Tensor) -> bool:
+    # `.data` shares no version counter with its tensor: only a tensor made inside may be read so.
+    return value.source is None and not value.ghost.requires_grad
+
+
+def _refuse(name: str) -> Value:
+    raise Break("GB114", f"Tensor.{name}")
+
+
+def _refuse_tied(value: Tensor) -> None:
+    """A view made without grad mode answers for its base, which a ghost does not know."""
+    if any(
+        (other := member()) is not None and other.requires_grad
+        for member in value.ghost._store.members
+    ):
+        raise Break("GB114", "requires_grad of a view of a tensor that requires a gradient")
+
+
+def _getter(name: str) -> Callable[[Any], Any]:
+    def get(tensor: Any) -> Any:
+        return getattr(tensor, name)
+
+    get.__name__ = name
+    return get
+
+
+_GETTERS = {name: _getter(name) for name in _VIEWS}
+
+
+def call_tensor_method(
+    m: Machine, value: Tensor, name: str, args: list[Value], kwargs: dict[str, Value]
+) -> Value:
+    """tensor.name(*args, **kwargs)"""
+    from ..data_model.attributes import class_attribute
+
+    class_attribute(m, value, name)  # somebody may patch torch.Tensor
+    method = getattr(torch.Tensor, name)
+    if type(method) is types.FunctionType and not _is_torchs_own(method):
+        raise Break("GB102", f"Tensor.{name}()")
+    if name == "backward":
+        from . import backward as gradients
+
+        return gradients.backward(m, value, args, kwargs)
+    if name in value_questions.NUMBERS and not (args or kwargs):
+        answer = value_questions.number(m, value, name)
+        if answer is not None:
+            return answer
+    if name in _REFUSED:
+        raise Break(_REFUSED[name], f"Tensor.{name}()")
+    if name == "is_inference" and (value.source is not None or torch.is_inference_mode_enabled()):
+        raise Break("GB112", "Tensor.is_inference() of an input, or in inference mode")
+    if name in _PLACES and not _made_here(value, *args):
+        raise Break("GB112", f"Tensor.{name}() of an input")
+    if name in _FACT_METHODS:
+        taken = _by_mode(m, method, [value, *args], kwargs) if m.modes else None
+        if taken is not None:
+            return taken
+        real = [as_constant(m, a) for a in args]
+        named = {k: as_constant(m, a) for k, a in kwargs.items()}
+        return fact(m, lambda: getattr(value.ghost, name)(*real, **named))
+    return call_torch(m, method, [value, *args], kwargs)
+
+
+def _made_here(*values: Value) -> bool:
+    """No tensor among these lives in memory from outside."""
+    return all(value.ghost._store.fresh for value in values if isinstance(value, Tensor))
+
+
+# -- operators -------------------------------------------------------------------------------------------
+def has_tensor(values: list[Value]) -> bool:
+    """A tensor among these, also inside sequences (an index like x[i, None])."""
+    return any(
+        isinstance(v, Tensor) or (isinstance(v, Sequence) and has_tensor(v.items)) for v in values
+    )
+
+
+def call_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> Value:
+    """A Python operator with a tensor among its operands."""
+    for value in args:
+        if isinstance(value, Obj) and is_kind(value.value, np.ndarray):
+            raise Break("GB123", "an operator between a tensor and a numpy array")
+        if isinstance(value, (Obj, Set, Context)):
+            raise Break("GB112", "an operator between a tensor and an object")
+    if fn is operator.contains:
+        raise Break("GB104", "'in' on a tensor")
+    if numbers.is_of(args[0], (str, bytes)):
+        raise Break("GB104", "a tensor written into a text")
+    if fn is not operator.getitem and any(isinstance(value, Array) for value in args):
+        raise Break("GB123", "an operator between a tensor and a numpy array")
+    hold_operator(m, fn, args)
+    return call_torch(m, fn, args, {})
+
+
+def hold_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> None:
+    """Somebody may patch torch.Tensor's operators."""
+    from ..data_model.attributes import of_class
+
+    word = fn.__name__.strip("_")
+    for cls in {id(v.cls): v.cls for v in args if isinstance(v, Tensor)}.values():
+        for name in (f"__{word}__", f"__r{word}__"):
+            raw = of_class(m, cls, name)
+            if type(raw) is types.FunctionType and not _is_torchs_own(raw):
+                raise Break("GB102", f"Tensor.{name}, which is the program's own")
+
+
+def set_tensor_item(m: Machine, value: Tensor, index: Value, item: Value) -> None:
+    hold_operator(m, operator.setitem, [value])
+    call_torch(m, operator.setitem, [value, index, item], {})

@@ -1,0 +1,73 @@
+"""`runtime.autograd.differentiate` inside a graph: a function and its gradients are recorded in the one trace.
+
+In: a call of `differentiate`, as the faces for gradients make it. Out: its steps, walked; autograd runs over the ghosts
+where the steps ask for gradients, so what follows from them is one graph with the rest. What autograd would do
+outside of the graph (hooks of a weight, a history from before) is a break, and the call is then Python's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...runtime.autograd import differentiate as real
+from ...runtime.guards.tensor_access import history
+from ..breaks import Break
+from ..data_model.calls import inline
+from ..values import containers
+from ..values.registry import Args, Kwargs, models
+from ..values.value import Const, Obj, Sequence, Tensor, Value
+from . import calls as torchcalls
+from .backward import require_no_hooks
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+
+@models(real.differentiate)
+def _differentiate(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    within = Const(bool(m.differentiating) or _around(m))
+    m.differentiating += 1
+    try:
+        return inline(m, Obj(real.steps, source=None), args, {**kwargs, "within": within})
+    finally:
+        m.differentiating -= 1
+
+
+def _around(m: Machine) -> bool:
+    """Whether the frame's caller is being differentiated; guarded."""
+    found = real.nested()
+    m.guard("nested", None, found)
+    return found
+
+
+@models(real.watched)
+def _watched(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    return torchcalls.record(m, real.watched, (torchcalls.to_argument(m, args[0]),), {})
+
+
+@models(real.gradients)
+def _gradients(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    wanted = args[1]
+    assert isinstance(wanted, Sequence)
+    _check_outside(m, containers.sequence_items(m, wanted))
+    m.tracer.spends = m.root_tracer.spends = True
+    sent = tuple(torchcalls.to_argument(m, value) for value in args)
+    return torchcalls.record(m, real.gradients, sent, {}, may_fail=False)  # the function was run
+
+
+def _check_outside(m: Machine, wanted: list[Value]) -> None:
+    """Of the tensors from outside only what the graph knows of them matters for their gradients."""
+    given = [value for value in wanted if isinstance(value, Tensor) and value.source is not None]
+    if not given:
+        return
+    if m.inner:
+        raise Break("GB124", "gradients of weights inside of a transform")
+    if m.tracer.differentiable_constants():
+        raise Break("GB114", "gradients of weights beside one that is no input of the graph")
+    for value in given:
+        require_no_hooks(m, value, "a gradient of a tensor with hooks")
+    for value in m.inputs:
+        if value.origin.requires_grad:
+            if history(value.origin) != "leaf":
+                raise Break("GB114", "gradients of weights beside a history from before the graph")
+            m.guard("history", value.source, "leaf")

@@ -1,0 +1,157 @@
+"""Operators of lists of tensors (`torch._foreach_*`), as clipping and optimizers call them.
+
+In: a call of one. Out: on a processor, and on CUDA, what torch's own kernels for it do: tensor by tensor, each by the operator of
+that name. So they are fused like any other, and equal to the bit. Fused steps (`torch._fused_*_`) write without raising
+versions, which no write of a graph does: they are breaks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _foreach_utils
+
+from ..breaks import Break
+from ..models.polyfills import stands_for
+from ..values import containers
+from ..values.registry import BUILTINS, Args, Kwargs
+from ..values.symbolic_numbers import Held
+from ..values.value import Const, Obj, Sequence, Tensor, Value
+from .tensor_scalars import NARROW
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+
+_WITH_LIST_KERNELS = ("cpu", "cuda", "xpu", "mtia")
+
+
+@stands_for(_foreach_utils._device_has_foreach_support)
+def has_list_kernels(device: Any) -> Any:
+    """Without a question for the backend that a user may have named, where another answers."""
+    if device.type in _WITH_LIST_KERNELS:
+        return True
+    return device.type in _foreach_utils._get_foreach_kernels_supported_devices()
+
+
+# -- one operator, tensor by tensor --------------------------------------------------------------------------
+def _each(method: Any, self: Any) -> Any:
+    return tuple([method(one) for one in self])
+
+
+def _one_each(value: Any, tensors: Any) -> Any:
+    """An operand for each of the tensors: of its list, or the same for all."""
+    return value if isinstance(value, (list, tuple)) else [value] * len(tensors)
+
+
+def _each_by(method: Any, self: Any, other: Any, alpha: Any = None) -> Any:
+    pairs = zip(self, _one_each(other, self), strict=True)
+    if alpha is None:
+        return tuple([method(one, by) for one, by in pairs])
+    return tuple([method(one, by, alpha=alpha) for one, by in pairs])
+
+
+def _times(method: Any, self: Any, other: Any) -> Any:
+    pairs = zip(self, _one_each(other, self), strict=True)
+    return [method(one, _in_kind(one, by)) for one, by in pairs]
+
+
+def _in_kind(one: Any, by: Any) -> Any:
+    """In place on a processor, and only there, a number is rounded to a narrow dtype before it multiplies."""
+    if isinstance(by, torch.Tensor) or one.dtype not in NARROW or one.device.type != "cpu":
+        return by
+    return torch.scalar_tensor(by, dtype=one.dtype)
+
+
+def _power(method: Any, self: Any, exponent: Any) -> Any:
+    if isinstance(self, (list, tuple)):
+        return _each_by(method, self, exponent)
+    return tuple([self**one for one in exponent])
+
+
+def _between(method: Any, self: Any, tensors1: Any, weight: Any) -> Any:
+    parts = zip(self, tensors1, _one_each(weight, self), strict=True)
+    return tuple([method(one, other, by) for one, other, by in parts])
+
+
+def _plus(method: Any, self: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
+    parts = zip(self, tensor1, tensor2, _one_each(value, self), strict=True)
+    return tuple([method(one, first, second, value=by) for one, first, second, by in parts])
+
+
+def _norms(method: Any, self: Any, ord: Any = 2) -> Any:
+    return tuple([method(one, ord) for one in self])
+
+
+_T = torch.Tensor
+_UNARY = ("abs", "exp", "log", "neg", "reciprocal", "rsqrt", "sigmoid", "sign", "sqrt", "tanh")
+_BINARY = {
+    "add": "add", "sub": "sub", "mul": "mul", "div": "div", "clamp_min": "clamp_min", "clamp_max": "clamp_max",
+    "maximum": "clamp_min", "minimum": "clamp_max",
+}  # fmt: skip
+# The operator of lists without its prefix: what is done for it, by which method.
+_WAYS: dict[str, tuple[Any, Any]] = {
+    "norm": (_norms, torch.linalg.vector_norm),
+    "copy_": (_each_by, _T.copy_),
+    "zero_": (_each, _T.zero_),
+    "pow": (_power, _T.pow),
+    "pow_": (_each_by, _T.pow_),
+}
+for _end in ("", "_"):
+    _WAYS |= {one + _end: (_each, getattr(_T, one + _end)) for one in _UNARY}
+    _WAYS |= {one + _end: (_each_by, getattr(_T, by + _end)) for one, by in _BINARY.items()}
+    _WAYS |= {one + _end: (_plus, getattr(_T, one + _end)) for one in ("addcmul", "addcdiv")}
+    _WAYS["lerp" + _end] = (_between, getattr(_T, "lerp" + _end))
+_WAYS["mul_"] = (_times, _T.mul_)
+
+
+def _model(name: str, way: Any, method: Any) -> Any:
+    def call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        if not all(_is_known(m, one) for one in [*args, *kwargs.values()]) or not _fit(m, args):
+            raise Break("GB121", f"_foreach_{name}() of these arguments")
+        found = m.call(Obj(way), [Obj(method), *args], kwargs)
+        return args[0] if name.endswith("_") else found
+
+    return call
+
+
+def _is_known(m: Machine, value: Value) -> bool:
+    """Tensors on a processor or on CUDA, a number, or a list of either."""
+    if isinstance(value, Sequence):
+        items = containers.sequence_items(m, value)
+        return bool(items) and all(
+            not isinstance(one, Sequence) and _is_known(m, one) for one in items
+        )
+    if isinstance(value, Tensor):
+        return value.ghost.device.type in ("cpu", "cuda")
+    if not isinstance(value, Const):
+        return False
+    number = value.real if isinstance(value, Held) else value.value
+    return type(number) in (int, float)
+
+
+def _fit(m: Machine, args: Args) -> bool:
+    """Lists of tensors of one length; besides them single numbers, in a tensor or not."""
+    lists = [one for one in args if isinstance(one, Sequence)]
+    if len({len(containers.sequence_items(m, one)) for one in lists}) != 1:
+        return False
+    return all(one.ghost.dim() == 0 for one in args if isinstance(one, Tensor))
+
+
+for _name, (_way, _method) in _WAYS.items():
+    _real = getattr(torch, f"_foreach_{_name}", None)
+    if _real is not None:
+        BUILTINS[_real] = _model(_name, _way, _method)
+
+
+# -- fused steps ---------------------------------------------------------------------------------------------
+def _fused(name: str) -> Any:
+    def call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        raise Break("GB115", f"{name}(), whose writes no tensor counts")
+
+    return call
+
+
+for _name in ("_fused_sgd_", "_fused_adam_", "_fused_adamw_", "_fused_adagrad_"):
+    BUILTINS[getattr(torch, _name)] = _fused(_name)

@@ -1,0 +1,45 @@
+"""An index of a tensor that is a whole number which varies: `x[i]`, `x[i, 2:]`, `x[i] = y`.
+
+torch's own indexing takes plain numbers. A first index of this kind is `select` along the first dimension, whose
+result is then indexed by what is left; it is held to be within the dimension, where select and an index are the same.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..values import symbolic_numbers as numbers
+from ..values.value import Const, Sequence, Tensor, Value
+from . import calls as torchcalls
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+
+def selected(m: Machine, value: Tensor, index: Value) -> tuple[Tensor, Value | None]:
+    """(the tensor, the index) that are left to do; no index: the tensor is the result."""
+    parts = index.items if isinstance(index, Sequence) and index.cls is tuple else [index]
+    while parts and numbers.is_whole(parts[0]) and not m.modes:
+        if not _within(m, value, parts[0]):
+            break
+        torchcalls.hold_operator(m, operator.getitem, [value])
+        made = torchcalls.call_torch(m, torch.Tensor.select, [value, Const(0), parts[0]], {})
+        assert isinstance(made, Tensor)
+        value = made
+        parts = parts[1:]
+        index = Sequence(list(parts), tuple)
+    return value, index if parts else None
+
+
+def _within(m: Machine, value: Tensor, at: Value) -> bool:
+    if value.cls not in (torch.Tensor, torch.nn.Parameter) or not value.ghost.dim():
+        return False
+    place: Any = numbers.operand(m, at)
+    size = numbers.operand(m, torchcalls.from_result(m, value.ghost.shape[0]))
+    if not numbers.varies(m, place, size):
+        return False
+    facts = numbers.with_where(m)
+    return bool(facts.ask("<", place, size)) and bool(facts.ask(">=", place, -size))

@@ -1,0 +1,271 @@
+"""Rules of optimizers that count their steps, or look at what they have counted: a function for all parameters of a group.
+
+In: the calls that `step` makes with its lists of tensors. Out: each operation and its rounding as torch has them. A step
+count is a tensor, so that its value is no constant of the graph: what Python computes of it as a number is computed in
+double precision, and what Python chooses by it is chosen for each tensor (`torch.where`). Most rules have one function for
+`foreach=True` too, which differs in roundings alone and writes as often.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.optim.adagrad import _multi_tensor_adagrad, _single_tensor_adagrad
+from torch.optim.adam import _multi_tensor_adam, _single_tensor_adam
+from torch.optim.adamax import _multi_tensor_adamax, _single_tensor_adamax
+from torch.optim.asgd import _multi_tensor_asgd, _single_tensor_asgd
+from torch.optim.nadam import _multi_tensor_nadam, _single_tensor_nadam
+from torch.optim.radam import _multi_tensor_radam, _single_tensor_radam
+from torch.optim.rprop import _multi_tensor_rprop, _single_tensor_rprop
+
+from ..models.polyfills import stands_for
+from .optimizers import as_number, left_to_python, power, to_scalar
+
+
+def _check(has_complex: Any, differentiable: Any, capturable: Any = False) -> None:
+    """What these rules do not have."""
+    if has_complex:
+        left_to_python("complex parameters")
+    if differentiable:
+        left_to_python("differentiable=True")
+    if capturable:
+        left_to_python("capturable=True")
+
+
+def _gradient(param: Any, gradient: Any, maximize: Any, weight_decay: Any) -> Any:
+    if maximize:
+        gradient = -gradient
+    return gradient.add(param, alpha=weight_decay) if weight_decay != 0 else gradient
+
+
+@stands_for(_single_tensor_adam)
+def adam(
+    params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, max_exp_avg_sqs: Any, state_steps: Any,
+    grad_scale: Any, found_inf: Any, *, amsgrad: Any, has_complex: Any, beta1: Any, beta2: Any, lr: Any,
+    weight_decay: Any, eps: Any, maximize: Any, capturable: Any, differentiable: Any, decoupled_weight_decay: Any,
+) -> None:  # fmt: skip
+    """Algorithm 1 of https://arxiv.org/abs/1412.6980, with decoupled weight decay (https://arxiv.org/abs/1711.05101)
+    and AMSGrad (https://arxiv.org/abs/1904.09237)."""
+    _check(has_complex, differentiable, capturable)
+    if grad_scale is not None or found_inf is not None:
+        left_to_python("a gradient scaler")
+    lr = to_scalar(lr)
+    for index, param in enumerate(params):
+        first, second = exp_avgs[index], exp_avg_sqs[index]
+        count = state_steps[index]
+        count += 1
+        if decoupled_weight_decay and weight_decay != 0:
+            param.mul_(1 - lr * weight_decay)
+        gradient = _gradient(
+            param, grads[index], maximize, 0 if decoupled_weight_decay else weight_decay
+        )
+        first.lerp_(gradient, 1 - beta1)
+        second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        done = as_number(count)
+        size = (1 - power(beta1, done)).reciprocal() * -lr
+        spread = (1 - power(beta2, done)) ** 0.5
+        if amsgrad:
+            torch.maximum(max_exp_avg_sqs[index], second, out=max_exp_avg_sqs[index])
+            second = max_exp_avg_sqs[index]
+        param.addcdiv_(first, (second.sqrt() / spread).add_(eps), value=size)
+
+
+@stands_for(_multi_tensor_adam)
+def adam_of_lists(
+    params: Any, *lists: Any, lr: Any, beta1: Any, beta2: Any, **options: Any,
+) -> None:  # fmt: skip
+    for number in (lr, beta1, beta2):
+        if isinstance(number, torch.Tensor):
+            left_to_python("foreach=True and a rate that is a tensor")
+    if params:
+        adam(params, *lists, lr=lr, beta1=beta1, beta2=beta2, **options)
+
+
+@stands_for(_single_tensor_nadam, _multi_tensor_nadam)
+def nadam(
+    params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, mu_products: Any, state_steps: Any, *, beta1: Any,
+    beta2: Any, lr: Any, weight_decay: Any, momentum_decay: Any, eps: Any, decoupled_weight_decay: Any,
+    maximize: Any, capturable: Any, differentiable: Any, has_complex: Any,
+) -> None:  # fmt: skip
+    """Adam with Nesterov's momentum: https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ"""
+    _check(has_complex, differentiable, capturable)
+    lr = to_scalar(lr)
+    for index, param in enumerate(params):
+        first, second, product = exp_avgs[index], exp_avg_sqs[index], mu_products[index]
+        count = state_steps[index]
+        count += 1
+        done = as_number(count)
+        if decoupled_weight_decay and weight_decay != 0:
+            param.mul_(1 - lr * weight_decay)
+        gradient = _gradient(
+            param, grads[index], maximize, 0 if decoupled_weight_decay else weight_decay
+        )
+        now = (1.0 - 0.5 * 0.96 ** (done * momentum_decay)) * beta1
+        after = (1.0 - 0.5 * 0.96 ** ((done + 1) * momentum_decay)) * beta1
+        product.mul_(now.to(product.dtype))
+        first.lerp_(gradient, 1 - beta1)
+        second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        below = second.div(1 - power(beta2, done)).sqrt().add_(eps)
+        total = as_number(product)
+        param.addcdiv_(gradient, below, value=(1.0 - now) / (1.0 - total) * -lr)
+        param.addcdiv_(first, below, value=after / (1.0 - total * after) * -lr)
+
+
+@stands_for(_single_tensor_radam, _multi_tensor_radam)
+def radam(
+    params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, state_steps: Any, *, beta1: Any, beta2: Any, lr: Any,
+    weight_decay: Any, eps: Any, decoupled_weight_decay: Any, differentiable: Any, maximize: Any, capturable: Any,
+    has_complex: Any,
+) -> None:  # fmt: skip
+    """Adam with a rectified variance: algorithm 2 of https://arxiv.org/abs/1908.03265"""
+    _check(has_complex, differentiable, capturable)
+    lr = to_scalar(lr)
+    longest = 2 / (1 - beta2) - 1
+    for index, param in enumerate(params):
+        first, second = exp_avgs[index], exp_avg_sqs[index]
+        count = state_steps[index]
+        count += 1
+        done = as_number(count)
+        if decoupled_weight_decay and weight_decay != 0:
+            param.mul_(1 - lr * weight_decay)
+        gradient = _gradient(
+            param, grads[index], maximize, 0 if decoupled_weight_decay else weight_decay
+        )
+        first.lerp_(gradient, 1 - beta1)
+        second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        grown = power(beta2, done)
+        length = longest - 2 * done * grown / (1 - grown)
+        plain = first / (1 - power(beta1, done)) * lr
+        above, below = (length - 4) * (length - 2) * longest, (longest - 4) * (longest - 2) * length
+        adaptive = second.sqrt().add_(eps).reciprocal() * (1 - grown) ** 0.5
+        adapted = plain * adaptive * (above / below) ** 0.5
+        param.add_(torch.where(length > 5.0, adapted, plain), alpha=-1.0)
+
+
+@stands_for(_single_tensor_adamax, _multi_tensor_adamax)
+def adamax(
+    params: Any, grads: Any, exp_avgs: Any, exp_infs: Any, state_steps: Any, *, eps: Any, beta1: Any, beta2: Any,
+    lr: Any, weight_decay: Any, maximize: Any, differentiable: Any, capturable: Any, has_complex: Any,
+) -> None:  # fmt: skip
+    """Algorithm 2 of https://arxiv.org/abs/1412.6980"""
+    _check(has_complex, differentiable, capturable)
+    lr = to_scalar(lr)
+    for index, param in enumerate(params):
+        first, largest = exp_avgs[index], exp_infs[index]
+        count = state_steps[index]
+        count += 1
+        gradient = _gradient(param, grads[index], maximize, weight_decay)
+        first.lerp_(gradient, 1 - beta1)
+        torch.maximum(largest.mul_(beta2), gradient.abs().add_(eps), out=largest)
+        size = (1 - power(beta1, as_number(count))).reciprocal() * -lr
+        param.addcdiv_(first, largest, value=size)
+
+
+@stands_for(_single_tensor_adagrad, _multi_tensor_adagrad)
+def adagrad(
+    params: Any, grads: Any, state_sums: Any, state_steps: Any, grad_scale: Any, found_inf: Any, *, lr: Any,
+    weight_decay: Any, lr_decay: Any, eps: Any, has_sparse_grad: Any, maximize: Any, differentiable: Any,
+    has_complex: Any,
+) -> None:  # fmt: skip
+    """http://jmlr.org/papers/v12/duchi11a.html"""
+    _check(has_complex, differentiable)
+    if grad_scale is not None or found_inf is not None:
+        left_to_python("a gradient scaler")
+    lr = to_scalar(lr)
+    for index, param in enumerate(params):
+        count = state_steps[index]
+        count += 1
+        gradient = _gradient(param, grads[index], maximize, weight_decay)
+        rate = (1 + (as_number(count) - 1) * lr_decay).reciprocal() * -lr
+        state_sums[index].addcmul_(gradient, gradient, value=1)
+        param.addcdiv_(gradient, state_sums[index].sqrt().add_(eps), value=rate)
+
+
+def _averaged(count: Any, eta: Any, mu: Any, lr: Any, lambd: Any, alpha: Any, t0: Any) -> None:
+    done = as_number(count)
+    eta.copy_(((1 + done * (lambd * lr)) ** alpha).reciprocal() * lr)
+    mu.copy_((done - t0).clamp_(min=1).reciprocal())
+
+
+@stands_for(_single_tensor_asgd)
+def asgd(
+    params: Any, grads: Any, axs: Any, mus: Any, etas: Any, state_steps: Any, *, lambd: Any, lr: Any, t0: Any,
+    alpha: Any, weight_decay: Any, maximize: Any, differentiable: Any, capturable: Any, has_complex: Any,
+) -> None:  # fmt: skip
+    """https://meyn.ece.ufl.edu/wp-content/uploads/sites/77/archive/spm_files/Courses/ECE555-2011/555media/poljud92.pdf"""
+    _check(has_complex, differentiable, capturable)
+    lr = to_scalar(lr)
+    for index, param in enumerate(params):
+        mean, mu, eta, count = axs[index], mus[index], etas[index], state_steps[index]
+        count += 1
+        gradient = _gradient(param, grads[index], maximize, weight_decay)
+        rate = as_number(eta)
+        param.mul_(1 - lambd * rate)
+        param.add_(gradient, alpha=-rate)
+        mean.copy_(torch.where(mu != 1, mean + (param - mean).mul_(mu), param))
+        _averaged(count, eta, mu, lr, lambd, alpha, t0)
+
+
+@stands_for(_multi_tensor_asgd)
+def asgd_of_lists(
+    params: Any, grads: Any, axs: Any, mus: Any, etas: Any, state_steps: Any, *, lambd: Any, lr: Any, t0: Any,
+    alpha: Any, weight_decay: Any, maximize: Any, differentiable: Any, capturable: Any, has_complex: Any,
+) -> None:  # fmt: skip
+    _check(has_complex, differentiable, capturable)
+    lr = to_scalar(lr)
+    for index, param in enumerate(params):
+        mean, mu, eta, count = axs[index], mus[index], etas[index], state_steps[index]
+        count += 1
+        gradient = _gradient(param, grads[index], maximize, weight_decay).add(param, alpha=lambd)
+        param.addcmul_(gradient, eta, value=-1)
+        mean.addcmul_(param - mean, mu)
+        _averaged(count, eta, mu, lr, lambd, alpha, t0)
+
+
+def _signs(gradient: Any, before: Any, smaller: Any, larger: Any) -> Any:
+    """By which factor each step size changes."""
+    sign = gradient.mul(before).sign()
+    sign = torch.where(sign.gt(0), larger, sign)
+    sign = torch.where(sign.lt(0), smaller, sign)
+    return torch.where(sign.eq(0), 1, sign)
+
+
+@stands_for(_single_tensor_rprop)
+def rprop(
+    params: Any, grads: Any, prevs: Any, step_sizes: Any, state_steps: Any, *, step_size_min: Any,
+    step_size_max: Any, etaminus: Any, etaplus: Any, maximize: Any, capturable: Any, differentiable: Any,
+    has_complex: Any,
+) -> None:  # fmt: skip
+    """Resilient propagation: https://doi.org/10.1109/ICNN.1993.298623"""
+    _check(has_complex, differentiable, capturable)
+    for index, param in enumerate(params):
+        count = state_steps[index]
+        count += 1
+        gradient = -grads[index] if maximize else grads[index]
+        sign = _signs(gradient, prevs[index], etaminus, etaplus)
+        step_sizes[index].mul_(sign).clamp_(step_size_min, step_size_max)
+        gradient = torch.where(sign.eq(etaminus), 0, gradient)
+        param.addcmul_(gradient.sign(), step_sizes[index], value=-1)
+        prevs[index].copy_(gradient)
+
+
+@stands_for(_multi_tensor_rprop)
+def rprop_of_lists(
+    params: Any, grads: Any, prevs: Any, step_sizes: Any, state_steps: Any, *, step_size_min: Any,
+    step_size_max: Any, etaminus: Any, etaplus: Any, maximize: Any, capturable: Any, differentiable: Any,
+    has_complex: Any,
+) -> None:  # fmt: skip
+    """Writes the gradients as they are before those that turn."""
+    _check(has_complex, differentiable, capturable)
+    for index, param in enumerate(params):
+        count, before = state_steps[index], prevs[index]
+        count += 1
+        gradient = -grads[index] if maximize else grads[index]
+        sign = _signs(gradient, before, etaminus, etaplus)
+        before.copy_(grads[index])
+        if maximize:
+            before.neg_()
+        step_sizes[index].mul_(sign).clamp_(step_size_min, step_size_max)
+        before.copy_(torch.where(sign.eq(etaminus), 0, before))
+        param.addcmul_(before.sign(), step_sizes[index], value=-1)

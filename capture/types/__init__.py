@@ -1,0 +1,5 @@
+"""Models of builtin types.
+
+In: methods and operators of builtin types on symbolic values. Out: their results, or a graph break.
+Open first: `container_methods.py`.
+"""

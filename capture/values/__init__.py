@@ -1,0 +1,5 @@
+"""Symbolic values and what holds them.
+
+In: objects of the frame. Out: `Value` classes: constants, tensors, containers, symbolic numbers.
+Open first: `value.py`.
+"""

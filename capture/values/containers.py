@@ -1,0 +1,531 @@
+"""Lists, tuples and dicts of the frame as stores: reading and writing single items, and constants made of them.
+
+In: container Values, pre-existing ones read lazily under guards. Out: Values; a write to a pre-existing
+container is told to the machine, which writes its final content back at the end. Iterating is in `iteration`,
+sets are in `sets`, methods and the operators of items in `methods`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import sys
+import types
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ...runtime._native import look_up
+from ...runtime.guards.sources import Source
+from ...runtime.safe_access import in_classes
+from ..breaks import Break, Thrown
+from ..exact_type import is_kind
+from .value import UNREAD, Array, Const, Dict, DictView, Obj, Sequence, Set, Slice, Tensor, Value
+from .wrap import CONST_TYPES, freeze, own_text
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+
+MOST_READ = 4096  # items of a list or tuple that are read as a whole: a guard each, and as many instructions
+
+
+class NotConstant(Break):
+    """A value has parts that are not known Python constants: a break, where nobody knows better."""
+
+    def __init__(self) -> None:
+        super().__init__("GB121", "a value that is not a constant")
+
+
+def raises(reason: str, text: str | None = None) -> Break:
+    """The captured path raises here, with a message of Python's own: `reason` begins with the class. `text` is that
+    message where it is certain."""
+    cls = getattr(builtins, reason.partition(":")[0], None)
+    if isinstance(cls, type) and issubclass(cls, BaseException):
+        return Thrown(cls, None if text is None else (text,), reason)
+    return Break("GB108", reason)
+
+
+def missing_key(key: Value) -> Thrown:
+    """The KeyError of a look-up."""
+    return Thrown(KeyError, None, "KeyError", held=(key,))
+
+
+def is_one(value: Any) -> bool:
+    """Whether nobody can tell this constant from an equal one. A text, bytes, complex number or nan that the program holds is
+    given out itself: it has an identity."""
+    return not isinstance(value, (str, bytes, complex)) and not has_nan(value)
+
+
+def has_nan(value: Any) -> bool:
+    """Whether a constant is nan or a container of it: containers compare what they hold by identity first, and
+    guards hold constants by value."""
+    if is_kind(value, (tuple, list, set, frozenset)):
+        return any(has_nan(item) for item in value)
+    if is_kind(value, dict):
+        return has_nan(tuple(value.items()))
+    return is_kind(value, (float, complex, np.inexact)) and bool(value != value)
+
+
+_TEXTS = ("__str__", "__repr__", "__format__")
+
+
+def as_constant(m: Machine, value: Value, ordered: bool = True) -> Any:
+    """The plain Python value of a Value made of constants only; raises NotConstant.
+
+    Sets give their elements in the order of the program's; not `ordered`, in any order, for what does not show it.
+    """
+    if isinstance(value, Const):
+        return value.value
+    if isinstance(value, Sequence):
+        items = [as_constant(m, item, ordered) for item in sequence_items(m, value)]
+        if value.cls in (list, tuple, torch.Size):
+            return value.cls(items)
+        if hasattr(value.cls, "_make") and not any(own_text(value.cls, n) for n in _TEXTS):
+            return value.cls._make(items)
+    if isinstance(value, Set):
+        if not ordered or len(value.items) < 2:
+            return value.cls(as_constant(m, item) for item in value.items.values())
+        return real_set(m, value)
+    if isinstance(value, Dict) and value.cls is dict:
+        return {
+            as_constant(m, k, ordered): as_constant(m, v, ordered) for k, v in dict_items(m, value)
+        }
+    if isinstance(value, Slice):
+        return slice(*(as_constant(m, part) for part in (value.start, value.stop, value.step)))
+    if isinstance(value, Obj) and _is_builtin_class(value.value):
+        return value.value
+    raise NotConstant
+
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+def _is_builtin_class(value: Any) -> bool:
+    """Whether this is a class of C's that says what it is, is called and is written without code of the program's: any
+    other one may do anything where a function is handed it."""
+    return type(value) is type and not value.__flags__ & _HEAP_TYPE
+
+
+def as_constants(
+    m: Machine, args: list[Value], kwargs: dict[str, Value]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The plain arguments of a call; raises NotConstant."""
+    return [as_constant(m, a) for a in args], {k: as_constant(m, v) for k, v in kwargs.items()}
+
+
+def is_exact(value: Set) -> bool:
+    """Whether the steps of its history make the set that plain Python has, in the same order."""
+    if not value.history and value.made is None and len(value.items) < 2:
+        return True
+    parts = [other for _, other in value.history] + list((value.made or ())[1:])
+    return (
+        value.exact
+        and all(is_exact(part) for part in parts if isinstance(part, Set) and part.origin is None)
+        and not any(isinstance(part, Set) and part.changed for part in parts)
+    )
+
+
+def real_set(m: Machine, value: Set) -> Any:
+    """What the program has, of constants: a set with the same table, so that it gives its elements in the same order."""
+    if value.origin is not None and not value.changed:
+        if value.source is not None and value.source.kind != "const":
+            m.guard("keys", value.source, tuple(value.origin))
+        return value.origin
+    if value.origin is not None or not is_exact(value):
+        raise Break("GB120", "the order of a set that was changed or merged in this frame")
+    if value.made is not None:
+        fn, left, right = value.made
+        real = fn(_operand(m, left), _operand(m, right))
+    else:
+        real = set()
+    if value.cls is frozenset and value.made is None:
+        parts = [_operand(m, item) for _, item in value.history]
+        merged = parts and value.history[0][0] == "update"
+        return frozenset(parts[0] if merged else parts)
+    for step, item in value.history:
+        real.clear() if step == "clear" else getattr(real, step)(_operand(m, item))
+    return real
+
+
+def _operand(m: Machine, value: Value) -> Any:
+    """What a set was merged with, of constants: a set or view with the same order, or any other iterable."""
+    if isinstance(value, DictView):
+        held = {as_constant(m, k): as_constant(m, v) for k, v in value.of.items.values()}
+        return getattr(held, value.kind)()
+    return real_set(m, value) if isinstance(value, Set) else as_constant(m, value)
+
+
+# Immutable values that capture may make again and again, none of them kept by identity.
+_FRESH_TYPES = (
+    range, slice, torch.finfo, torch.iinfo, np.finfo, np.iinfo, inspect.Signature, inspect.Parameter,
+)  # fmt: skip
+
+
+def from_constant(value: Any) -> Value:
+    """A Value of a fresh Python value: constants, and containers of them."""
+    kind = type(value)
+    if kind in CONST_TYPES or kind in _FRESH_TYPES:
+        return Const(value)
+    if kind in (list, tuple):
+        return Sequence([from_constant(item) for item in value], kind)
+    if kind in (dict, types.MappingProxyType):
+        made = Dict({}, kind)
+        for key, item in value.items():
+            wrapped = from_constant(key)
+            made.items[freeze(wrapped)] = (wrapped, from_constant(item))
+        return made
+    if kind in (set, frozenset):
+        items: dict[Any, Value] = {freeze(Const(item)): Const(item) for item in value}
+        return Set(items, kind, history=[("add", item) for item in items.values()], exact=False)
+    if isinstance(value, tuple) and hasattr(kind, "_make"):
+        return Sequence([from_constant(item) for item in value], kind)
+    if isinstance(value, type):
+        return Obj(value)
+    if isinstance(value, np.dtype) and value.isbuiltin == 1:
+        return Const(value)
+    raise Break("GB121", f"a result of type {kind.__name__}")
+
+
+def is_exact_tuple(value: Sequence) -> bool:
+    """A tuple, and not what an object of a subclass has beneath."""
+    return value.cls is tuple and (value.origin is None or type(value.origin) is tuple)
+
+
+def sequence_items(m: Machine, value: Sequence) -> list[Value]:
+    """All items, read."""
+    if value.source is not None and len(value.items) > MOST_READ:
+        raise Break("GB141", f"all {len(value.items)} items of a {value.cls.__name__}")
+    for index in range(len(value.items)):
+        sequence_item(m, value, index)
+    return value.items
+
+
+def sequence_item(m: Machine, value: Sequence, index: int) -> Value:
+    item = value.items[index]
+    if item is UNREAD:
+        # What has moved was read before (see `writable`): index is the original position here.
+        item = m.wrap(_item_of(value.origin, index), Source("item", value.source, index))
+        value.items[index] = item
+    return item
+
+
+def _item_of(origin: Any, index: int) -> Any:
+    """An item by the builtin's own method: a subclass may have a look-up of its own."""
+    if is_kind(origin, list):
+        return list.__getitem__(origin, index)
+    return tuple.__getitem__(origin, index) if is_kind(origin, tuple) else origin[index]
+
+
+def writable(m: Machine, value: Any) -> Any:
+    """A list or set about to be written: everything in it is read first, so positions may move."""
+    if isinstance(value, Sequence) and value.origin is not None:
+        sequence_items(m, value)
+    m.rewritten(value)
+    return value
+
+
+def append(m: Machine, value: Sequence, items: list[Value]) -> None:
+    """The list grows: what it holds does not matter."""
+    m.changed(value)
+    value.grow(items)
+
+
+def place(m: Machine, value: Sequence, index: int, item: Value) -> None:
+    """value[index] = item, an index within the list."""
+    at = index % len(value.items)
+    if value.origin is not None and not value.whole and at < value.kept:
+        sequence_item(m, value, at)  # what goes must be known: its end may be seen
+        if at not in value.placed:
+            m.unhook(_item_of(value.origin, at))
+            value.placed.add(at)
+    m.changed(value)
+    value.items[at] = item
+
+
+def pop_last(m: Machine, value: Sequence) -> Value:
+    """value.pop() of a list that is not empty."""
+    last = len(value.items) - 1
+    item = sequence_item(m, value, last)
+    if value.origin is not None and not value.whole and last < value.kept:
+        value.kept = last
+        if last in value.placed:
+            value.placed.discard(last)
+        else:
+            m.unhook(_item_of(value.origin, last))
+    m.changed(value)
+    del value.items[last]
+    return item
+
+
+def open_dict(m: Machine, value: Dict) -> Dict:
+    """Guard all keys of a pre-existing dict and know them all."""
+    if value.opened:
+        return value
+    _refuse_modules(value)
+    if is_kind(value.origin, OrderedDict) and not all(
+        map(_hashes_by_itself, dict.keys(value.origin))
+    ):
+        # Its iterator looks each key up, by the hash and equality of the key's class.
+        raise Break("GB137", "an OrderedDict with keys whose hash is a matter of their class")
+    keys = tuple((OrderedDict if is_kind(value.origin, OrderedDict) else dict).keys(value.origin))
+    m.guard("keys", value.source, keys)
+    items: dict[Any, tuple[Value, Value]] = {}
+    for position, key in enumerate(keys):
+        wrapped = _key_value(m, value, key, position)
+        frozen = freeze(wrapped)
+        # The dict's own key: it may have been asked with one that equals it.
+        items[frozen] = (wrapped, value.items[frozen][1] if frozen in value.items else UNREAD)
+    for frozen in value.placed:  # new keys come last, in the order in which they came
+        items.setdefault(frozen, value.items[frozen])
+    value.items = items
+    value.opened = True
+    return value
+
+
+def _refuse_modules(value: Dict) -> None:
+    """A break where all of sys.modules is asked for: capture may import modules itself, before and after its guards."""
+    if value.origin is sys.modules:
+        raise Break("GB112", "all names, or the number, of sys.modules")
+
+
+def _hashes_by_itself(key: Any) -> bool:
+    """Whether hash and equality of a key run no code of the program's."""
+    kind = type(key)
+    if is_kind(key, tuple):
+        return kind is tuple and all(map(_hashes_by_itself, key))
+    return kind in CONST_TYPES or all(
+        type(in_classes(kind, name)) is types.WrapperDescriptorType
+        for name in ("__hash__", "__eq__")
+    )
+
+
+def _key_value(m: Machine, value: Dict, key: Any, position: int) -> Value:
+    if type(key) in CONST_TYPES:
+        return Const(key)
+    return read_key(m, m.wrap(key, Source("key", value.source, position)))
+
+
+def dict_items(m: Machine, value: Dict) -> list[tuple[Value, Value]]:
+    """All (key, item) pairs in order, read."""
+    open_dict(m, value)
+    for frozen in value.items:
+        dict_get(m, value, frozen)
+    return list(value.items.values())
+
+
+def dict_get(m: Machine, value: Dict, frozen: Any) -> Value | None:
+    """The item under a frozen key, or None; one look-up is one guard."""
+    found = value.items.get(frozen)
+    if found is not None and found[1] is not UNREAD:
+        return found[1]
+    if value.origin is None or (value.opened and found is None):
+        return None
+    key = _real_key(m, value, frozen)
+    if key is UNREAD:
+        open_dict(m, value)
+        found = value.items.get(frozen)
+        if found is None:
+            return None
+        raise Break("GB122", "look-up of an object key in a dict of the caller")
+    looked = look_up(value.origin, key)
+    if looked is None:
+        raise Break("GB137", "a dict with keys whose equality is a matter of their class")
+    if not looked:
+        if not isinstance(key, str):
+            open_dict(m, value)
+        else:
+            m.guard("no_item", value.source, key)
+        return None
+    asked = m.known.get(id(key)) if frozen[0] == "object" else None
+    if asked is not None and asked.source is not None:
+        m.guard("is", asked.source, key)  # the item's path names the key itself
+    item = m.wrap(looked[0], Source("item", value.source, key))
+    value.items[frozen] = (found[0] if found else Const(key), item)
+    return item
+
+
+def _real_key(m: Machine, value: Dict, frozen: Any) -> Any:
+    if frozen[0] == "const":
+        return frozen[1]
+    if frozen[0] == "object":
+        wanted, asked = frozen[1], m.known.get(frozen[1])
+        if isinstance(asked, Tensor):  # known by its ghost
+            wanted = id(asked.origin)
+        return next((key for key in dict.keys(value.origin) if id(key) == wanted), UNREAD)
+    return UNREAD
+
+
+def dict_set(m: Machine, value: Dict, key: Value, item: Value) -> None:
+    frozen = freeze(read_key(m, key))
+    if value.origin is not None and not value.whole and frozen not in value.placed:
+        if dict_get(m, value, frozen) is not None:  # what goes must be known: its end may be seen
+            m.unhook(look_up(value.origin, _real_key(m, value, frozen))[0])
+        value.placed[frozen] = None
+    m.changed(value)
+    old = value.items.get(frozen)
+    if old is None and dict_get(m, value, frozen) is None:
+        moved(m, value)
+    value.items[frozen] = (old[0] if old else key, item)
+
+
+def dict_delete(m: Machine, value: Dict, key: Value) -> Value:
+    open_dict(m, value)
+    dict_items(m, value)
+    frozen = freeze(read_key(m, key))
+    if frozen not in value.items:
+        raise missing_key(key)
+    m.rewritten(value)
+    moved(m, value)
+    return value.items.pop(frozen)[1]
+
+
+def moved(m: Machine, value: Dict | Set) -> None:
+    """A key comes or goes: iterators over it may see that (see `container_iterators`)."""
+    value.moves.append(m.root_index)
+
+
+def read_key(m: Machine, key: Value) -> Value:
+    if isinstance(key, Sequence):
+        if key.cls is list:
+            raise raises("TypeError: unhashable type: 'list'")
+        for item in sequence_items(m, key):
+            read_key(m, item)
+    elif isinstance(key, (Obj, Tensor)) and key.source is not None and key not in m.keys:
+        if isinstance(key, Tensor) and any(isinstance(k, Tensor) and share(k, key) for k in m.keys):
+            raise Break("GB137", "tensors that share memory as keys")
+        m.keys.append(key)
+        if isinstance(key, Obj):
+            from ..data_model.attributes import class_attribute
+
+            for name in ("__hash__", "__eq__"):
+                class_attribute(m, key, name)
+    return key
+
+
+def share(left: Tensor, right: Tensor) -> bool:
+    """Whether a "distinct" guard could not hold: it is also about memory."""
+    return left.origin.untyped_storage().data_ptr() == right.origin.untyped_storage().data_ptr()
+
+
+def named(m: Machine, items: dict[str, Value]) -> Dict:
+    """A dict with names for keys."""
+    made = Dict({})
+    for name, item in items.items():
+        dict_set(m, made, Const(name), item)
+    return made
+
+
+def length(m: Machine, value: Value) -> int | None:
+    """len(value) for modelled types, else None."""
+    if isinstance(value, Sequence):
+        return len(value.items)
+    if isinstance(value, Set):
+        return len(value.items)
+    if isinstance(value, DictView):
+        return len(value.of.items)
+    if isinstance(value, Dict):
+        if not value.opened and value.placed:
+            open_dict(m, value)
+        if not value.opened:
+            _refuse_modules(value)
+            m.guard("len", value.source, dict.__len__(value.origin))
+            return dict.__len__(value.origin)
+        return len(value.items)
+    if isinstance(value, Const) and hasattr(value.value, "__len__"):
+        return int(compute(lambda: len(value.value)))  # that of a long range raises
+    if isinstance(value, Array):
+        return int(compute(lambda: len(value.array)))
+    if isinstance(value, Tensor):
+        if not value.ghost.dim():
+            raise raises("TypeError: len() of a 0-d tensor")
+        return int(value.ghost.shape[0])
+    return None
+
+
+def is_index(number: int) -> bool:
+    """Whether Python takes a number for a place in a list; of any other it says that."""
+    return -sys.maxsize - 1 <= number <= sys.maxsize
+
+
+def real_index(value: Value) -> Any:
+    """A constant index or slice as Python has it; NotConstant otherwise."""
+    if isinstance(value, Const):
+        return int(value.value) if isinstance(value.value, np.integer) else value.value
+    if isinstance(value, Slice):
+        return slice(*(real_index(part) for part in (value.start, value.stop, value.step)))
+    raise NotConstant
+
+
+def get_item(m: Machine, value: Value, index: Value) -> Value | None:
+    """value[index] for modelled containers; None if value is not one."""
+    if isinstance(value, Sequence) and (
+        value.cls is torch.Size
+        or getattr(value.cls, "__getitem__", None) in (list.__getitem__, tuple.__getitem__)
+    ):
+        try:
+            at = real_index(index)
+        except NotConstant:
+            raise Break("GB121", "a list indexed by something that is not a constant") from None
+        if isinstance(at, slice):
+            if at.step == 0:
+                raise raises("ValueError: slice step cannot be zero")
+            try:
+                picked = range(len(value.items))[at]
+            except TypeError as error:
+                raise raises(f"TypeError: {error}") from None
+            if picked == range(len(value.items)) and is_exact_tuple(value):
+                return value
+            return Sequence(
+                [sequence_item(m, value, i) for i in picked],
+                value.cls if value.cls in (list, torch.Size) else tuple,
+            )
+        if not isinstance(at, int):
+            raise raises("TypeError: indices must be integers or slices")
+        if not is_index(at):
+            raise raises("IndexError: cannot fit 'int' into an index-sized integer")
+        if not -len(value.items) <= at < len(value.items):
+            kind = "list" if issubclass(value.cls, list) else "tuple"
+            message = f"{kind} index out of range"
+            raise Thrown(IndexError, (message,), f"IndexError: {message}")
+        return sequence_item(m, value, at % len(value.items))
+    if isinstance(value, Dict):
+        found = dict_get(m, value, freeze(read_key(m, index)))
+        if found is None:
+            raise missing_key(index)
+        return found
+    if isinstance(value, Const):
+        try:
+            at = real_index(index)
+        except NotConstant:
+            raise Break("GB121", "a constant indexed by something that is not one") from None
+        return fold(lambda: value.value[at])
+    return None
+
+
+def compute(work: Callable[[], Any]) -> Any:
+    """Run a pure computation on constants now; if it raises, Python raises it in its place, and warns in its place
+    (see `quiet`)."""
+    handled = sys.exception()
+    try:
+        return work()
+    except Break:
+        raise
+    except (Warning, FloatingPointError) as error:
+        raise Break("GB103", f"a warning: {error}") from error
+    except (RecursionError, MemoryError):  # of this walk, perhaps not of the program
+        raise
+    except Exception as error:  # the user's own exception: plain Python raises it again
+        if error.__context__ is not handled or error.__cause__ is not None or vars(error):
+            # It was raised by the library's Python, in a handler or with attributes of its own.
+            raise Break("GB108", f"{type(error).__name__}: {error}") from error
+        known = error.args if all(type(arg) in CONST_TYPES for arg in error.args) else None
+        raise Thrown(type(error), known, f"{type(error).__name__}: {error}") from error
+
+
+def fold(work: Callable[[], Any]) -> Value:
+    """The Value of a pure computation on constants."""
+    return from_constant(compute(work))

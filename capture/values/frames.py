@@ -1,0 +1,76 @@
+"""Frames being walked: their code, locals, cells and stack of Values, and the globals that they see."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from ...ir.dataclass import dataclass, field
+from ...runtime.guards.sources import Source
+from ..bytecode.decoder import Decoded
+from .value import Cell, Unread, Value
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """A globals dict. `source` is None for the root frame's own; `builtins` as that frame sees them."""
+
+    names: dict[str, Any]
+    builtins: dict[str, Any]
+    source: Source | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Loop:
+    """A loop being walked: what it walks over, its steps so far, and the operators and instructions before it."""
+
+    over: Value
+    operators: int
+    instructions: int
+    steps: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Frame:
+    """A frame being walked: the root, or an inlined callee. `pc` is the next instruction's index."""
+
+    code: types.CodeType
+    decoded: Decoded
+    scope: Scope
+    locals: dict[str, Value]
+    cells: dict[str, Cell]
+    stack: list[Value] = field(default_factory=list)
+    pc: int = 0
+    result: Value | None = None
+    yielded: Value | None = None
+    handling: list[Value] = field(default_factory=list)  # what a suspended generator is handling
+    swapped: set[str] = field(
+        default_factory=set
+    )  # cells in whose place a comprehension has its own
+    loops: dict[int, Loop] = field(default_factory=dict)  # by the index of its head
+
+    def push(self, value: Value) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Value:
+        value = self.stack.pop()
+        return value.read() if type(value) is Unread else value
+
+    def peek(self, depth: int) -> Value:
+        value = self.stack[-depth]
+        if type(value) is Unread:
+            value = self.stack[-depth] = value.read()
+        return value
+
+    def leave(self, count: int) -> list[Value]:
+        """What is returned as it is: an argument that nobody has looked at goes out without a guard."""
+        taken = self.stack[len(self.stack) - count :]
+        del self.stack[len(self.stack) - count :]
+        return taken
+
+    def popn(self, count: int) -> list[Value]:
+        if not count:
+            return []
+        taken = self.stack[-count:]
+        del self.stack[-count:]
+        return [value.read() if type(value) is Unread else value for value in taken]

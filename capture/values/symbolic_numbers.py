@@ -1,0 +1,392 @@
+"""Numbers that may differ from call to call: sizes, and the Python ints and floats that come from outside.
+
+In: numbers met at Sources, sizes of ghosts, and operations on them. Out: `Held` values, which know an expression
+(`ir.symbolic.expr`) beside the number at capture. What only moves such a number about, computes with it or compares it goes
+by the expression; whoever asks for `.value`, as for any constant, binds the entry to the number (a guard). A number
+that nothing depended on is not guarded, and one that leaves the frame is computed by the replacement code.
+
+A number from outside may enter the graph or decide a comparison as a symbol once it has been seen to vary
+(`runtime.guards.dynamic_sizes`); before, that binds it like everything else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...ir.graph.nodes import Graph
+from ...ir.symbolic.expr import (
+    OPS,
+    SIGNS,
+    Expr,
+    Symbol,
+    bounds_of,
+    fold,
+    is_handy,
+    kind_of,
+    made,
+    symbols_of,
+)
+from ...ir.symbolic.symnode import SYMBOLIC, from_torch
+from ...runtime.guards.dynamic_sizes import LIMIT
+from ...runtime.guards.relations import compiled as row_of
+from ...runtime.guards.relations import row_name
+from ...runtime.guards.rows import Row
+from ...runtime.guards.sources import Source
+from .. import helpers as rebuild
+from ..breaks import Break
+from .value import Const, Sequence, Value
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+_COMPUTED = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod"}
+_SPECIAL = {"**": "pow", "<<": "mul", ">>": "floordiv", "&": "and", "|": "or", "^": "xor"}
+_NUMBERS = (int, float)
+WHOLE = 1 << 63  # guards and programs know whole numbers of 64 bits
+
+
+class Held(Const):
+    """A number with its expression; `looked` once the entry is bound to its value. `real` is the value at capture."""
+
+    __slots__ = ("_machine", "expr", "looked", "real")
+
+    def __init__(self, m: Machine, real: Any, expr: Any, source: Source | None = None) -> None:
+        self._machine, self.real, self.expr, self.source = m, real, expr, source
+        self.looked = False
+
+    @property
+    def value(self) -> Any:  # type: ignore[override]
+        if not self.looked:
+            self.looked = True
+            _bind(self._machine, self)
+        return self.real
+
+
+class _Numbers:
+    """What a machine keeps about them: `held` by source, `origins` of symbols, `varying`: which may stay symbolic."""
+
+    def __init__(self) -> None:
+        self.held: dict[Source, Held] = {}
+        self.varying: set[Symbol] = set()
+        self.sealed = False
+
+
+def rows(m: Machine) -> list[Row]:
+    """All rows, with those about numbers as they are known by now."""
+    facts, held = m.facts, m.numbers.held
+    for value in held.values():
+        if not value.looked and value.expr is not None and facts.settled(value.expr):
+            where = facts.pinned.get(value.expr) or m.where
+            m.rows[("held", value.source, None)] = Row("equals", value.source, value.real, where)
+    values = [row for row in m.rows.values() if row.kind == "value"]  # the last: they cost most
+    made = [row for row in m.rows.values() if row.kind != "value"]
+    for relation in facts.relations:
+        symbols = symbols_of((relation.left, relation.right))
+        if all(facts.symbols[s][0] == "number" and facts.settled(s) for s in symbols):
+            continue  # said by the numbers' own rows
+        made.append(
+            Row("relation", None, row_of(relation, lambda s: _place(facts, s)), relation.where)
+        )
+    return made + values
+
+
+def _place(facts: Any, symbol: Symbol) -> tuple[str, Source, int]:
+    origin = facts.symbols[symbol]
+    return (origin[0], origin[1], origin[2] if len(origin) > 2 else 0)
+
+
+def told(m: Machine, graph: Graph) -> list[tuple[str, str]]:
+    """(size or number, why) of the symbols of a graph, for the report."""
+    found = []
+    for symbol in graph.symbols:
+        what, source, dim = _place(m.facts, symbol)
+        found.append((row_name(source, what, dim), m.varied.why(what, source, dim)))
+    for symbol, name in m.facts.needed.items():
+        if symbol not in graph.symbols and symbol in m.facts.symbols:
+            what, source, dim = _place(m.facts, symbol)
+            found.append((row_name(source, what, dim), f"plain, for {name} takes no open one"))
+    return found
+
+
+def hold(m: Machine, value: Any, source: Source) -> Held:
+    """The Value of an int or float met at a source; only its type is guarded yet."""
+    known = m.numbers.held.get(source)
+    if known is None:
+        known = m.numbers.held[source] = Held(m, value, None, source)
+        m.rows[("held", source, None)] = Row("type", source, type(value), m.where)
+    return known
+
+
+_MANY = 256  # symbols of a capture, as of a list that is summed up; one more is told at its value
+
+
+def _expr(m: Machine, value: Held) -> Any:
+    """The expression of a number; that of one from outside is made when it is first computed with."""
+    if value.expr is None:
+        source, real, kind = value.source, value.real, type(value.real).__name__
+        assert source is not None
+        if kind == "int" and not -WHOLE <= real < WHOLE:
+            return value.value
+        low = high = None
+        varies = m.varied.number(source, real)
+        if not varies and len(m.facts.symbols) >= _MANY:
+            return value.value
+        if varies and kind == "int":
+            low, high = (2, LIMIT) if real >= 2 else (-LIMIT, -1)
+        value.expr = m.facts.symbol(kind, real, ("number", source), low, high)
+        if varies:
+            m.numbers.varying.add(value.expr)
+        m.rows[("held", source, None)] = Row("number", source, (type(real), low, high), m.where)
+    return m.facts.form(value.expr)
+
+
+def _bind(m: Machine, value: Held) -> None:
+    """The entry holds for this very number only."""
+    assert not m.numbers.sealed, "a number is looked at after the guards were made"
+    if value.source is not None:
+        m.rows[("held", value.source, None)] = Row("equals", value.source, value.real, m.where)
+        if value.expr is not None:
+            m.facts.settle(value.expr)
+        return
+    for symbol in symbols_of(m.facts.form(value.expr)):
+        origin = m.facts.symbols[symbol]
+        if origin[0] == "number":
+            m.numbers.held[origin[1]].value  # noqa: B018 (looking is what binds)
+    with_where(m).pin(value.expr)
+
+
+def with_where(m: Machine) -> Any:
+    m.facts.where = m.where
+    return m.facts
+
+
+def is_number(value: Value) -> bool:
+    """Whether this is a number that nobody has bound."""
+    return isinstance(value, Held) and not value.looked and type(value.real) in _NUMBERS
+
+
+def is_whole(value: Value) -> bool:
+    """The same of an int."""
+    return is_number(value) and type(value.real) is int  # type: ignore[attr-defined]
+
+
+def operand(m: Machine, value: Value) -> Any:
+    """The expression or plain number of a constant; None if it is no number."""
+    if is_number(value):
+        return _expr(m, value)  # type: ignore[arg-type]
+    if isinstance(value, Const):
+        plain = value.value
+        return (
+            int(plain)
+            if plain is True or plain is False
+            else plain
+            if type(plain) in _NUMBERS
+            else None
+        )
+    return None
+
+
+def type_of(value: Const) -> type:
+    """Of a constant; that of a number does not bind it."""
+    return type(value.real if isinstance(value, Held) else value.value)
+
+
+def is_of(value: Value, kinds: type | tuple[type, ...]) -> bool:
+    """Whether this is a constant of one of these types; to ask does not bind a number."""
+    return isinstance(value, Const) and issubclass(type_of(value), kinds)
+
+
+def like_number(value: Value) -> bool:
+    """An int or a float, bound or not."""
+    return isinstance(value, Const) and type_of(value) in _NUMBERS
+
+
+def like_whole(value: Value) -> bool:
+    """A whole number, bound or not."""
+    return is_whole(value) or (type(value) is Const and type(value.value) is int)
+
+
+def number(m: Machine, expr: Any) -> Const:
+    """The Value of an expression."""
+    expr = m.facts.form(expr)
+    if not isinstance(expr, Expr):
+        return Const(expr)
+    held = Held(m, expr.hint, expr)
+    return held if is_handy(expr) else Const(held.value)
+
+
+def varies(m: Machine, *exprs: Any) -> bool:
+    """Whether all symbols of these may be inputs of the graph."""
+    symbols = symbols_of(list(exprs))
+    return all(s in m.numbers.varying or m.facts.symbols[s][0] != "number" for s in symbols)
+
+
+def computed(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
+    """left <symbol> right over numbers of which one is not bound; None if that needs plain numbers."""
+    if not (is_number(left) or is_number(right)) or symbol not in _COMPUTED | _SPECIAL:
+        return None
+    a, b = operand(m, left), operand(m, right)
+    if a is None or b is None:
+        return None
+    if symbol in ("/", "//", "%") and not _never_zero(m, b):
+        return None
+    try:
+        expr = _special(m, symbol, a, b) if symbol in _SPECIAL else made(_COMPUTED[symbol], a, b)
+    except (ArithmeticError, ValueError):
+        return None
+    return None if expr is None else number(m, expr)
+
+
+def _special(m: Machine, symbol: str, a: Any, b: Any) -> Any:
+    """Powers, shifts and bits; None if that needs plain numbers."""
+    if symbol == "**":
+        from ..data_model.symbolic_math import power
+
+        return power(m, a, b)
+    if kind_of(a) != "int" or kind_of(b) != "int":
+        return None
+    if symbol in ("<<", ">>"):
+        if type(b) is not int or not 0 <= b < 32:
+            return None
+        return made("mul" if symbol == "<<" else "floordiv", a, 1 << b)
+    for other, mask in ((a, b), (b, a)):
+        if symbol == "&" and type(mask) is int and mask > 0 and mask & (mask + 1) == 0:
+            return made("mod", other, mask + 1)
+    return made(_SPECIAL[symbol], a, b)
+
+
+def _never_zero(m: Machine, divisor: Any) -> bool:
+    if kind_of(divisor) == "int":
+        low, high = bounds_of(divisor)
+        if low > 0 or high < 0:
+            return True
+    elif not isinstance(divisor, Expr):
+        return bool(divisor != 0)
+    return varies(m, divisor) and not with_where(m).ask("==", divisor, 0)
+
+
+def negated(m: Machine, symbol: str, value: Value) -> Value | None:
+    """-value, ~value or +value of a number that nobody has bound."""
+    if not is_number(value) or (symbol == "~" and not is_whole(value)):
+        return None
+    expr = _expr(m, value)  # type: ignore[arg-type]
+    return number(m, expr if symbol == "+" else made("neg", expr) - (symbol == "~"))
+
+
+def compared(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
+    """A comparison of numbers that vary: a guard on how it comes out."""
+    if not (is_number(left) or is_number(right)):
+        return None
+    a, b = operand(m, left), operand(m, right)
+    if a is None or b is None or not varies(m, a, b):
+        return None
+    return Const(with_where(m).ask(symbol, a, b))
+
+
+def truth(m: Machine, value: Const) -> bool:
+    """bool(number)"""
+    if is_number(value):
+        expr = _expr(m, value)  # type: ignore[arg-type]
+        if varies(m, expr):
+            return bool(with_where(m).ask("!=", expr, 0))
+    if value.value is NotImplemented:
+        raise Break("GB103", "a warning: NotImplemented in a boolean context")
+    return bool(value.value)
+
+
+def argument(m: Machine, value: Held) -> Any:
+    """A number as the tracer takes it: an expression where it varies."""
+    if is_number(value) and not m.inner and _may_vary(m, value):
+        expr = _without_the_rest(m, _expr(m, value))
+        if varies(m, expr):
+            return expr
+    return value.value
+
+
+def _without_the_rest(m: Machine, expr: Any) -> Any:
+    """An expression in which numbers that do not vary are bound, if others of it do: a rate times a decay."""
+    symbols = symbols_of(expr)
+    if any(varies(m, s) for s in symbols):
+        for symbol in symbols:
+            if not varies(m, symbol):
+                m.numbers.held[m.facts.symbols[symbol][1]].value  # noqa: B018 (looking is what binds)
+    return m.facts.form(expr)
+
+
+def _may_vary(m: Machine, value: Held) -> bool:
+    """No symbol is made for a number from outside that is to be bound at once."""
+    return value.expr is not None or bool(
+        value.source and m.varied.number(value.source, value.real)
+    )
+
+
+def from_torch_number(m: Machine, value: Any) -> Any:
+    """The Value of a size, or of several, that torch gives; None for anything else."""
+    if type(value) in SYMBOLIC:
+        return number(m, from_torch(value))
+    if type(value) in (torch.Size, tuple) and any(type(item) in SYMBOLIC for item in value):
+        items: list[Value] = [from_torch_number(m, item) or Const(item) for item in value]
+        return Sequence(items, type(value))
+    return None
+
+
+def function_of(m: Machine, expr: Any) -> tuple[Any, list[Source]]:
+    """(a function that computes an expression, the sources of its arguments)"""
+    expr = m.facts.form(expr)
+    sources: list[Source] = []
+
+    scope = {**OPS, "size": rebuild.size_of, "stride": rebuild.stride_of}
+
+    def constant(value: Any) -> str:
+        """By name: a text cannot say nan or an infinity."""
+        name = f"c{len(scope)}"
+        scope[name] = value
+        return name
+
+    def symbol(one: Symbol) -> str:
+        what, source, dim = _place(m.facts, one)
+        if source not in sources:
+            sources.append(source)
+        name = f"a{sources.index(source)}"
+        return name if what == "number" else f"{what}({name}, {dim})"
+
+    def call(op: str, _kind: str, *parts: str) -> str:
+        sign = SIGNS.get(op)
+        return f"({f' {sign} '.join(parts)})" if sign else f"{op}({', '.join(parts)})"
+
+    text = fold(expr, constant, symbol, call)
+    names = ", ".join(f"a{i}" for i in range(len(sources)))
+    return eval(f"lambda {names}: {text}", scope), sources  # a text of our own making
+
+
+def as_sequence(value: Value) -> Value:
+    """A constant torch.Size as a sequence of its numbers, for comparing it with one that has symbolic ones."""
+    if (
+        isinstance(value, Const)
+        and not isinstance(value, Held)
+        and type(value.value) in (torch.Size, tuple)
+    ):
+        return Sequence([Const(item) for item in value.value], type(value.value))
+    return value
+
+
+def joined_sizes(m: Machine, left: Value, right: Value) -> Value | None:
+    """left + right of a torch.Size with symbolic sizes and another tuple; None for anything else."""
+    if not any(isinstance(v, Sequence) and v.cls is torch.Size for v in (left, right)):
+        return None
+    one, other = as_sequence(left), as_sequence(right)
+    if not isinstance(one, Sequence) or not isinstance(other, Sequence):
+        return None
+    if not {one.cls, other.cls} <= {tuple, torch.Size}:
+        return None
+    from .containers import sequence_items
+
+    items = sequence_items(m, one) + sequence_items(m, other)
+    return Sequence(items, type(one.cls() + other.cls()))
+
+
+def has_numbers(value: Value) -> bool:
+    """A sequence with a number in it that nobody has bound."""
+    return isinstance(value, Sequence) and any(is_number(item) for item in value.items)

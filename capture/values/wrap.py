@@ -1,0 +1,390 @@
+"""From real objects to Values: one table by type, each row with the guards that make the value safe to use.
+
+In: an object that the frame can reach and its Source. Out: its Value; the machine gets the rows. Mutable and
+identity-bearing objects are remembered by identity, so that two paths to one object give one Value and a
+"same" guard.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ...ir.trace.tracer import Unsupported
+from ...runtime import _native
+from ...runtime.guards.rows import TensorSpec
+from ...runtime.guards.sources import Source
+from ...runtime.process.wrappers import TORCH_FOLDER
+from ...runtime.safe_access import ARRAY_SCALARS, MISSING, in_classes
+from ..breaks import Break
+from ..exact_type import is_kind
+from . import registry as tables
+from . import symbolic_sizes as sizes
+from .symbolic_numbers import hold
+from .value import (
+    UNREAD,
+    BuiltinMethod,
+    Const,
+    Dict,
+    Function,
+    Instance,
+    Method,
+    Obj,
+    Partial,
+    Sequence,
+    Set,
+    Tensor,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+CONST_TYPES = frozenset(
+    {
+        type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented),
+        torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, *ARRAY_SCALARS,
+    }
+)  # fmt: skip
+
+# Objects that are held by identity: nothing about them but who they are is assumed by "is".
+_BY_IDENTITY: Any = object.__hash__
+_SAME: Any = object.__eq__
+IDENTITY_TYPES = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    type,
+    types.ModuleType,
+    types.CodeType,
+    type(str.join),
+    type(object.__init__),
+    type(dict.__dict__["fromkeys"]),
+    type(types.FunctionType.__code__),
+    type(int.__dict__["real"]),
+    staticmethod,
+    classmethod,
+    property,
+    enum.Enum,
+    ContextVar,
+    type(torch.ops.aten.add),
+    type(torch.ops.aten.add.Tensor),
+    np.ufunc,
+    type(np.sum),
+    _native.Callable,  # what jit returns
+    torch._C._NodeBase if hasattr(torch._C, "_NodeBase") else type(NotImplemented),
+)
+
+PLAIN_TENSORS = frozenset(
+    {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.nn.Parameter)}
+)
+
+
+def wrap(m: Machine, value: Any, source: Source) -> Value:
+    """See the module's docstring."""
+    kind = type(value)
+    meta = kind if issubclass(kind, type) else type(kind)
+    if meta is not type and decides_for_itself(meta):
+        raise Break("GB112", f"a class whose metaclass {meta.__name__} has ways of its own")
+    if kind is int or kind is float:
+        return hold(m, value, source)
+    if kind in CONST_TYPES:
+        m.guard("equals", source, value)
+        return Const(value, source=source)
+    known = m.known.get(id(value))
+    if known is not None:
+        if known.source is not None and known.source != source:
+            _same(m, known, value, source)
+        return known
+    made = _make(m, value, source)
+    m.known[id(value)] = made
+    m.keep.append(value)
+    return made
+
+
+def hashes_by_identity(value: Any) -> bool:
+    """Whether this is a class, function or the like that is equal to nothing but itself."""
+    return is_kind(value, IDENTITY_TYPES) and _compares_by_identity(type(value))
+
+
+def _compares_by_identity(cls: type) -> bool:
+    return in_classes(cls, "__hash__") is _BY_IDENTITY and in_classes(cls, "__eq__") is _SAME
+
+
+# What capture asks of classes, and `type` must answer: a metaclass that does instead would be run by capture.
+_OF_TYPE = ("__eq__", "__hash__", "__getattribute__", "__dict__", "__mro__", "__flags__")
+
+
+def decides_for_itself(meta: type) -> bool:
+    found = (in_classes(meta, name) for name in _OF_TYPE)
+    usual = (in_classes(type, name) for name in _OF_TYPE)
+    return any(
+        mine is not theirs and type(mine) is not types.WrapperDescriptorType  # a slot of C's
+        for mine, theirs in zip(found, usual, strict=True)
+    )
+
+
+def _same(m: Machine, known: Value, value: Any, source: Source) -> None:
+    if is_kind(value, IDENTITY_TYPES) and not held_by_content(known):
+        m.guard("is", source, value)
+    else:
+        m.guard("same", source, known.source)
+
+
+def held_by_content(value: Value) -> bool:
+    return isinstance(value, Obj) and value.pin is not None
+
+
+def pin(value: Value) -> None:
+    """From here on it matters which function this is."""
+    if isinstance(value, Obj) and value.pin is not None:
+        value.pin()
+
+
+_MADE_AGAIN = ("local", "cell")  # roots of paths to what one call may have and the next make anew
+_OF_A_CLASS = ("class_attr", "mro_attr")
+
+
+def _may_be_made_again(value: Any, source: Source) -> bool:
+    """Whether this is a Python function that its makers make at each run: a lambda or a `def` inside of a function
+    or a loop, met through an argument, a closure, a container or an attribute. What a module or a class holds
+    under its name stays, and is held by identity, which is one guard."""
+    if type(value) is not types.FunctionType or source.kind in _OF_A_CLASS:
+        return False
+    if source.kind == "member" and source.key != "func":  # what a method or a property is made of
+        return False
+    names = value.__globals__
+    of_torch = value.__code__.co_filename.startswith(TORCH_FOLDER)
+    if of_torch or dict.get(names, value.__name__) is value:
+        return False
+    while source.base is not None:
+        source = source.base
+    return source.kind in _MADE_AGAIN
+
+
+def _make(m: Machine, value: Any, source: Source) -> Value:
+    kind = type(value)
+    maker = MAKERS.get(kind)
+    if maker is not None:
+        return maker(m, value, source)
+    if is_kind(value, torch.Tensor):
+        return _tensor(m, value, source)
+    if _may_be_made_again(value, source):
+        m.guard("type", source, kind)
+        return Obj(value, functools.partial(m.guard, "is", source, value), source=source)
+    if is_kind(value, IDENTITY_TYPES):
+        m.guard("is", source, value)
+        return Obj(value, source=source)
+    m.guard("type", source, kind)
+    if is_record(kind):
+        return _sequence(m, value, source)
+    return Obj(value, source=source)
+
+
+# Special methods that a record has from tuple: one with its own is an object like any other.
+_OF_TUPLE = [
+    "__len__", "__iter__", "__getitem__", "__contains__", "__bool__", "__eq__", "__ne__", "__lt__", "__le__",
+    "__gt__", "__ge__", "__hash__", "__add__", "__radd__", "__mul__", "__rmul__", "__iadd__", "__imul__", "__mod__",
+    "__rmod__", "__getattribute__", "__getattr__", "__setattr__", "__enter__", "__exit__", "__call__", "__reversed__",
+]  # fmt: skip
+
+# How a named tuple writes itself, unless its class has a way of its own.
+_WRITING = vars(collections.namedtuple("_Writing", "item"))["__repr__"].__code__
+
+
+def own_text(cls: type, name: str) -> bool:
+    """Whether a class of records has a `__str__`, `__repr__` or `__format__` of its own."""
+    raw = in_classes(cls, name)
+    return is_kind(raw, types.FunctionType) and raw.__code__ is not _WRITING
+
+
+def is_record(cls: type) -> bool:
+    """Whether instances are tuples with names for their items, and nothing else."""
+    if not issubclass(cls, tuple) or in_classes(cls, "_fields") is MISSING:
+        return False
+    return all(in_classes(cls, name) is in_classes(tuple, name) for name in _OF_TUPLE)
+
+
+def _tensor(m: Machine, value: Any, source: Source) -> Value:
+    if type(value) not in PLAIN_TENSORS:
+        m.guard("type", source, type(value))
+        return Obj(value, source=source)
+    spec, meta = sizes.open_sizes(m, tensor_spec(value), value, source)
+    m.guard("tensor", source, spec)
+    try:
+        ghost = m.root_tracer.input(value, source, meta)
+    except Unsupported as error:
+        raise Break("FB304", str(error)) from error
+    made = Tensor(ghost, type(value), value, source=source)
+    m.inputs.append(made)
+    m.known[id(ghost)] = made
+    m.keep.append(ghost)
+    return made
+
+
+def tensor_spec(value: torch.Tensor) -> TensorSpec:
+    """What a guard holds this tensor to."""
+    if value.layout is not torch.strided or value.is_quantized or value.is_nested:
+        what = "a nested tensor" if value.is_nested else f"a tensor with layout {value.layout}"
+        raise Break("FB304", what)
+    return TensorSpec(
+        type(value),
+        value.dtype,
+        value.device,
+        tuple(value.shape),
+        tuple(value.stride()),
+        value.requires_grad,
+        torch._C._dispatch_keys(value).raw_repr(),
+    )
+
+
+def _sequence(m: Machine, value: Any, source: Source) -> Value:
+    m.guard("type", source, type(value))
+    if type(value) is list:
+        return shut_list(m, value, source)
+    m.guard("len", source, len(value))
+    return Sequence([UNREAD] * len(value), type(value), value, source=source)
+
+
+def shut_list(m: Machine, value: list[Any], source: Source) -> Sequence:
+    """A pre-existing list: its length is guarded when somebody asks for it."""
+
+    def size() -> int:
+        held = list.__len__(value)
+        m.guard("len", source, held)
+        return held
+
+    return Sequence([], list, value, source=source, shut=size)
+
+
+def _dict(m: Machine, value: Any, source: Source) -> Value:
+    m.guard("type", source, type(value))
+    from ..data_model.attributes import instance_dict
+
+    if id(value) in m.scopes:
+        raise Break("GB112", "the globals of a function as a dict")
+    for owner, written in m.overlay.items():
+        if written and isinstance(owner, Obj) and instance_dict(owner.value) is value:
+            raise Break(
+                "GB112", "the __dict__ of an object whose attributes were set in this frame"
+            )
+    return Dict({}, type(value), value, opened=False, source=source)
+
+
+def _set(m: Machine, value: Any, source: Source) -> Value:
+    m.guard("type", source, type(value))
+    if type(value) is frozenset and not all(type(item) in CONST_TYPES for item in value):
+        return Obj(value, source=source)
+
+    def held() -> dict[Any, Value]:
+        if not all(type(item) in CONST_TYPES for item in value):
+            raise Break("GB122", "what a set of objects holds")
+        m.guard("set", source, frozenset(value))
+        return {freeze(Const(item)): Const(item) for item in value}
+
+    if type(value) is frozenset:
+        return Set(held(), frozenset, value, source=source)
+    return Set({}, set, value, source=source, shut=held)
+
+
+def _method(m: Machine, value: Any, source: Source) -> Value:
+    m.guard("type", source, type(value))
+    func = m.wrap(value.__func__, Source("member", source, "__func__"))
+    receiver = m.wrap(value.__self__, Source("member", source, "__self__"))
+    return Method(func, receiver, source=source)
+
+
+def _builtin(m: Machine, value: Any, source: Source) -> Value:
+    """A C function; as a method of an object it is new at each look-up, so that the object and its name say it."""
+    owner = value.__self__
+    if owner is None or is_kind(owner, (type, types.ModuleType)) or tables.model_of(value):
+        m.guard("is", source, value)
+        return Obj(value, source=source)
+    m.guard("type", source, type(value))
+    m.guard("equals", Source("member", source, "__name__"), value.__name__)
+    receiver = m.wrap(owner, Source("member", source, "__self__"))
+    if isinstance(receiver, Obj):
+        return Obj(value, source=source)
+    return BuiltinMethod(receiver, value.__name__, source=source)
+
+
+def _partial(m: Machine, value: Any, source: Source) -> Value:
+    m.guard("type", source, type(value))
+    func = m.wrap(value.func, Source("member", source, "func"))
+    args = m.wrap(value.args, Source("member", source, "args"))
+    keywords = m.wrap(value.keywords, Source("member", source, "keywords"))
+    from .containers import sequence_items
+
+    assert isinstance(args, Sequence)
+    assert isinstance(keywords, Dict)
+    return Partial(func, tuple(sequence_items(m, args)), {}, (args, keywords), source=source)
+
+
+def _dtype(m: Machine, value: Any, source: Source) -> Value:
+    """A dtype of numpy's numbers: there is one of each."""
+    m.guard("is", source, value)
+    return Const(value, source=source)
+
+
+def _slice(m: Machine, value: Any, source: Source) -> Value:
+    if any(type(part) not in CONST_TYPES for part in (value.start, value.stop, value.step)):
+        m.guard("type", source, slice)
+        return Obj(value, source=source)
+    m.guard("equals", source, value)
+    return Const(value, source=source)
+
+
+MAKERS: dict[type, Callable[[Any, Any, Source], Value]] = {
+    torch.Tensor: _tensor,
+    list: _sequence,
+    tuple: _sequence,
+    dict: _dict,
+    OrderedDict: _dict,
+    set: _set,
+    frozenset: _set,
+    slice: _slice,
+    types.MethodType: _method,
+    types.BuiltinFunctionType: _builtin,
+    functools.partial: _partial,
+    **{type(np.dtype(cls)): _dtype for cls in ARRAY_SCALARS},
+    deque: lambda m, value, source: (m.guard("type", source, deque), Obj(value, source=source))[1],
+}
+
+
+def freeze(value: Value) -> Any:
+    """A dict key by type and value: 1, 1.0 and True are one key to a dict, as in Python.
+
+    Constants compare by value as Python's dicts do; objects by identity.
+    """
+    if isinstance(value, Const):
+        number = is_kind(value.value, np.generic)  # it has hash and equality of Python's number
+        if is_kind(value.value, float) and value.value != value.value:
+            raise Break("GB137", "a key that is nan, which is equal to itself alone")
+        return ("const", value.value.item() if number else value.value)
+    if isinstance(value, Sequence) and value.cls is tuple:
+        return ("tuple", tuple(freeze(item) for item in value.items))
+    if isinstance(value, Obj):
+        kind = type(value.value)
+        by_value = is_kind(value.value, (int, float, complex, str, bytes, tuple, frozenset))
+        own = is_kind(value.value, enum.Enum) and in_classes(kind, "__eq__") is not _SAME
+        pinned = is_kind(value.value, IDENTITY_TYPES) and not by_value and not own
+        if in_classes(kind, "__hash__") is _BY_IDENTITY or pinned:
+            pin(value)
+            return ("object", id(value.value))
+    if isinstance(value, Tensor):
+        return ("object", id(value.ghost))
+    if isinstance(value, Function):
+        return ("object", id(value))
+    if isinstance(value, Instance):
+        cls = value.cls.value  # type: ignore[attr-defined]
+        if _compares_by_identity(cls):
+            return ("object", id(value))
+    raise Break("GB137", "a key whose hash or equality runs code of its own")

@@ -1,0 +1,190 @@
+"""What a graph's nodes depend on beyond their operands, and which tensor stands behind a node.
+
+`analyse(graph)` is the first step of code generation; `fuse` and `schedule` work on its result. A write keeps its
+place among the readers and writers of the same storage (inputs and constants may overlap in ways that only a call
+knows, so they are one storage here); what may raise, draws, or writes where others can see keeps its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...ir.dataclass import dataclass, field
+from ...ir.graph.effects import is_fresh, is_random, reads, root, writes
+from ...ir.graph.nodes import Graph, Meta, Node
+from ...ir.ops.may_raise import may_raise
+from ...ir.passes.defer_writes import put_back
+
+
+def base_of(node: Node) -> Node:
+    """The node whose tensor a kernel is handed to reach this one's memory."""
+    while is_plain_view(node) or (node.alias is not None and writes(node)):
+        node = node.alias  # type: ignore[assignment]
+    return node
+
+
+def is_plain_view(node: Node) -> bool:
+    """A view that metadata alone describes: same dtype as the storage's root, nothing written."""
+    if node.alias is None or not isinstance(node.meta, Meta):
+        return False
+    if writes(node.args[0] if node.op == "get" else node):
+        return False
+    base = root(node)
+    return isinstance(base.meta, Meta) and base.meta.dtype == node.meta.dtype
+
+
+def memory_of(node: Node) -> tuple[Node, Any]:
+    """The node whose tensor is handed over to read this one, and how many elements behind its first this one's is."""
+    base = base_of(node) if is_plain_view(node) else node
+    return base, node.meta.offset - base.meta.offset
+
+
+def has_effect(node: Node) -> bool:
+    """Must this node run though nobody reads its result?"""
+    if node.op != "call":
+        return False
+    nothing = node.meta is None or node.meta == ()
+    return (
+        nothing or is_random(node) or bool(writes(node)) or (may_raise(node) and node.alias is None)
+    )
+
+
+@dataclass(slots=True)
+class Flow:
+    """nodes: the live calls and gets, in order; after: further nodes that a node has to follow; written: the roots of
+    the graph's own memory that is written to after it was made; joins: the copies that make a cat (see `join`) or that
+    do a write (see `stores`); whole: for each of these the cat or the write; moves: by how much a write moves the version
+    of what it writes, where that is not by one; apart: each input is memory of its own."""
+
+    graph: Graph
+    joins: Mapping[Node, tuple[Node, ...]] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    after: dict[Node, list[Node]] = field(default_factory=dict)
+    users: dict[Node, list[Node]] = field(default_factory=dict)
+    written: set[Node] = field(default_factory=set)
+    writes_memory: bool = False
+    whole: dict[Node, Node] = field(default_factory=dict)
+    moves: Mapping[Node, int] = field(default_factory=dict)
+    apart: bool = False
+
+    def reads(self, node: Node) -> Sequence[Node]:
+        """The nodes that a node needs: of a cat made of copies, these."""
+        return self.joins.get(node) or reads(node)
+
+    def memory(self, node: Node) -> Node:
+        """The node whose tensor a stored value is written to."""
+        return base_of(self.whole.get(node, node))
+
+    def call(self, node: Node) -> Node:
+        """The operator of the program that a node is, or does a part of."""
+        return self.whole.get(node, node)
+
+    def moved_by(self, write: Node) -> int:
+        """By how much a write moves the version of what it writes."""
+        return 0 if write.target is put_back else self.moves.get(write, 1)
+
+    def is_store(self, node: Node) -> bool:
+        """Is it a copy that writes into an input?"""
+        return node in self.whole and self.whole[node].alias is not None
+
+
+def analyse(
+    graph: Graph,
+    joins: Mapping[Node, tuple[Node, ...]] | None = None,
+    moves: Mapping[Node, int] | None = None,
+    apart: bool = False,
+) -> Flow:
+    """Live nodes, users, and the order that memory and effects ask for."""
+    flow = Flow(graph, joins or {}, moves=moves or {}, apart=apart)
+    live = _live(graph)
+    for node in graph.nodes:
+        if node in live and node.op in ("call", "get"):
+            copies = flow.joins.get(node, ())
+            flow.nodes += (*copies, node)
+            flow.whole.update(dict.fromkeys(copies, node))
+    flow.written = {root(target) for node in flow.nodes for target in writes(node)}
+    flow.writes_memory = bool(flow.written)
+    for node in flow.nodes:
+        for operand in flow.reads(node):
+            flow.users.setdefault(operand, []).append(node)
+    _order(flow)
+    return flow
+
+
+def _live(graph: Graph) -> set[Node]:
+    live: set[Node] = set()
+    queue = [*graph.outputs, *(node for node in graph.nodes if has_effect(node))]
+    while queue:
+        node = queue.pop()
+        if node not in live:
+            live.add(node)
+            queue.extend(reads(node))
+            if node.alias is not None:
+                queue.append(node.alias)
+    return live
+
+
+_OUTSIDE = "inputs and constants"
+
+
+class _Order:
+    """What was met so far of the memory that nodes touch, and of their effects."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.readers: dict[Any, list[Node]] = {}
+        self.writer: dict[Any, Node] = {}
+        self.effect: Node | None = None  # the last one, but for stores
+        self.stores: list[
+            Node
+        ] = []  # those behind it: they go in any order, for none of them raises
+
+    def storage(self, node: Node) -> Any:
+        base = root(node)
+        own = is_fresh(node) or (self.flow.apart and base.op == "input")
+        return base if own else _OUTSIDE
+
+    def follows(self, node: Node) -> list[Node]:
+        """The nodes that this one, the next in order, has to follow."""
+        written = {self.storage(target) for target in writes(self.flow.call(node))}
+        touched = {self.storage(operand) for operand in self.flow.reads(node)} | written
+        found = [self.writer[storage] for storage in touched if storage in self.writer]
+        for storage in written:
+            found.extend(self.readers.get(storage, ()))
+            self.readers[storage] = []
+            self.writer[storage] = node
+        for storage in touched - written:
+            self.readers.setdefault(storage, []).append(node)
+        if self.flow.is_store(node):
+            found += [] if self.effect is None else [self.effect]
+            self.stores.append(node)
+        elif has_effect(node) and (
+            not written or may_raise(node) or any(map(_is_outside, written))
+        ):
+            found += self.stores if self.effect is None else [self.effect, *self.stores]
+            self.effect, self.stores = node, []
+        return [other for other in dict.fromkeys(found) if other is not node]
+
+    def done(self, write: Node) -> None:
+        """A write that copies have done: what comes later follows it."""
+        for target in writes(write):
+            self.writer[self.storage(target)] = write
+
+
+def _is_outside(storage: Any) -> bool:
+    return storage == _OUTSIDE or storage.op == "input"
+
+
+def _order(flow: Flow) -> None:
+    """Fill `after`: reads after writes, writes after reads and writes; effects in order."""
+    order = _Order(flow)
+    for node in flow.nodes:
+        if node.op == "get" or is_plain_view(node):
+            continue  # touches no memory by itself
+        if node in flow.joins and writes(node):
+            order.done(node)
+            continue
+        follows = order.follows(node)
+        if follows:
+            flow.after[node] = follows

@@ -1,0 +1,64 @@
+"""Matrix products: which operators are some, their factors and sizes, and what measurements say of them.
+
+In: a node. Out: its factors, sizes by letter, its name among measured products. Rules of lowering, fusion, kernels and
+tuning ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+
+from ...ir.graph.nodes import Meta, Node
+
+aten = torch.ops.aten
+
+# operator -> (position of the left factor, dimensions of: left factor, right factor, result)
+LETTERS: dict[Any, tuple[int, str, str, str]] = {
+    aten.mm.default: (0, "mk", "kn", "mn"),
+    aten.addmm.default: (1, "mk", "kn", "mn"),
+    aten.bmm.default: (0, "bmk", "bkn", "bmn"),
+    aten.baddbmm.default: (1, "bmk", "bkn", "bmn"),
+    aten.mv.default: (0, "mk", "k", "m"),
+    aten.addmv.default: (1, "mk", "k", "m"),
+    aten.dot.default: (0, "k", "k", ""),
+    aten.vdot.default: (0, "k", "k", ""),
+}
+
+
+def factors(node: Node) -> tuple[Node, Node]:
+    """The two tensors that are multiplied."""
+    first = LETTERS[node.target][0]
+    return node.args[first], node.args[first + 1]
+
+
+def sizes(node: Node) -> dict[str, Any]:
+    """letter -> size."""
+    _first, left, right, _result = LETTERS[node.target]
+    a, b = factors(node)
+    return dict(zip(left, a.meta.shape, strict=True)) | dict(zip(right, b.meta.shape, strict=True))
+
+
+# What a measurement has found out, for the time of one plan: product (`known_as`) -> does a nest of ours pay?
+MEASURED: ContextVar[Mapping[str, bool] | None] = ContextVar("measured", default=None)
+
+
+def known_as(node: Node) -> str:
+    """All that the time of a product depends on, as text."""
+    operands = [arg.meta if isinstance(arg, Node) else arg for arg in node.args]
+    told = [f"{m} {m.stride}" if isinstance(m, Meta) else repr(m) for m in operands]
+    return f"{node.target}({', '.join(told)}, {sorted(node.kwargs.items())})"
+
+
+def measured(node: Node) -> bool | None:
+    """Was a kernel of ours found to be the faster one? None: nothing is known."""
+    answers = MEASURED.get()
+    return answers.get(known_as(node)) if answers else None
+
+
+def work(found: Mapping[str, Any]) -> Any:
+    """Multiplications."""
+    return found.get("b", 1) * found.get("m", 1) * found.get("n", 1) * found["k"]

@@ -1,0 +1,5 @@
+"""The C++ compiler: text becomes a library.
+
+In: C++ text. Out: a loaded library, now or in the background.
+Open first: `cxx.py`.
+"""

@@ -1,0 +1,94 @@
+"""A large unit in parts that several processors compile at a time.
+
+In: the text of a graph's unit, whose kernels are functions at the outermost level that share nothing but what stands
+before them. Out: texts, each with some of the kernels, about equally much work; and one library made of all of them.
+Called by `codegen.build.cxx`, which compiles the unit whole where a part fails.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+SMALL = 4_000  # characters of kernels, some hundredths of a second: what another compiler's start and a link are worth
+TIMEOUT = 60.0  # seconds of one compiler
+
+_KERNEL = re.compile(r'^extern "C" void (\w+)\(void \*\*buffers.*?^}\n', re.MULTILINE | re.DOTALL)
+
+
+def processors() -> int:
+    """Those that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not everywhere
+        return os.cpu_count() or 1
+
+
+def kernels(text: str) -> dict[str, str]:
+    """The text of each kernel, by its name."""
+    return {found.group(1): found.group() for found in _KERNEL.finditer(text)}
+
+
+def parts(text: str, most: int) -> list[str]:
+    """The text in up to `most` parts; in one where it is small."""
+    kernels = [found.group() for found in _KERNEL.finditer(text)]
+    count = min(most, len(kernels), sum(map(len, kernels)) // SMALL)
+    if count < 2:
+        return [text]
+    loads, chosen = [0] * count, [set[int]() for _ in range(count)]
+    for number in sorted(range(len(kernels)), key=lambda n: -len(kernels[n])):
+        least = loads.index(min(loads))
+        loads[least] += len(kernels[number])
+        chosen[least].add(number)
+    return [_only(text, kept) for kept in chosen]
+
+
+def _only(text: str, kept: set[int]) -> str:
+    numbers = iter(range(text.count("\n")))
+    return _KERNEL.sub(lambda found: found.group() if next(numbers) in kept else "", text)
+
+
+def end(one: subprocess.Popen[Any]) -> None:
+    """End a compiler that still runs, and the processes that it has started."""
+    if one.poll() is None:
+        os.killpg(one.pid, signal.SIGKILL)
+        one.wait()
+
+
+def compile_parts(
+    texts: Sequence[str], command: Sequence[str], link: Sequence[str], target: Path
+) -> bool:
+    """Whether all parts could be compiled, side by side, and linked to one library."""
+    environment = {**os.environ, "TMPDIR": str(target.parent)}
+    running: list[subprocess.Popen[bytes]] = []
+    objects = [target.with_name(f"part{number}.o") for number in range(len(texts))]
+    until = time.monotonic() + TIMEOUT
+    try:
+        for text, made in zip(texts, objects, strict=True):
+            source = made.with_suffix(".cpp")
+            source.write_text(text)
+            running.append(
+                subprocess.Popen(
+                    [*command, "-c", "-o", str(made), str(source)],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment,
+                    start_new_session=True,
+                )
+            )  # fmt: skip
+        if any(one.wait(max(until - time.monotonic(), 0.0)) for one in running):
+            return False
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        for one in running:
+            end(one)
+    linked = [*command, "-x", "none", "-o", str(target), *map(str, objects), *link]
+    done = subprocess.run(
+        linked, capture_output=True, env=environment, check=False, timeout=TIMEOUT
+    )
+    return done.returncode == 0

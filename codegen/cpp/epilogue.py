@@ -1,0 +1,137 @@
+"""The function that a product's or a convolution's kernel calls for each tile of its result, in C++.
+
+In: a kernel being written (`cpp.Kernel`) whose nest is `tiled`. Out: its lines. Rows are all of the nest's axes but the last
+one, counted as one axis; the last one is the columns. What belongs to a row and takes long (the deviation of a batch norm)
+is computed for all rows of the tile before, one row a lane. The caller's side is `Epilogue` in convolution.h and matmul_f32.h.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..loops import loop_nest as loops
+from ..loops import operators as expr
+from .dialect import SCALAR, register
+
+if TYPE_CHECKING:
+    from .renderer import Kernel
+
+ROWS, COLUMNS = 256, 32  # of a tile, at most; a row of it takes as much memory
+ARGUMENTS = (
+    ", const i64_t *numbers, const float *tile, i64_t first, i64_t last, i64_t from, i64_t to"
+)
+LONG = 8  # flops from which on what belongs to a row is computed before
+
+
+def write(kernel: Kernel) -> None:
+    """The loop over the rows of the tile, whose coordinates are counted on."""
+    nest = kernel.nest
+    early = _early(kernel)
+    axes = [axis for axis in kernel.plan.rows if kernel.sizes[axis] != 1]
+    kernel._coordinates("first", "i64_t")
+    if early:
+        _before(kernel, early, axes)
+    kernel.put(f"for (i64_t item = first; item < last; ++item{_next(kernel, axes)}) {{")
+    kernel.depth += 1
+    kernel._pointers()
+    for number in early:
+        kind = register(nest.values[number].dtype)
+        kernel.put(f"const {kind} v{number} = splat<{kind}>(e{number}[item - first]);")
+    left = loops.needed(nest, [store.value for store in nest.stores], frozenset(early))
+    kernel.known = set(range(len(nest.values))).difference(left)
+    kernel._one_row("from", "to", kernel.sizes[-1])
+    kernel.depth -= 1
+    kernel.put("}")
+
+
+def columns(kernel: Kernel) -> None:
+    """The calls of a row's body; as a rule a tile has all its columns."""
+    whole = "".join(f" body(from + {at}, full{{}});" for at in range(0, COLUMNS, kernel.lanes))
+    kernel.put(f"if (to - from == {COLUMNS}) {{{whole} }}")
+    part = "body(at, int(to - at < W ? to - at : W))"
+    kernel.put(f"else for (i64_t at = from; at < to; at += W) {part};")
+
+
+def row(kind: str) -> str:
+    """Where a row of a tile of these would begin, if it had all columns."""
+    tile = "tile" if kind == "float" else f"(const {kind} *)tile"
+    return f"{tile} + (item - first) * {COLUMNS} - from"
+
+
+def _next(kernel: Kernel, axes: list[int]) -> str:
+    """From the coordinates of a row to those of the next one."""
+    text = ""
+    for place, axis in enumerate(axes):
+        text = (
+            f"++x{axis} == {kernel.n(kernel.sizes[axis])} && (x{axis} = 0, {text})"
+            if place
+            else f"++x{axis}"
+        )
+    return text and f", {text}"
+
+
+def _early(kernel: Kernel) -> list[int]:
+    """The values of a row that others are computed with, if the way to them is long."""
+    nest, level = kernel.nest, kernel.level
+    used = [arg for n, value in enumerate(nest.values) if level[n] for arg in value.args]
+    used += [store.value for store in nest.stores]
+    return sorted({number for number in used if not level[number] and _pays(nest, number)})
+
+
+def _pays(nest: loops.LoopNest, number: int) -> bool:
+    if nest.values[number].dtype not in (torch.float32, torch.float64):
+        return False
+    values = [nest.values[each] for each in loops.needed(nest, [number])]
+    known = all(v.op in expr.OPS or v.op in ("load", "const", "number", "cast") for v in values)
+    plain = known and not any(v.args and v.op == "load" for v in values)
+    return plain and sum(expr.OPS[v.op].cost for v in values if v.op in expr.OPS) >= LONG
+
+
+def _before(kernel: Kernel, early: list[int], axes: list[int]) -> None:
+    nest = kernel.nest
+    for number in early:
+        kernel.put(f"{SCALAR[register(nest.values[number].dtype)]} e{number}[{ROWS} + W];")
+    numbers = loops.needed(nest, early)
+    loads = [number for number in numbers if nest.values[number].op == "load"]
+    kernel.put("for (i64_t at = first; at < last; at += W) {")
+    kernel.depth += 1
+    for number in loads:
+        kernel.put(f"{register(nest.values[number].dtype)} v{number};")
+    _load_before(kernel, loads, axes)
+    for number in numbers:
+        if number not in loads:
+            kernel.put(kernel._statement(number, row=True))
+    for number in early:
+        kernel.put(f"__builtin_memcpy(e{number} + (at - first), &v{number}, sizeof v{number});")
+    kernel.depth -= 1
+    kernel.put("}")
+
+
+def _load_before(kernel: Kernel, loads: list[int], axes: list[int]) -> None:
+    """What rows load, one row a lane: as vectors where the rows are neighbours along one axis."""
+    places = {n: kernel.nest.values[n].attr for n in loads}
+    last = axes[-1] if axes else None
+    steps = {n: 0 if last is None else index.strides[last] for n, (_b, index) in places.items()}
+    near = all(step in (0, 1) for step in steps.values())
+    if near:
+        whole = (
+            f"x{axes[-1]} + last - first <= {kernel.n(kernel.sizes[axes[-1]])}" if axes else "true"
+        )
+        kernel.put(f"if ({whole}) {{")
+        for number, (buffer, index) in places.items():
+            start = f"b{buffer}{kernel._offset(index, kernel.plan.rows)}"
+            text = f"one({start})"
+            if steps[number]:
+                text = f"ld({start} + (at - first), int(last - at < W ? last - at : W))"
+            kernel.put(f"  v{number} = {text};")
+        kernel.put("} else")
+    kernel.put("for (int lane = 0; lane < W; ++lane) {")
+    kernel.depth += 1
+    kernel.put("const i64_t item = at + lane < last ? at + lane : last - 1;")
+    kernel._coordinates("item")
+    for number, (buffer, index) in places.items():
+        kernel.put(f"v{number}[lane] = one(b{buffer}{kernel._offset(index, kernel.plan.rows)})[0];")
+    kernel.depth -= 1
+    kernel.put("}")

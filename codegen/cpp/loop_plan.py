@@ -1,0 +1,255 @@
+"""How a nest becomes loops in C++: which axis the lanes run along, what threads share, what each pass does.
+
+In: a LoopNest and the number of lanes. Out: a `Plan`, read by `cpp` (the kernel) and `cpp_pass` (one pass over a row).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ...ir.dataclass import dataclass, field
+from ..loops import loop_nest as loops
+from ..loops.extents import estimate, is_symbolic, surely
+from ..loops.loop_nest import LoopNest, Value
+from . import squares as cpp_squares
+from . import tile as cpp_tile
+from .dialect import WIDTH, register
+
+PARALLEL_WORK = 32768  # light element operations below which one thread is faster
+CHUNK = 8192  # elements a thread takes at a time along a long axis
+SPLIT_COLUMNS = 65536  # a row is shared by threads from here on, when there are too few rows
+SPLIT_PARTS = 1024  # at most
+SUM_BLOCK = 32  # additions after which a float accumulator is flushed into a second one
+ROW_BUFFER_BYTES = 65536  # stack for values that are kept from one pass over a row to the next
+KEPT_ON_STACK = 2048  # elements of such a value, where the row's length is not known
+GROUPS = 8  # vectors of rows that go down the columns together
+MANY_ROWS = 1024  # vectors of rows from which on that may be twice as many
+STRIP = 512  # elements of an axis that is not read in order, at a time
+CACHE_LINE, CACHE_PERIOD, CACHE_WAYS = 64, 4096, 8  # bytes; of a first-level cache
+SHORT_ROW, MANY_ITEMS = (
+    1024,
+    64,
+)  # rows so short are taken many at a time, where enough pieces are left to share
+SHORT_VECTORS = 16  # of a row folded beside others, at the most: behind more the fold of the last one hardly counts
+APART = frozenset(("load_if", "inside", "checked", "scan", "index"))  # not in such rows
+PLACES = ("argmax", "argmin")  # folds that give a position
+KEEP_COST = 8  # recompute what is cheaper than this many flops
+
+
+BYTES = frozenset((torch.bool, torch.uint8, torch.int8))
+# what math.h has for masks of a byte a lane
+_BYTE_OPS = frozenset((
+    "load", "const", "number", "cast", "reduce", "and", "or", "xor", "not", "eq", "ne", "lt", "le", "gt", "ge", "where",
+    "add", "sub", "mul", "neg", "maximum", "minimum",
+))  # fmt: skip
+
+
+def of_bytes(nest: LoopNest) -> bool:
+    """Is each value of the nest a byte? A bool then is a mask of a byte a lane as well, not one of four."""
+    plain = nest.tiled is None and not nest.scatters
+    return plain and all(
+        value.op in _BYTE_OPS and value.dtype in BYTES and not (value.op == "load" and value.args)
+        for value in nest.values
+    )
+
+
+def lane_count(nest: LoopNest, vector_bytes: int) -> int:
+    """Lanes so that the widest register type of the nest fills one hardware vector; fewer where there are fewer
+    elements, as of a product with one row, and of bytes that are fetched one by one or turned over."""
+    if of_bytes(nest):
+        lanes = _fewer(nest, vector_bytes)
+        plan = make_plan(nest, lanes)
+        apart = plan.vector is not None and any(
+            index.strides[plan.vector] not in (0, 1) for index in loops.indices(nest)
+        )
+        return _fewer(nest, vector_bytes // 4) if apart else lanes
+    axes = range(len(nest.outer) + len(nest.inner))
+    moves = loops.levels(nest) if nest.has_reduction else loops.moving(nest, axes[-1:])
+    counted = (  # what is the same all along is computed once a row, however many vectors it takes
+        value for value, along in zip(nest.values, moves, strict=True)
+        if (along or value.op == "reduce" or not any(moves)) and value.op != "inside"
+    )  # fmt: skip
+    widest = max((_width(nest, value) for value in counted), default=4)
+    return _fewer(nest, max(vector_bytes // max(widest, 4), 2))
+
+
+def _fewer(nest: LoopNest, lanes: int) -> int:
+    """No more than there are elements in a row, nearly."""
+    while not nest.has_reduction and lanes > 4 and surely("<=", nest.columns, lanes // 2):
+        lanes //= 2
+    return lanes
+
+
+def _width(nest: LoopNest, value: Value) -> int:
+    if value.op == "cast" and value.dtype == torch.uint8:
+        return 8 if nest.values[value.args[0]].dtype.is_floating_point else 4
+    if value.op == "reduce":  # a position is one a row
+        return WIDTH[register(nest.values[value.args[0]].dtype)]
+    return WIDTH[register(value.dtype)]
+
+
+@dataclass(slots=True)
+class Plan:
+    """Which axes are loops of what kind. Axis numbers are the nest's.
+
+    rows    looped outside, in parallel; one iteration a combination
+    folds   looped inside a row, one after the other, by each pass (where nothing is folded: short rows, several an item)
+    vector  the axis of the lanes (None: the nest has no axes at all)
+    lanes_are_rows   the vector axis is an outer one: each lane is a row of its own
+    split   columns of one row are shared by threads
+    """
+
+    rows: list[int]
+    folds: list[int]
+    vector: int | None
+    lanes_are_rows: bool = False
+    split: bool = False
+    chunk: int = 0  # elements of the vector axis an item takes; 0: all of it
+    chunk_major: bool = False
+    groups: int = 1  # vectors of rows side by side, where lanes are rows
+    tile: int | None = (
+        None  # the axis along which loads lie that squares of lanes are turned over for (`cpp_tile`)
+    )
+
+    squares: bool = False  # lanes are rows that lie in memory one after the other (`cpp_squares`)
+    turned: bool = False  # rows are folded as many at a time as there are lanes (`cpp_turn`)
+
+    def rows_in_lanes(self) -> Plan:
+        """The plan for what is left when so many rows are folded: each has a lane."""
+        return Plan(self.rows[:-1], [], self.rows[-1], lanes_are_rows=True)
+
+    def side_by_side(self, most: int, sizes: tuple[Any, ...], lanes: int) -> None:
+        """Take as many vectors of rows at a time as there are, `most` (a power of two) at the most."""
+        assert self.vector is not None
+        rows = estimate(sizes[self.vector])
+        while self.groups < most and lanes * self.groups * 2 <= rows:
+            self.groups *= 2
+        together = lanes * self.groups
+        if self.groups > 1:
+            self.chunk = max(together, self.chunk // together * together)
+
+
+def make_plan(nest: LoopNest, lanes: int) -> Plan:
+    outer = list(range(len(nest.outer)))
+    inner = list(range(len(nest.outer), len(nest.outer) + len(nest.inner)))
+    sizes = nest.outer + nest.inner
+    if not nest.has_reduction:
+        axes = outer + inner
+        if not axes:
+            return Plan([], [], None)
+        if nest.tiled is not None or nest.scatters:  # in order
+            return Plan(axes[:-1], [], axes[-1])
+        tile = cpp_tile.axis_for(nest, axes, lanes)
+        if tile is not None:
+            return Plan([axis for axis in axes[:-1] if axis != tile], [tile], axes[-1], tile=tile)
+        plan = Plan(axes[:-1], [], axes[-1])
+        strided = any(index.strides[axes[-1]] not in (0, 1, -1) for index in loops.indices(nest))
+        if strided and len(axes) > 1:
+            plan.chunk, plan.chunk_major = nest.hints.chunk or _strip(nest, axes[-1], lanes), True
+        elif is_symbolic(sizes[axes[-1]]) or sizes[axes[-1]] >= 2 * CHUNK:
+            plan.chunk = nest.hints.chunk or CHUNK
+        elif (
+            len(axes) > 2
+            and sizes[axes[-1]] <= SHORT_ROW
+            and _items(sizes, axes[:-2]) >= MANY_ITEMS
+        ):
+            plan.folds.append(plan.rows.pop())
+        return plan
+    turned = short_rows(nest, lanes)
+    squares = not turned and cpp_squares.pays(nest, lanes)
+    if outer and (squares or _rows_in_lanes(nest, lanes)):
+        plan = Plan(outer[:-1], inner, outer[-1], lanes_are_rows=True, squares=squares)
+        columns = max(estimate(nest.columns), 1)
+        plan.chunk = nest.hints.chunk or max(
+            lanes * 4, min(CHUNK, PARALLEL_WORK // columns // lanes * lanes)
+        )
+        return plan
+    plan = Plan(outer, inner[:-1], inner[-1] if inner else None)
+    long = is_symbolic(nest.columns) or nest.columns >= SPLIT_COLUMNS
+    scans = any(value.op == "scan" for value in nest.values)  # one element after the other
+    plan.turned = turned
+    plan.split = len(inner) == 1 and surely("<", nest.rows, 4) and long and not scans
+    return plan
+
+
+def short_rows(nest: LoopNest, lanes: int) -> bool:
+    """One pass along one axis that is folded, and nothing but row values behind it; of known sizes."""
+    if len(nest.inner) != 1 or not nest.outer or not 4 <= lanes <= 16:
+        return False
+    columns = nest.inner[0]
+    if is_symbolic((nest.outer, columns)) or not lanes <= columns <= SHORT_VECTORS * lanes:
+        return False
+    if nest.outer[-1] < lanes or max(loops.phases(nest)) != 1:
+        return False
+    if any(nest.moves_inner(store.index) for store in nest.stores):
+        return False
+    return not any(
+        value.op in APART
+        or (value.op == "reduce" and value.attr in PLACES)
+        or (value.op == "load" and value.args)
+        for value in nest.values
+    )
+
+
+def _items(sizes: tuple[Any, ...], axes: list[int]) -> int:
+    return math.prod(estimate(sizes[axis]) for axis in axes)
+
+
+def _strip(nest: LoopNest, axis: int, lanes: int) -> int:
+    """Elements at a time of an axis along which memory is not read in order: each lies in a line of its own, which has to
+    stay in the first-level cache for the neighbours of the next row. Lines that are a large power of two apart share few
+    of the cache's sets."""
+    found = STRIP
+    for number, index in loops.accesses(nest):
+        stride = index.strides[axis]
+        if is_symbolic(stride) or stride in (0, 1, -1):
+            continue
+        nbytes = abs(stride) * nest.buffers[number].dtype.itemsize
+        sets = min(CACHE_PERIOD // math.gcd(nbytes, CACHE_PERIOD), CACHE_PERIOD // CACHE_LINE)
+        found = min(found, sets * CACHE_WAYS)
+    return max(found, lanes)
+
+
+def _rows_in_lanes(nest: LoopNest, lanes: int) -> bool:
+    """Is the last outer axis the better one for the lanes?"""
+    last_outer, last = len(nest.outer) - 1, len(nest.outer) + len(nest.inner) - 1
+    rows = estimate(nest.outer[last_outer])
+    if nest.inner and estimate(nest.inner[-1]) >= lanes:
+        across, along = _scattered(nest, last_outer), _scattered(nest, last)
+        return across < along and rows >= lanes
+    return rows >= 2 * lanes
+
+
+def _scattered(nest: LoopNest, axis: int) -> int:
+    """Accesses to an element that go lane by lane where the lanes run along this axis: neither side by side nor all to
+    the same place."""
+    moves = loops.moving(nest, (axis,))
+    loads = [
+        (value.attr[1], any(moves[arg] for arg in value.args[2 * (value.op == "load_if") :]))
+        for value in nest.values
+        if value.op in loops.LOADS
+    ]
+    reached = loads + [(store.index, False) for store in nest.stores]
+    return sum(
+        moved or index.strides[axis] not in (0, 1, -1)
+        for index, moved in reached
+        if nest.moves_inner(index) or moved
+    )
+
+
+@dataclass(slots=True)
+class Pass:
+    """One pass over the row: values to compute an element, those to fold, stores, values to keep."""
+
+    phase: int
+    folds: list[int] = field(default_factory=list)  # reduce values
+    stores: list[loops.Store] = field(default_factory=list)
+    body: list[int] = field(default_factory=list)
+    keeps: list[int] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.folds or self.stores)

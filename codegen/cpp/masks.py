@@ -1,0 +1,56 @@
+"""Which bools of a C++ kernel stay as wide as what was compared: `cpp.Kernel` declares those as i64, not as masks.
+
+A bool is a mask of four bytes a lane. Comparisons of doubles and of int64 make eight, and a `where` of eight wants eight: a
+mask between them is narrowed and widened again, which takes as long as the comparison. So a bool that begins as such a
+comparison, or as a combination of some, and that nothing but such a `where` or combination reads, keeps its eight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from ..loops.loop_nest import LoopNest, Value
+
+_WIDE = (torch.float64, torch.int64)
+_COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_COMBINED = frozenset(("and", "or", "xor", "not"))
+
+
+def wide(nest: LoopNest, element: Callable[[int], bool]) -> frozenset[int]:
+    """The numbers of such values; element: whether one lives in a register for one vector, and nowhere else."""
+    found = {number for number, value in enumerate(nest.values) if _begins(nest, value)}
+    found = {number for number in found if element(number)}
+    found -= {number for store in nest.stores for number in store.needs}
+    while True:
+        left = found - {
+            arg for reader, value in enumerate(nest.values) for place, arg in enumerate(value.args)
+            if not (reader in found or (value.op == "where" and place == 0 and value.dtype in _WIDE))
+        }  # fmt: skip
+        left -= {
+            number for number in left
+            if nest.values[number].op in _COMBINED and not left.issuperset(nest.values[number].args)
+        }  # fmt: skip
+        if left == found:
+            return frozenset(found)
+        found = left
+
+
+def _begins(nest: LoopNest, value: Value) -> bool:
+    if value.dtype != torch.bool:
+        return False
+    if value.op in _COMBINED:
+        return True
+    return (value.op in _COMPARISONS or value.op == "isnan") and nest.values[
+        value.args[0]
+    ].dtype in _WIDE
+
+
+def text(value: Value, args: tuple[str, ...]) -> str | None:
+    """The text of a comparison in this width; None: it is written as ever."""
+    if value.op == "isnan":
+        return f"{args[0]} != {args[0]}"
+    if value.op in _COMPARISONS:
+        return f"{args[0]} {_COMPARISONS[value.op]} {args[1]}"
+    return None

@@ -1,0 +1,485 @@
+"""The C++ renderer: loop nests -> one translation unit without any #include.
+
+A kernel is `extern "C" void name(void **buffers, int threads)`, with `const i64_t *numbers` after them where sizes
+are expressions: each one that the text needs, also a product or a quotient of others, is such a number. Values are vectors of W lanes along one axis
+(see `cpp_plan.Plan`): the last inner axis as a rule, the last outer axis where that is the contiguous one or where rows
+are short. The loops over what remains, the passes over a row (one a phase), accumulators, tails and the
+OpenMP pragma are made here; expressions come from `expr` with the dialect of `cpp_dialect`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...ir.symbolic.expr import Expr
+from ..loops import loop_nest as loops
+from ..loops import operators as expr
+from ..loops.loop_nest import Index, LoopNest
+from . import epilogue as cpp_epilogue
+from . import kept_values as cpp_keep
+from . import loads as cpp_load
+from . import masks as cpp_masks
+from . import nans as cpp_nans
+from . import rows_in_lanes as cpp_lanes
+from . import scalars as cpp_scalar
+from . import scan as cpp_scan
+from . import scatter as cpp_scatter
+from . import tile as cpp_tile
+from . import turn as cpp_turn
+from .dialect import (  # fmt: skip
+    DIALECT,
+    TYPES,
+    argument,
+    library_text,
+    register,
+    rounded_plain,
+    section_of,
+)
+from .loop_plan import PARALLEL_WORK, Pass, lane_count, make_plan, of_bytes
+from .row_pass import PassWriter
+
+PREAMBLE = """\
+typedef signed char i8_t; typedef unsigned char u8_t; typedef short i16_t; typedef unsigned short u16_t;
+typedef int i32_t; typedef long long i64_t;
+struct bf16_t { u16_t bits; };
+struct f16_t { u16_t bits; };
+struct bool_t { u8_t bits; };
+struct full {};
+"""
+
+_LIBM1 = (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
+)  # fmt: skip
+_LIBM2 = ("pow", "atan2", "hypot", "fmod")
+LIBM = "".join(
+    ['extern "C" {\n']
+    + [f"double {name}(double); float {name}f(float);\n" for name in _LIBM1]
+    + [f"double {name}(double, double); float {name}f(float, float);\n" for name in _LIBM2]
+    + ["}\n"]
+)
+
+
+def render(
+    nests: list[LoopNest],
+    vector_bytes: int,
+    numbers: dict[str, tuple[Any, ...]] | None = None,
+    symbols: dict[str, str] | None = None,
+    texts: dict[str, str] | None = None,
+) -> str:
+    """The whole unit; a nest's name is its symbol, and of equal kernels (those of a model's equal layers) the first one
+    stands for all: `symbols` gets its name for each. Nothing of the user's program but its computation is in
+    it: the same computation elsewhere is the same text. `numbers` gets the expressions that each kernel takes, `texts`
+    the text of each."""
+    parts = [PREAMBLE]
+    wanted: dict[tuple[int, bool], set[str]] = {}  # lanes, and whether all registers are bytes
+    for nest in nests:
+        found = wanted.setdefault((lane_count(nest, vector_bytes), of_bytes(nest)), {"memory"})
+        for value in nest.values:
+            dtype = nest.values[value.args[0]].dtype if value.args else value.dtype
+            section = section_of(value, dtype)
+            if section is not None:
+                found.add(section)
+        if nest.scatters:
+            found.add("scatter")
+    if any(_needs_libm(names) for names in wanted.values()):
+        parts.append(LIBM)
+    for (lanes, narrow), names in wanted.items():
+        writers = [
+            Kernel(nest, lanes)
+            for nest in nests
+            if (lane_count(nest, vector_bytes), of_bytes(nest)) == (lanes, narrow)
+        ]
+        if any(
+            writer.plan.tile is not None or writer.plan.turned or writer.plan.squares
+            for writer in writers
+        ):
+            names.add("tile")
+        kernels = _apart(
+            writers, {} if symbols is None else symbols, {} if texts is None else texts
+        )
+        if numbers is not None:
+            numbers.update({writer.nest.name: tuple(writer.numbers) for writer in writers})
+        text = library_text(names) + FOLD + "\n" + "\n".join(kernels)
+        header = f"namespace w{lanes} {{\nconstexpr int W = {lanes};\n"
+        if narrow:
+            header = f"#define BYTES\n{header.replace(' {', '_bytes {', 1)}"
+        parts.append(header + text + "}\n" + "#undef BYTES\n" * narrow)
+    return "\n".join(parts)
+
+
+def _apart(writers: list[Kernel], symbols: dict[str, str], texts: dict[str, str]) -> list[str]:
+    """The texts of these kernels, each once."""
+    first: dict[str, str] = {}  # a text without its name -> the name
+    for writer in writers:
+        name, text = writer.nest.name, writer.text()
+        symbols[name] = first.setdefault(text.replace(f" {name}(", " (", 1), name)
+        texts[name] = text
+    return [texts[name] for name in first.values()]
+
+
+# All lanes of one accumulator combined; the result is in all lanes.
+FOLD = """
+template <class V> INLINE V turned(V v, int by) {
+  constexpr int N = sizeof(V) / sizeof(v[0]);
+  V r;
+  for (int i = 0; i < N; ++i) r[i] = v[(i + by) & (N - 1)];
+  return r;
+}
+typedef unsigned long long eights __attribute__((vector_size(W < 8 ? 8 : W)));
+template <class V, class F> INLINE V fold(V v, F f) {
+  if constexpr (sizeof(v[0]) == 1 && W >= 8) {  // bytes to be turned would go through memory
+#pragma GCC unroll 8
+    for (int by = W / 16; by; by /= 2) v = f(v, (V)turned((eights)v, by));
+#pragma GCC unroll 8
+    for (int by = 4; by; by /= 2) v = f(v, (V)((eights)v >> (by * 8)));
+    return splat<V>(v[0]);
+  }
+#pragma GCC unroll 8
+  for (int by = W / 2; by; by /= 2) v = f(v, turned(v, by));
+  return v;
+}
+"""
+
+
+def _needs_libm(names: set[str]) -> bool:
+    return bool(names & {"libm64", "division", "sincos", "tan", "pow", "fmod"})
+
+
+class Kernel:
+    """Writes one kernel. `lines` grows from top to bottom; `self.depth` is the indentation."""
+
+    def __init__(self, nest: LoopNest, lanes: int) -> None:
+        self.nest, self.lanes = nest, lanes
+        self.sizes = nest.outer + nest.inner
+        self.plan = make_plan(nest, lanes)
+        axes = [] if self.plan.vector is None else [self.plan.vector]
+        self.along = loops.moving(nest, axes)  # does the value differ between lanes?
+        self.level = loops.levels(nest) if nest.has_reduction else self.along
+        if self.plan.folds and not nest.has_reduction:
+            self.level = loops.moving(nest, [*self.plan.folds, *axes])
+        self.phase = loops.phases(nest)
+        self.spans = cpp_load.only_spans(
+            nest, self.along
+        )  # values that are written where they are used
+        self.plain = cpp_nans.plain(nest)
+        self.lines: list[str] = []
+        self.depth = 1
+        self.kept: set[int] = set()
+        self.homes: dict[int, loops.Store] = {}  # kept values that lie where this is stored later
+        self.known: set[int] = set()  # row values already declared
+        self.group = ""  # where there are several vectors of rows: the subscript of the one at hand
+        self.passes = self._passes()
+        self.scalars = cpp_scalar.of(self)
+        apart = self.kept | self.scalars
+        self.wide = cpp_masks.wide(nest, lambda number: self.level[number] and number not in apart)
+        self.spans |= cpp_scalar.only_literals(self)
+        if self.plan.lanes_are_rows:
+            self.plan.side_by_side(cpp_lanes.groups(self), self.sizes, lanes)
+        self.pointers: dict[tuple[int, Index], str] = {}
+        self.numbers: dict[Expr, str] = {}  # expressions, as the names of the kernel's numbers
+
+    def n(self, value: Any) -> str:
+        """The text of a plain number or an expression."""
+        if isinstance(value, Expr):
+            return self.numbers.setdefault(value, f"n{len(self.numbers)}")
+        return str(value)
+
+    # --- what happens in which pass ---
+
+    def _passes(self) -> list[Pass]:
+        nest = self.nest
+        found = [Pass(phase) for phase in range(max(self.phase, default=0) + 1)]
+        for number, value in enumerate(nest.values):
+            if value.op == "reduce":
+                found[self.phase[number] - 1].folds.append(number)
+        for store in nest.stores:
+            if store.scatter is not None or nest.moves_inner(store.index):
+                found[self.phase[store.value]].stores.append(store)
+        rows = frozenset(n for n, element in enumerate(self.level) if not element)
+        self.wants_rows: set[int] = set()
+        for number, one_pass in enumerate(found):
+            roots = self._roots(one_pass)
+            one_pass.body = loops.needed(nest, roots, rows | self.kept)
+            cpp_keep.choose(self, found[:number], one_pass, roots)
+            body = loops.needed(nest, roots, rows | self.kept)
+            one_pass.body = [n for n in body if n not in self.spans]
+        return found
+
+    def _roots(self, one_pass: Pass) -> list[int]:
+        args = [self.nest.values[number].args[0] for number in one_pass.folds]
+        return args + [number for store in one_pass.stores for number in store.needs]
+
+    def cost_of(self, number: int) -> int:
+        value = self.nest.values[number]
+        if value.op == "scan":
+            return cpp_scan.COST
+        if value.op in loops.LOADS:
+            vector = self.plan.vector
+            stride = 0 if vector is None else value.attr[1].strides[vector]
+            apart = stride not in (0, 1, -1) or any(
+                self.along[arg] and self.nest.values[arg].dtype == torch.int64 for arg in value.args
+            )
+            return 10 if apart else 1
+        return expr.OPS[value.op].cost if value.op in expr.OPS else 1
+
+    def work(self) -> Any:
+        cost = sum(self.cost_of(number) for number in range(len(self.nest.values)))
+        return math.prod(self.sizes) * max(1, cost // 8)
+
+    # --- text ---
+
+    def put(self, line: str) -> None:
+        self.lines.append("  " * self.depth + line)
+
+    def text(self) -> str:
+        nest = self.nest
+        for number, buffer in enumerate(nest.buffers):
+            qualifier = "" if buffer.written else "const "
+            kind = f"{qualifier}{TYPES[buffer.dtype][1]} *"
+            restrict = "" if buffer.shared else "__restrict "
+            self.put(
+                f"{kind}{restrict}b{number} = ({kind})buffers[{number}];  // {_buffer_text(buffer)}"
+            )
+        if nest.may_fail:
+            self.put(f"int *const trouble = (int *)buffers[{len(nest.buffers)}];")
+        if nest.tiled is not None:
+            cpp_epilogue.write(self)
+            more = cpp_epilogue.ARGUMENTS
+        else:
+            if self._parallel() is False:
+                self.put("(void)threads;")
+            self._rows()
+            more = ", int threads" + ", const i64_t *numbers" * bool(self.numbers)
+        head = [f'extern "C" void {nest.name}(void **buffers{more}) {{']
+        for place, (value, name) in enumerate(self.numbers.items()):
+            kind, source = (
+                ("double", "(const double *)") if value.kind == "float" else ("i64_t", "")
+            )
+            head.append(f"  const {kind} {name} = ({source}numbers)[{place}];")
+        return "\n".join([*head, *self.lines, "}"]) + "\n"
+
+    def _parallel(self) -> bool | None:
+        """Whether there is work for several threads; None: it depends on the sizes."""
+        work = self.work()
+        return None if isinstance(work, Expr) else work >= PARALLEL_WORK
+
+    def each_item(self, name: str, items: Any, write: Callable[[], None]) -> None:
+        """The loop over items that threads may share, with the lines of `write` as its body."""
+        several = self._parallel()
+        pragma = "#pragma omp parallel for num_threads(threads) schedule(static)"
+        loop = f"for (i64_t {name} = 0; {name} < {self.n(items)}; ++{name})"
+        if several is not None:
+            if several:
+                self.put(pragma)
+            self.put(loop + " {")
+        else:
+            self.put("{")
+            self.put(
+                f"const auto each_{name} = [=](const i64_t {name}) __attribute__((noinline)) {{"
+            )
+        self.depth += 1
+        write()
+        self.depth -= 1
+        if several is not None:
+            self.put("}")
+            return
+        self.put("};")
+        self.put(f"if (threads > 1 && {self.n(self.work())} >= {PARALLEL_WORK}) {{")
+        self.put(pragma)
+        self.put(f"{loop} each_{name}({name});")
+        self.put(f"}} else {loop} each_{name}({name});")
+        self.put("}")
+
+    def _rows(self) -> None:
+        """The loop over items (rows, or chunks of rows), and what one item does."""
+        plan = self.plan
+        if plan.tile is not None:
+            cpp_tile.write(self)
+            return
+        if plan.turned:
+            cpp_turn.write(self)
+            return
+        if self.nest.scatters:
+            cpp_scatter.write(self)
+            return
+        rows = math.prod(self.sizes[axis] for axis in plan.rows)
+        length = 1 if plan.vector is None else self.sizes[plan.vector]
+        chunks = -(-length // plan.chunk) if plan.chunk else 1
+        items = rows * chunks
+        if items == 1:
+            self._item(rows, chunks, length)
+        elif plan.split:  # threads share the columns, not the rows
+            self.put(f"for (i64_t item = 0; item < {self.n(items)}; ++item) {{")
+            self.depth += 1
+            self._item(rows, chunks, length)
+            self.depth -= 1
+            self.put("}")
+        else:
+            self.each_item("item", items, lambda: self._item(rows, chunks, length))
+
+    def _item(self, rows: Any, chunks: Any, length: Any) -> None:
+        plan = self.plan
+        chunked = chunks != 1
+        if rows != 1 or chunked:
+            row = "item"
+            if chunked:
+                step, last = plan.chunk, self.n(length)
+                first, row = f"item / {self.n(rows)}", f"item % {self.n(rows)}"
+                if not plan.chunk_major:
+                    first, row = f"item % {self.n(chunks)}", f"item / {self.n(chunks)}"
+                self.put(f"const i64_t from = ({first}) * {step};")
+                self.put(f"const i64_t to = from + {step} < {last} ? from + {step} : {last};")
+            self._coordinates(row)
+        self._pointers()
+        ends = ("from", "to") if chunked else ("0", self.n(length))
+        if plan.lanes_are_rows:
+            cpp_lanes.write(self, *ends, length)
+        else:
+            self._one_row(*ends, length)
+
+    def _coordinates(self, row: str, kind: str = "const i64_t", last: int | None = None) -> None:
+        """Declare x0, x1, ... of the rows' axes, or of the first ones of them."""
+        axes = [axis for axis in self.plan.rows[:last] if self.sizes[axis] != 1]
+        below: Any = 1
+        for position, axis in reversed(list(enumerate(axes))):
+            text = f"({row})" if below == 1 else f"({row}) / {self.n(below)}"
+            if position:
+                text = f"{text} % {self.n(self.sizes[axis])}"
+            self.put(f"{kind} x{axis} = {text};")
+            below = below * self.sizes[axis]
+
+    def _pointers(self) -> None:
+        """One pointer for each index that is met, moved to the row."""
+        for key in dict.fromkeys(loops.accesses(self.nest)):
+            number, index = key
+            buffer = self.nest.buffers[number]
+            name = f"p{len(self.pointers)}"
+            self.pointers[key] = name
+            start = f"b{number}{self._offset(index, self.plan.rows)}"
+            if number == self.nest.tiled:
+                start = cpp_epilogue.row(TYPES[buffer.dtype][1])
+            qualifier = "" if buffer.written else "const "
+            self.put(f"{qualifier}{TYPES[buffer.dtype][1]} *{name} = {start};")
+
+    def _offset(self, index: Index, axes: list[int], with_offset: bool = True) -> str:
+        terms = [
+            f"x{axis}" if index.strides[axis] == 1 else f"x{axis} * {self.n(index.strides[axis])}"
+            for axis in axes
+            if index.strides[axis] and self.sizes[axis] != 1
+        ]
+        if with_offset and index.offset:
+            terms.append(self.n(index.offset))
+        return "".join(f" + {term}" for term in terms)
+
+    # --- one row ---
+
+    def _one_row(self, first: str, last: str, length: Any) -> None:
+        for one_pass in self.passes:
+            self._row_values(one_pass.phase)
+            for number in one_pass.keeps:
+                cpp_keep.room(self, number)
+            if not one_pass.empty:
+                self._run_pass(one_pass, first, last, length)
+        self._row_values(max(self.phase, default=0) + 1)
+        for store in self.nest.stores:
+            if store.scatter is None and not self.nest.moves_inner(store.index):
+                self._store(store, row=True)
+        cpp_keep.free(self)
+
+    def _row_values(self, phase: int) -> None:
+        """Declare the row values that are known before the pass of this phase."""
+        for number, value in enumerate(self.nest.values):
+            if self.level[number] or number in self.known or self.phase[number] > phase:
+                continue
+            if value.op != "reduce" and number not in self.spans:
+                self.known.add(number)
+                self.put(self._statement(number, row=True))
+
+    def _statement(self, number: int, row: bool = False) -> str:
+        value = self.nest.values[number]
+        name = f"v{number}"
+        if number in self.scalars:
+            return cpp_scalar.statement(self, number, row)
+        if value.op in loops.LOADS:
+            return f"const {register(value.dtype)} {name} = {cpp_load.load(self, value, row)};"
+        if value.op == "inside":
+            return f"const mask {name} = {cpp_load.mask(self, number, row)};"
+        if value.op == "checked":
+            return f"const i64 {name} = {cpp_load.check(self, number)};"
+        if value.op == "scan":
+            return f"const {register(value.dtype)} {name} = {cpp_scan.element(self, number)};"
+        if value.op == "index":
+            kind = register(value.dtype)
+            return f"const {kind} {name} = {self._index(value.attr, row, kind)};"
+        if value.op == "number":
+            return f"const {register(value.dtype)} {name} = {argument(self.n(value.attr), value.dtype)};"
+        args = tuple(f"v{arg}" for arg in value.args)
+        dtypes = tuple(self.nest.values[arg].dtype for arg in value.args)
+        if value.op == "cast" and value.dtype == torch.bfloat16 and value.args[0] in self.plain:
+            return f"const f32 {name} = {rounded_plain(args[0], dtypes[0])};"
+        if number in self.wide:
+            said = cpp_masks.text(value, args) or expr.expression(DIALECT, value, args, dtypes)
+            return f"const i64 {name} = {said};"
+        return "const " + expr.statement(DIALECT, name, value, args, dtypes)
+
+    def _where(self, index: Index, row: bool) -> tuple[str, Any]:
+        """(text of the element offset from the row's pointer, stride along the lanes)."""
+        plan = self.plan
+        text = "" if row else self._offset(index, plan.folds, with_offset=False)
+        stride = 0 if plan.vector is None else index.strides[plan.vector]
+        if row and not plan.lanes_are_rows:
+            stride = 0
+        if stride:
+            text += " + i" if stride == 1 else f" + i * {self.n(stride)}"
+        return text, stride
+
+    def _position(self, index: Index, row: bool) -> tuple[str, Any]:
+        """(text of the affine form at the first lane, its step along the lanes)."""
+        moved, stride = self._where(index, row)
+        rows = self._offset(index, self.plan.rows, with_offset=False)
+        return f"{self.n(index.offset)}{rows}{moved}", stride
+
+    def _index(self, index: Index, row: bool, kind: str = "i64") -> str:
+        base, stride = self._position(index, row)
+        if stride == 0:
+            return f"splat<{kind}>({base})"
+        literal = "ll" if kind == "i64" else ""
+        step = self.n(stride) if isinstance(stride, Expr) else f"{stride}{literal}"
+        return f"splat<{kind}>({base}) + lanes<{kind}>(0) * {step}"
+
+    def _store(self, store: loops.Store, row: bool = False) -> None:
+        moved, stride = self._where(store.index, row)
+        pointer = self.pointers[(store.buffer, store.index)] + moved
+        value = f"v{store.value}"
+        if store.scatter is not None:
+            self.put(cpp_scatter.store(self, store, pointer, stride))
+            return
+        if stride == 0:
+            size = 1 if self.plan.vector is None else self.sizes[self.plan.vector]
+            lane = "1" if row or size != 0 else "0"
+            self.put(f"st({pointer}, {value}, {lane});")
+        elif stride == 1:
+            self.put(f"st({pointer}, {value}, n);")
+        else:
+            self.put(f"sts({pointer}, {self.n(stride)}, {value}, n);")
+
+    # --- one pass ---
+
+    def _run_pass(self, one_pass: Pass, first: str, last: str, length: int) -> None:
+        PassWriter(self, one_pass).write(first, last, length)
+
+
+def _buffer_text(buffer: loops.Buffer) -> str:
+    kind = str(buffer.dtype).removeprefix("torch.")
+    shape, stride = (_sizes_text(sizes) for sizes in (buffer.shape, buffer.stride))
+    return f"{kind}[{shape}] stride [{stride}]"
+
+
+def _sizes_text(sizes: tuple[Any, ...]) -> str:
+    """Expressions stay out of the text: another graph may have other names for the same."""
+    return ", ".join("?" if isinstance(size, Expr) else str(size) for size in sizes)

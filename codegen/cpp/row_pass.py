@@ -1,0 +1,375 @@
+"""One pass over a row in C++: accumulators, the loops, the element's body, and what follows from the folds.
+
+In: a kernel being written (`cpp.Kernel`) and one of its passes. Out: lines, put to the kernel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...ir.symbolic.expr import greatest
+from ..loops import loop_nest as loops
+from ..loops.extents import is_symbolic
+from ..loops.loop_nest import Index, LoopNest
+from . import epilogue as cpp_epilogue
+from . import kept_values as cpp_keep
+from . import scan as cpp_scan
+from . import squares as cpp_squares
+from . import zeros as cpp_zeros
+from .dialect import identity, register
+from .loop_plan import CHUNK, PLACES, SPLIT_PARTS, SUM_BLOCK, Pass
+
+if TYPE_CHECKING:
+    from .renderer import Kernel
+
+
+class PassWriter:
+    """Writes one pass: accumulators, the loops, the element's body, and what follows from the folds."""
+
+    def __init__(self, kernel: Kernel, one_pass: Pass, copies: int = 0) -> None:
+        """copies: of each accumulator; 0: as many as pay."""
+        self.kernel, self.one = kernel, one_pass
+        self.nest, self.plan = kernel.nest, kernel.plan
+        self.put = kernel.put
+        self.cost = sum(kernel.cost_of(number) for number in one_pass.body)
+        self.unroll = copies or (self._copies(self.cost) if one_pass.folds else 1)
+        columns = self.nest.columns  # positions in 32 bits where that is enough
+        self.place = "i64" if is_symbolic(columns) or columns >= 2**31 else "i32"
+        self.sums = [
+            n for n in one_pass.folds
+            if self.nest.values[n].attr == "sum" and self.nest.values[n].dtype.is_floating_point
+        ]  # fmt: skip
+
+        self.row = ("0", "0", 0)  # first, last and length of the row that is folded
+        self.joined: set[int] = set()  # sums whose copies are in the first one already
+
+    def _copies(self, cost: int) -> int:
+        """Of an accumulator: as many as additions are under way at a time; a comparison that moves two registers takes
+        longer."""
+        kinds = [self.nest.values[number].attr for number in self.one.folds]
+        places = len(kinds) == 1 and kinds[0] in PLACES and self.kernel.lanes >= 16
+        return self.nest.hints.unroll or (8 if places and cost < 16 else 4 if cost < 16 else 2)
+
+    def write(self, first: str, last: str, length: Any) -> None:
+        plan = self.plan
+        self.row = first, last, length
+        if plan.split:
+            self._write_split(length)
+        else:
+            self.declare("")
+            for number in cpp_scan.of(self.kernel, self.one):
+                cpp_scan.begin(self.kernel, number)
+            self.loops(first, last, length)
+            self.finish("")
+
+    # accumulators: a{value}_{copy}, with a position beside it for argmax and argmin
+
+    def declare(self, prefix: str) -> None:
+        for number in self.one.folds:
+            value = self.nest.values[number]
+            kind, start = self.accumulator(number)
+            for copy in range(self.unroll):
+                self.put(f"{kind} {prefix}a{number}_{copy} = {start};")
+                if value.attr in PLACES:
+                    self.put(f"{self.place} {prefix}k{number}_{copy} = {self.nowhere};")
+
+    @property
+    def nowhere(self) -> str:
+        """A position behind all others: nothing has been better than the identity."""
+        return {"i32": "splat<i32>(2147483647)", "i64": "splat<i64>(9223372036854775807ll)"}[
+            self.place
+        ]
+
+    def accumulator(self, number: int) -> tuple[str, str]:
+        """(register type, text of the identity)."""
+        value = self.nest.values[number]
+        dtype = self.nest.values[value.args[0]].dtype
+        return register(dtype), identity(loops.SCANS.get(value.attr, value.attr), dtype)
+
+    def combine(
+        self,
+        number: int,
+        copy: int,
+        value: str,
+        position: str = "",
+        prefix: str = "",
+        later: bool = False,
+    ) -> str:
+        """The statement that takes a value (and its position) into an accumulator; later: the position lies behind
+        those that the accumulator has met."""
+        kind = self.nest.values[number].attr
+        target = f"{prefix}a{number}_{copy}"
+        if kind in PLACES:
+            pick = ("later_" if later else "pick_") + kind.removeprefix("arg")
+            return f"{pick}({target}, {prefix}k{number}_{copy}, {value}, {position});"
+        return f"{target} = {combined(self.nest, number, target, value)};"
+
+    def loops(self, first: str, last: str, length: Any) -> None:
+        """Loops over the fold axes, the innermost with several accumulators and in blocks for sums."""
+        kernel, plan = self.kernel, self.plan
+        axes = list(plan.folds)
+        inner_axis = axes.pop() if plan.lanes_are_rows and axes else None
+        size = length
+        if plan.lanes_are_rows:
+            size = 1 if inner_axis is None else kernel.sizes[inner_axis]
+        blocked = self.blocked(size, 1 if plan.lanes_are_rows else kernel.lanes, bool(axes))
+        self._begin_blocks(blocked)
+        for axis in axes:
+            self.put(
+                f"for (i64_t x{axis} = 0; x{axis} < {kernel.n(kernel.sizes[axis])}; ++x{axis}) {{"
+            )
+            kernel.depth += 1
+        if plan.lanes_are_rows:
+            name = "x" if inner_axis is None else f"x{inner_axis}"
+            self._innermost(name, "0", kernel.n(size), size, 1, blocked)
+        else:
+            self._innermost("i", first, last, length, kernel.lanes, blocked)
+        for _axis in axes:
+            kernel.depth -= 1
+            self.put("}")
+        self._end_blocks(blocked)
+
+    # Float sums of many terms go by blocks: plain additions within one, and the blocks' sums are added with their
+    # rounding errors collected beside them (Knuth's two-sum), so that the error does not grow with the length.
+
+    def blocked(self, length: Any, step: int, again: bool) -> bool:
+        many = is_symbolic(length) or length > SUM_BLOCK * step * self.unroll or again
+        return bool(self.sums) and many
+
+    def _begin_blocks(self, blocked: bool) -> None:
+        for number in self.sums if blocked else ():
+            for copy in range(self.unroll):
+                self.put(f"auto e{number}_{copy} = {self.accumulator(number)[1]};")
+
+    def _end_blocks(self, blocked: bool) -> None:
+        """The copies of an accumulator are joined in the same way."""
+        for number in self.sums if blocked else ():
+            first, lost = f"a{number}_0", f"e{number}_0"
+            for copy in range(1, self.unroll):
+                self.put(f"two_sum({first}, {lost}, a{number}_{copy});")
+                self.put(f"{lost} = {lost} + e{number}_{copy};")
+            self.put(f"{first} = with_lost({first}, {lost});")
+            self.joined.add(number)
+
+    def _innermost(
+        self, name: str, first: str, last: str, length: Any, step: int, blocked: bool
+    ) -> None:
+        kernel = self.kernel
+        block = SUM_BLOCK * step * self.unroll
+        self.put("{")
+        kernel.depth += 1
+        if blocked:
+            self.put(f"for (i64_t block = {first}; block < {last}; block += {block}) {{")
+            kernel.depth += 1
+            self.put(f"const i64_t end = block + {block} < {last} ? block + {block} : {last};")
+            for number in self.sums:
+                for copy in range(self.unroll):
+                    self.put(f"auto s{number}_{copy} = {self.accumulator(number)[1]};")
+            first, last = "block", "end"
+        self._body(name)
+        self._calls(first, last, length, step, blocked)
+        if blocked:
+            for number in self.sums:
+                for copy in range(self.unroll):
+                    self.put(f"two_sum(a{number}_{copy}, e{number}_{copy}, s{number}_{copy});")
+            kernel.depth -= 1
+            self.put("}")
+        kernel.depth -= 1
+        self.put("}")
+
+    def names(self, copy: int, blocked: bool) -> str:
+        """The accumulators of one copy as further arguments of the body."""
+        names = []
+        for number in self.one.folds:
+            names.append(f"{'s' if blocked and number in self.sums else 'a'}{number}_{copy}")
+            if self.nest.values[number].attr in PLACES:
+                names.append(f"k{number}_{copy}")
+        return "".join(f", {name}" for name in names)
+
+    def _body(self, name: str) -> None:
+        """A lambda for one element vector: (position, number of lanes, accumulators)."""
+        kernel = self.kernel
+        self.head("body", "" if self.plan.lanes_are_rows else ", auto n", name)
+        for number in self.one.body:
+            self.put(kernel._statement(number))
+        self.taken()
+        for store in self.one.stores:
+            kernel._store(store)
+        kernel.depth -= 1
+        self.put("};")
+
+    def head(self, of: str, more: str, name: str = "") -> None:
+        """The first lines of such a lambda, with its parameters, and what an earlier pass kept."""
+        name = name or f"x{self.plan.folds[-1]}"
+        parameters = ""
+        for number in self.one.folds:
+            parameters += f", {self.accumulator(number)[0]} &a{number}_0"
+            if self.nest.values[number].attr in PLACES:
+                parameters += f", {self.place} &k{number}_0"
+        self.put(
+            f"auto {of} = [&](const i64_t {name}{more}{parameters}) __attribute__((always_inline)) {{"
+        )
+        self.kernel.depth += 1
+        self._known_again()
+
+    def taken(self) -> None:
+        """What is kept of the element, and what the accumulators take of it."""
+        for number in self.one.keeps:
+            cpp_keep.write(self.kernel, number)
+        for number in self.one.folds:
+            self._take(number)
+
+    def _known_again(self) -> None:
+        """Read back the values that an earlier pass kept."""
+        kernel = self.kernel
+        used = {arg for n in self.one.body for arg in self.nest.values[n].args}
+        used |= set(kernel._roots(self.one))
+        for number in sorted(used & kernel.kept - set(self.one.body)):
+            cpp_keep.read(kernel, number)
+
+    def _take(self, number: int) -> None:
+        value = self.nest.values[number]
+        text = f"v{value.args[0]}"
+        position = ""
+        if not self.plan.lanes_are_rows:
+            text = f"keep({text}, {self.accumulator(number)[1]}, n)"
+        if value.attr in PLACES:
+            position = self._position()
+        self.put(self.combine(number, 0, text, position, later=True))
+
+    def _position(self) -> str:
+        """The element's row-major position in the folded axes, in all lanes."""
+        kernel = self.kernel
+        strides: list[Any] = [0] * len(kernel.sizes)
+        below: Any = 1
+        for axis in reversed(range(len(self.nest.outer), len(kernel.sizes))):
+            strides[axis] = below
+            below = below * kernel.sizes[axis]
+        return kernel._index(Index(tuple(strides)), row=False, kind=self.place)
+
+    def _calls(self, first: str, last: str, length: Any, step: int, blocked: bool) -> None:
+        """Call the body: unrolled, one by one, and for the rest."""
+        lanes = not self.plan.lanes_are_rows
+        count = ", full{}" if lanes else ""
+        together = step * self.unroll
+        unknown = is_symbolic(length)
+        if self.nest.tiled is not None:
+            cpp_epilogue.columns(self.kernel)
+            return
+        self.put(f"i64_t at = {first};")
+        if self.plan.squares:
+            cpp_squares.write(self, last, blocked)
+        if self.unroll > 1 and (unknown or length >= together):
+            self.put(f"for (; at + {together} <= {last}; at += {together}) {{")
+            for copy in range(self.unroll):
+                self.put(f"  body(at + {copy * step}{count}{self.names(copy, blocked)});")
+            self.put("}")
+        if unknown or (
+            length >= step and (self.unroll == 1 or length % together >= step or length < together)
+        ):
+            self.put(
+                f"for (; at + {step} <= {last}; at += {step}) body(at{count}{self.names(0, blocked)});"
+            )
+        if lanes and (unknown or length % step):
+            known = first == "0" and not unknown
+            rest = str(length % step) if known else f"int({last} - at)"
+            self.put(f"if (at < {last}) body(at, {rest}{self.names(0, blocked)});")
+
+    def join(self, number: int, copy: int, prefix: str) -> str:
+        """A copy of an accumulator taken into the first one."""
+        value, place = f"{prefix}a{number}_{copy}", f"{prefix}k{number}_{copy}"
+        return self.combine(number, 0, value, place, prefix)
+
+    def finish(self, prefix: str) -> None:
+        """From accumulators to the value of the row."""
+        for number in self.one.folds:
+            value = self.nest.values[number]
+            cpp_zeros.settle(self, number)
+            for copy in range(1, 1 if number in self.joined else self.unroll):
+                self.put(self.join(number, copy, prefix))
+            accumulator = f"{prefix}a{number}_0"
+            kind = self.accumulator(number)[0]
+            if value.attr in PLACES:
+                if not self.plan.lanes_are_rows:
+                    self.put("#pragma GCC unroll 8")
+                    self.put("for (int by = W / 2; by; by /= 2)")
+                    turned = f"turned({accumulator}, by)", f"turned({prefix}k{number}_0, by)"
+                    self.put("  " + self.combine(number, 0, *turned, prefix=prefix))
+                place = f"{prefix}k{number}_0"  # of the first where all are as bad as the identity
+                self.put(f"{place} = {place} == {self.nowhere} ? {self.place}{{}} : {place};")
+                self.put(f"const i64 v{number} = conv<i64>({place});")
+            elif self.plan.lanes_are_rows:
+                self.put(f"const {kind} v{number} = {accumulator};")
+            else:
+                joined = combined(self.nest, number, "a", "b")
+                self.put(
+                    f"const {kind} v{number} = fold({accumulator}, []({kind} a, {kind} b) {{ return {joined}; }});"
+                )
+            self.kernel.known.add(number)
+
+    def _write_split(self, length: Any) -> None:
+        """Threads share the columns: each chunk folds by itself, then the chunks in order."""
+        kernel = self.kernel
+        chunk = greatest(2 * CHUNK, -(-length // SPLIT_PARTS))
+        chunk = -(-chunk // kernel.lanes) * kernel.lanes
+        chunks = -(-length // chunk)
+        room = SPLIT_PARTS if is_symbolic(chunks) else chunks
+        for number in self.one.folds:
+            kind = self.accumulator(number)[0]
+            self.put(f"{kind} part{number}_[{room}], *const part{number} = part{number}_;")
+            if self.nest.values[number].attr in PLACES:
+                self.put(
+                    f"{self.place} place{number}_[{room}], *const place{number} = place{number}_;"
+                )
+        kernel.each_item("c", chunks, lambda: self._part(chunk, length))
+        self.row = "0", kernel.n(length), length
+        if self.one.folds:
+            unroll, self.unroll = self.unroll, 1
+            self.declare("")
+            self.put(f"for (i64_t c = 0; c < {kernel.n(chunks)}; ++c) {{")
+            for number in self.one.folds:
+                self.put("  " + self.combine(number, 0, f"part{number}[c]", f"place{number}[c]"))
+            self.put("}")
+            self.finish("")
+            self.unroll = unroll
+
+    def _part(self, chunk: Any, length: Any) -> None:
+        kernel = self.kernel
+        step, last = kernel.n(chunk), kernel.n(length)
+        self.put(f"const i64_t from = c * {step};")
+        self.put(f"const i64_t to = from + {step} < {last} ? from + {step} : {last};")
+        self.row = "from", "to", length
+        self.declare("")
+        blocked = self.blocked(length, kernel.lanes, False)
+        self._begin_blocks(blocked)
+        self._innermost("i", "from", "to", length, kernel.lanes, blocked)
+        self._end_blocks(blocked)
+        for number in self.one.folds:
+            cpp_zeros.settle(self, number)
+            for copy in range(1, 1 if number in self.joined else self.unroll):
+                self.put(self.join(number, copy, ""))
+            self.put(f"part{number}[c] = a{number}_0;")
+            if self.nest.values[number].attr in PLACES:
+                self.put(f"place{number}[c] = k{number}_0;")
+
+
+_COMBINED = {
+    "sum": "{0} + {1}",
+    "prod": "{0} * {1}",
+    "max": "maximum({1}, {0})",
+    "min": "minimum({1}, {0})",
+    "first max": "maximum({1}, {0})",
+    "first min": "minimum({1}, {0})",
+    "any": "{0} | {1}",
+    "all": "{0} & {1}",
+}
+
+
+def combined(nest: LoopNest, number: int, left: str, right: str) -> str:
+    """The text of two values of a fold as one."""
+    kind = nest.values[number].attr
+    if nest.values[number].dtype == torch.bool and kind in ("max", "min"):
+        kind = "any" if kind == "max" else "all"
+    return _COMBINED[kind].format(left, right)

@@ -1,0 +1,261 @@
+"""Rows in lanes: the loop over the vector axis where each lane is a row of its own, in C++.
+
+In: a kernel being written (`cpp.Kernel`) whose plan says `lanes_are_rows`. Out: lines, put to the kernel. `rows` is one
+vector of rows with all passes over them; `wide`, where the plan has groups, is as many vectors side by side: a step
+down a column then reads a piece of a line of memory that is worth fetching, not 64 bytes of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..loops import loop_nest as loops
+from ..loops.extents import estimate, is_symbolic
+from . import kept_values as cpp_keep
+from . import scan as cpp_scan
+from .dialect import register
+from .loop_plan import GROUPS, MANY_ROWS, PLACES, SUM_BLOCK, Pass
+from .row_pass import PassWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .renderer import Kernel
+
+
+def write(kernel: Kernel, first: str, last: str, length: Any) -> None:
+    """The rows first..last, of `length` in all: wide, by single vectors, and the rest."""
+    lanes, together = kernel.lanes, kernel.lanes * kernel.plan.groups
+    wide = together > lanes
+    if wide:
+        Wide(kernel).write()
+    rest = is_symbolic(length) or length % together != 0 or not wide
+    if rest:
+        kernel.put("auto rows = [&](const i64_t i, auto n) __attribute__((always_inline)) {")
+        kernel.depth += 1
+        kernel._one_row("0", "0", 0)
+        kernel.depth -= 1
+        kernel.put("};")
+    kernel.put(f"i64_t at = {first};")
+    if wide:
+        kernel.put(f"for (; at + {together} <= {last}; at += {together}) wide(at);")
+    if not rest:
+        return
+    left = f"int({last} - at)"
+    if wide:  # few: all with a mask, so that the text is compiled once
+        kernel.put(f"for (; at < {last}; at += W) rows(at, {left} < W ? {left} : W);")
+        return
+    kernel.put(f"for (; at + {lanes} <= {last}; at += {lanes}) rows(at, full{{}});")
+    if is_symbolic(length) or length % lanes:
+        known = first == "0" and not is_symbolic(length)
+        kernel.put(f"if (at < {last}) rows(at, {length % lanes if known else left});")
+
+
+# Eager sums columns in four parts, so that of few rows (a batch, the gradient of a bias) its errors are those of a quarter as many
+# additions: so many rows go by shorter blocks.
+FEW_ROWS = 256
+
+
+class Wide:
+    """Writes `wide`. A value of a row is an array r{number}, an element a vector: group c, lane by lane."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel, self.nest, self.put = kernel, kernel.nest, kernel.put
+        self.groups = kernel.plan.groups
+        self.arrays: set[int] = set()  # row values that are arrays: r{number}
+        self.plain: set[int] = set()  # row values that are the same in all groups: v{number}
+
+    def write(self) -> None:
+        kernel = self.kernel
+        self.put("auto wide = [&](const i64_t start) __attribute__((always_inline)) {")
+        kernel.depth += 1
+        self.put("constexpr full n{};")
+        for one_pass in kernel.passes:
+            self.row_values(one_pass.phase)
+            if not one_pass.empty:
+                self.one_pass(one_pass)
+        self.row_values(max(kernel.phase, default=0) + 1)
+        stores = [store for store in self.nest.stores if not self.nest.moves_inner(store.index)]
+        if stores:
+            with self.each_group({store.value for store in stores}):
+                for store in stores:
+                    kernel._store(store, row=True)
+        kernel.depth -= 1
+        self.put("};")
+
+    @contextmanager
+    def each_group(self, used: Iterable[int]) -> Iterator[None]:
+        """Lines for each group c, unrolled, with the row values in `used` at hand."""
+        self.put(f"#pragma GCC unroll {self.groups}")
+        self.put(f"for (int c = 0; c < {self.groups}; ++c) {{")
+        self.kernel.depth += 1
+        self.put("const i64_t i = start + c * W;")
+        self.known_again(used)
+        yield
+        self.kernel.depth -= 1
+        self.put("}")
+
+    def known_again(self, used: Iterable[int]) -> None:
+        for number in sorted(self.arrays.intersection(used)):
+            self.put(f"const {self.kind(number)} v{number} = r{number}[c];")
+
+    def kind(self, number: int) -> str:
+        return register(self.nest.values[number].dtype)
+
+    def row_values(self, phase: int) -> None:
+        """Declare the row values that are known before the pass of this phase."""
+        kernel = self.kernel
+        fresh = [
+            number for number, value in enumerate(self.nest.values)
+            if not kernel.level[number] and kernel.phase[number] <= phase and value.op != "reduce"
+            and number not in self.arrays | self.plain | kernel.spans
+        ]  # fmt: skip
+        varying: list[int] = []
+        for number in fresh:
+            args = self.nest.values[number].args
+            if kernel.along[number] or not self.arrays.union(varying).isdisjoint(args):
+                varying.append(number)
+            else:
+                self.plain.add(number)
+                self.put(kernel._statement(number, row=True))
+        if varying:
+            for number in varying:
+                self.put(f"{self.kind(number)} r{number}[{self.groups}];")
+            with self.each_group({arg for n in varying for arg in self.nest.values[n].args}):
+                for number in varying:
+                    self.put(kernel._statement(number, row=True))
+                    self.put(f"r{number}[c] = v{number};")
+            self.arrays.update(varying)
+
+    def one_pass(self, one: Pass) -> None:
+        """Accumulators a (of sums with many terms also what rounding took, e, and the block's sum, s), the loops
+        down the rows, and the results as arrays."""
+        kernel = self.kernel
+        writer = PassWriter(kernel, one, copies=1)
+        axes = list(kernel.plan.folds)
+        last = axes.pop() if axes else None
+        size = 1 if last is None else kernel.sizes[last]
+        few, many = SUM_BLOCK // 4, SUM_BLOCK
+        block = f"({kernel.n(size)} > {FEW_ROWS} ? {many} : {few})"
+        if not is_symbolic(size):
+            block = str(many if size > FEW_ROWS else few)
+        blocked = bool(writer.sums) and (bool(axes) or is_symbolic(size) or size > few)
+        for number in one.folds:
+            self.put(f"{writer.accumulator(number)[0]} r{number}[{self.groups}];")
+        self.put("{")
+        kernel.depth += 1
+        for number in one.folds:
+            kind, start = writer.accumulator(number)
+            self.filled(kind, f"a{number}", start)
+            if blocked and number in writer.sums:
+                self.filled(kind, f"e{number}", start)
+        for number in cpp_scan.of(kernel, one):
+            kind, start = writer.accumulator(number)
+            self.filled(kind, f"c{number}", start)
+        for axis in axes:
+            self.put(
+                f"for (i64_t x{axis} = 0; x{axis} < {kernel.n(kernel.sizes[axis])}; ++x{axis}) {{"
+            )
+            kernel.depth += 1
+        self.down(
+            writer, "x" if last is None else f"x{last}", kernel.n(size), block if blocked else ""
+        )
+        for _axis in axes:
+            kernel.depth -= 1
+            self.put("}")
+        for number in one.folds:
+            found = f"a{number}[c]"
+            if blocked and number in writer.sums:
+                found = f"with_lost({found}, e{number}[c])"
+            self.put(f"#pragma GCC unroll {self.groups}")
+            self.put(f"for (int c = 0; c < {self.groups}; ++c) r{number}[c] = {found};")
+        kernel.depth -= 1
+        self.put("}")
+        self.arrays.update(one.folds)
+
+    def filled(self, kind: str, name: str, start: str) -> None:
+        self.put(f"{kind} {name}[{self.groups}];")
+        self.put(f"#pragma GCC unroll {self.groups}")
+        self.put(f"for (int c = 0; c < {self.groups}; ++c) {name}[c] = {start};")
+
+    def down(self, writer: PassWriter, name: str, size: str, block: str) -> None:
+        """The innermost loop down the rows, in blocks of so many where sums want that."""
+        kernel, one = self.kernel, writer.one
+        self.body(writer, name)
+        first, last = "0", size
+        if block:
+            self.put(f"for (i64_t block = 0; block < {size}; block += {block}) {{")
+            kernel.depth += 1
+            self.put(f"const i64_t end = block + {block} < {size} ? block + {block} : {size};")
+            for number in writer.sums:
+                self.filled(
+                    *writer.accumulator(number)[:1], f"s{number}", writer.accumulator(number)[1]
+                )
+            first, last = "block", "end"
+        taken = "".join(
+            f", {'s' if block and number in writer.sums else 'a'}{number}[c]"
+            for number in one.folds
+        )
+        self.put(f"for (i64_t at = {first}; at < {last}; ++at) {{")
+        self.put(f"  #pragma GCC unroll {self.groups}")
+        self.put(f"  for (int c = 0; c < {self.groups}; ++c) body(at, start + c * W, c{taken});")
+        self.put("}")
+        if block:
+            self.put(f"#pragma GCC unroll {self.groups}")
+            self.put(f"for (int c = 0; c < {self.groups}; ++c) {{")
+            for number in writer.sums:
+                self.put(f"  two_sum(a{number}[c], e{number}[c], s{number}[c]);")
+            self.put("}")
+            kernel.depth -= 1
+            self.put("}")
+
+    def body(self, writer: PassWriter, name: str) -> None:
+        """A lambda for one element vector: (position, row, group, accumulators)."""
+        kernel, one = self.kernel, writer.one
+        parameters = "".join(f", {writer.accumulator(n)[0]} &a{n}_0" for n in one.folds)
+        self.put(
+            f"auto body = [&](const i64_t {name}, const i64_t i, const int c{parameters})"
+            " __attribute__((always_inline)) {"
+        )
+        kernel.depth += 1
+        used = {arg for n in one.body for arg in self.nest.values[n].args} | set(kernel._roots(one))
+        self.known_again(used)
+        for number in sorted(used & kernel.kept - set(one.body)):
+            cpp_keep.read(kernel, number)
+        kernel.group = "[c]"
+        for number in one.body:
+            self.put(kernel._statement(number))
+        kernel.group = ""
+        for number in one.keeps:
+            cpp_keep.write(kernel, number)
+        for number in one.folds:
+            self.put(writer.combine(number, 0, f"v{self.nest.values[number].args[0]}"))
+        for store in one.stores:
+            kernel._store(store)
+        kernel.depth -= 1
+        self.put("};")
+
+
+def groups(kernel: Kernel) -> int:
+    """How many vectors of rows at a time: fewer where a pass is dear, one where it reads anything but neighbours or has
+    something to remember for each row."""
+    nest, vector = kernel.nest, kernel.plan.vector
+    assert vector is not None
+    if any(index.strides[vector] not in (0, 1) for index in loops.indices(nest)):
+        return 1
+    if any(value.args or value.op == "load_if" for value in nest.values if value.op in loops.LOADS):
+        return 1
+    # twice as many where threads have enough pieces all the same
+    most = 2 * GROUPS if estimate(kernel.sizes[vector]) >= MANY_ROWS * kernel.lanes else GROUPS
+    for one_pass in kernel.passes:
+        if not kernel.homes.keys() >= set(one_pass.keeps):
+            return 1
+        if any(nest.values[number].attr in PLACES for number in one_pass.folds):
+            return 1
+        cost = sum(kernel.cost_of(number) for number in one_pass.body)
+        registers = max(len(one_pass.folds) + len(cpp_scan.of(kernel, one_pass)), 1)
+        dear = 1 if cost > 64 else GROUPS // 2 if cost > 16 else GROUPS if cost > 4 else most
+        most = min(most, 2 * GROUPS // registers, dear)
+    return nest.hints.groups or most

@@ -1,0 +1,57 @@
+"""Scans in C++: the fold of a row up to each element.
+
+In: a kernel being written (`cpp.Kernel`). Out: the expression of a scan's register. What has been folded so far is carried
+from vector to vector in c{number}, which each pass that meets the scan begins anew: a later pass may compute it
+again. Where lanes are rows a step is one operation; else the lanes of a vector are folded in log2(W) steps, or one
+after the other where the order counts (`loops.SCANS`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..loops import loop_nest as loops
+from .dialect import SCALAR, identity, register
+from .loop_plan import Pass
+
+if TYPE_CHECKING:
+    from .renderer import Kernel
+
+COST = 9  # of light operators: what a later pass needs again is kept
+_STEP = {
+    "sum": "{0} + {1}", "prod": "{0} * {1}", "max": "maximum({0}, {1})", "min": "minimum({0}, {1})",
+}  # fmt: skip
+
+
+def of(kernel: Kernel, one: Pass) -> list[int]:
+    """The scans that a pass computes."""
+    return [number for number in one.body if kernel.nest.values[number].op == "scan"]
+
+
+def in_turn(kernel: Kernel, number: int) -> bool:
+    """Is it folded lane by lane?"""
+    turns: bool = kernel.nest.values[number].attr.endswith("in turn")
+    return turns and not kernel.plan.lanes_are_rows
+
+
+def begin(kernel: Kernel, number: int) -> None:
+    """Declare what is carried along one row, or along the rows in the lanes."""
+    value = kernel.nest.values[number]
+    start = identity(loops.SCANS[value.attr], value.dtype)
+    kind, lane = register(value.dtype), ""
+    if in_turn(kernel, number):
+        kind, lane = SCALAR[kind], "[0]"
+    kernel.put(f"{kind} c{number} = {start}{lane};")
+
+
+def element(kernel: Kernel, number: int) -> str:
+    """The text of a scan at the element at hand."""
+    value = kernel.nest.values[number]
+    kind = loops.SCANS[value.attr]
+    carried, argument = f"c{number}{kernel.group}", f"v{value.args[0]}"
+    if kernel.plan.lanes_are_rows:
+        return f"{carried} = {_STEP[kind].format(carried, argument)}"
+    step = f"[](auto a, auto b) {{ return {_STEP[kind].format('a', 'b')}; }}"
+    if in_turn(kernel, number):
+        return f"in_turn({argument}, {carried}, {step})"
+    return f"scanned({argument}, {carried}, {identity(kind, value.dtype)}, {step})"

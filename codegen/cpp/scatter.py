@@ -1,0 +1,133 @@
+"""Stores at places that data names, in C++: what the buffer holds before, the order of elements, the store itself.
+
+In: a kernel being written (`cpp.Kernel`) whose nest scatters. Elements go in the order of the axes. What threads may share
+is an axis along which a result's place moves by itself: two elements of which that coordinate differs never meet. That is
+the leading axes, or else the axis of the lanes; otherwise one thread does it all, as in eager.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ...ir.symbolic.expr import Expr, is_symbolic, product
+from ..loops.loop_nest import Scatter, Store
+from . import loads as cpp_load
+from .loop_plan import PARALLEL_WORK
+
+if TYPE_CHECKING:
+    from .renderer import Kernel
+
+
+def write(kernel: Kernel) -> None:
+    """What comes before, and the loops."""
+    for store in kernel.nest.stores:
+        if store.scatter is not None:
+            _begin(kernel, store, store.scatter)
+    plan, sizes = kernel.plan, kernel.sizes
+    rows = math.prod(sizes[axis] for axis in plan.rows)
+    length = 1 if plan.vector is None else sizes[plan.vector]
+    if kernel._parallel() is False:
+        _in_order(kernel, "0", kernel.n(rows), rows, ("0", kernel.n(length)), length)
+        return
+    shared = 0
+    while shared < len(plan.rows) and _apart(kernel, plan.rows[shared]):
+        shared += 1
+    if shared:
+        parts = math.prod(sizes[axis] for axis in plan.rows[:shared])
+        each = kernel.n(math.prod(sizes[axis] for axis in plan.rows[shared:]))
+        ends = ("0", kernel.n(length))
+        kernel.each_item(
+            "part", parts,
+            lambda: _in_order(kernel, f"part * {each}", f"(part + 1) * {each}", rows, ends, length),
+        )  # fmt: skip
+    elif plan.vector is not None and _apart(kernel, plan.vector):
+        _columns(kernel, rows, length)
+    else:
+        _in_order(kernel, "0", kernel.n(rows), rows, ("0", kernel.n(length)), length)
+
+
+def _apart(kernel: Kernel, axis: int) -> bool:
+    """Do two elements that differ along this axis never meet? A size that is one thread's work says no."""
+    moves = (
+        s.index.strides[axis] != 0 for s in kernel.nest.stores if s.scatter is not None
+    )  # an index moves along an axis of its own dimension alone
+    return all(moves)
+
+
+def _columns(kernel: Kernel, rows: Any, length: Any) -> None:
+    """Each thread takes its part of the lanes' axis, down all rows."""
+    work, lanes = kernel.work(), kernel.lanes
+    enough = (
+        f"threads > 1 && {kernel.n(work)} >= {PARALLEL_WORK}"
+        if is_symbolic(work)
+        else "threads > 1"
+    )
+    kernel.put(f"const i64_t parts = {enough} ? threads : 1;")
+    step = f"({kernel.n(length)} + parts * {lanes} - 1) / (parts * {lanes}) * {lanes}"
+    kernel.put(f"const i64_t step = {step};")
+    kernel.put("#pragma omp parallel for num_threads(threads) schedule(static) if (parts > 1)")
+    kernel.put("for (i64_t part = 0; part < parts; ++part) {")
+    kernel.depth += 1
+    end = kernel.n(length)
+    kernel.put(f"const i64_t from = part * step < {end} ? part * step : {end};")
+    kernel.put(f"const i64_t to = from + step < {end} ? from + step : {end};")
+    _in_order(kernel, "0", kernel.n(rows), rows, ("from", "to"), length)
+    kernel.depth -= 1
+    kernel.put("}")
+
+
+def _in_order(
+    kernel: Kernel, first: str, last: str, rows: Any, ends: tuple[str, str], length: Any
+) -> None:
+    """Rows one after the other, of each the elements between these ends."""
+    if rows == 1:
+        kernel._pointers()
+        kernel._one_row(*ends, length)
+        return
+    kernel.put(f"for (i64_t item = {first}; item < {last}; ++item) {{")
+    kernel.depth += 1
+    kernel._coordinates("item")
+    kernel._pointers()
+    kernel._one_row(*ends, length)
+    kernel.depth -= 1
+    kernel.put("}")
+
+
+def _begin(kernel: Kernel, store: Store, scatter: Scatter) -> None:
+    """The whole buffer as it is before: a constant, or a copy of what lies as it does."""
+    buffer, name = kernel.nest.buffers[store.buffer], f"b{store.buffer}"
+    count = product(buffer.shape)
+    if scatter.copied is not None:
+        number, offset = scatter.copied
+        at = f" + {kernel.n(offset)}" if offset else ""
+        size = kernel.n(count * buffer.dtype.itemsize)
+        kernel.put(f"copied({name}, b{number}{at}, {size}, threads);")
+        return
+    assert scatter.filled is not None
+    value = kernel.nest.values[scatter.filled]
+    if value.op == "const" and value.attr == 0 and math.copysign(1, value.attr) > 0:
+        kernel.put(f"__builtin_memset({name}, 0, {kernel.n(count * buffer.dtype.itemsize)});")
+        return
+    kernel.put("{")
+    kernel.put("  " + kernel._statement(scatter.filled, row=True))
+    kernel.put(f"  filled({name}, v{scatter.filled}, {kernel.n(count)});")
+    kernel.put("}")
+
+
+_MERGES = {
+    "set": "replaced", "sum": "added", "prod": "multiplied", "max": "greatest", "min": "least",
+}  # fmt: skip
+
+
+def store(kernel: Kernel, one: Store, pointer: str, stride: Any) -> str:
+    """The statement that stores a vector of elements. Lanes that may meet go one after the other."""
+    assert one.scatter is not None
+    place, value = one.scatter.offset, f"v{one.value}"
+    merge = _MERGES[one.scatter.how]
+    if stride == 1 and not kernel.along[place]:
+        return f"merge<{merge}>({pointer} + {cpp_load.one(kernel, place)}, {value}, n);"
+    spread = f"splat<i64>(v{place})" if place in kernel.scalars else f"v{place}"
+    if isinstance(stride, Expr) or stride:
+        spread += f" + lanes<i64>(0) * {kernel.n(stride)}"
+    return f"scatter<{merge}>({pointer}, {spread}, {value}, n);"

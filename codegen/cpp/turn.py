@@ -1,0 +1,127 @@
+"""Short rows folded W at a time in C++: their accumulators are turned over in registers, and added as vectors.
+
+In: a kernel being written (`cpp.Kernel`) whose plan says `turned`. Out: lines, put to the kernel. Where a row has a few
+vectors only, most of its time goes into folding the last one lane by lane, and into values of one row at a time. Here W
+rows leave a vector each; halves of two of them are put together and combined, so that sixteen rows take fifteen
+combinations and not sixty-four, and what follows (a root, a store) has a row in each lane. `cpp_plan.short_rows` says where.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..loops import loop_nest as loops
+from . import zeros as cpp_zeros
+from .row_pass import PassWriter, combined
+
+if TYPE_CHECKING:
+    from .renderer import Kernel
+
+CHEAP = 32  # operators of a row read again and again for which the loop over rows is written out, to keep to registers
+
+
+def write(kernel: Kernel) -> None:
+    """All of the kernel's loops."""
+    plan, sizes = kernel.plan, kernel.sizes
+    blocks = -(-sizes[plan.rows[-1]] // kernel.lanes)
+    items = math.prod(sizes[axis] for axis in plan.rows[:-1]) * blocks
+    kernel.each_item("item", items, lambda: _item(kernel, blocks))
+
+
+def _item(kernel: Kernel, blocks: Any) -> None:
+    """W rows, or what is left of them."""
+    put, axis = kernel.put, kernel.plan.rows[-1]
+    rows = kernel.sizes[axis]
+    whole = rows % kernel.lanes == 0
+    others = math.prod(kernel.sizes[axis] for axis in kernel.plan.rows[:-1])
+    first, rest = f"item % {kernel.n(blocks)}", f"item / {kernel.n(blocks)}"
+    if _again(kernel, axis):
+        first, rest = f"item / {kernel.n(others)}", f"item % {kernel.n(others)}"
+    put(f"const i64_t first = {first if len(kernel.plan.rows) > 1 else 'item'} * W;")
+    put("const int count = W;" if whole else f"const int count = {_left(kernel.n(rows))};")
+    if len(kernel.plan.rows) > 1:
+        kernel._coordinates(rest, last=-1)
+    writer = PassWriter(kernel, kernel.passes[0], copies=_copies(kernel))
+    for number in writer.one.folds:
+        put(f"{writer.accumulator(number)[0]} t{number}[W];")
+    _one_row(kernel, writer, axis)
+    if _again(kernel, axis) and -(-kernel.sizes[-1] // kernel.lanes) * writer.cost <= CHEAP:
+        put(f"#pragma GCC unroll {kernel.lanes}")
+    put("for (int k = 0; k < count; ++k) row(first + k, k);")
+    for number in writer.one.folds:
+        kind, start = writer.accumulator(number)
+        if not whole:
+            put(f"for (int k = count; k < W; ++k) t{number}[k] = {start};")
+        text = combined(kernel.nest, number, "a", "b")
+        put(
+            f"const {kind} v{number} = fold_over(t{number}, []({kind} a, {kind} b) {{ return {text}; }});"
+        )
+    _behind(kernel, axis, whole)
+
+
+def _again(kernel: Kernel, axis: int) -> bool:
+    """Are the same rows of all elements read for each of the other axes, as of one of all pairs? They then come
+    one after the other, while what they read is near."""
+    moving = [
+        [stride != 0 for stride in index.strides[:axis]] for _number, index in loops.accesses(kernel.nest)
+        if index.strides[axis] and kernel.nest.moves_inner(index)
+    ]  # fmt: skip
+    return axis > 0 and bool(moving) and not any(map(any, moving))
+
+
+def _left(rows: str) -> str:
+    return f"{rows} - first < W ? int({rows} - first) : W"
+
+
+def _copies(kernel: Kernel) -> int:
+    """Of an accumulator: the rows beside it are under way at the same time."""
+    return kernel.nest.hints.unroll or 1
+
+
+def _one_row(kernel: Kernel, writer: PassWriter, axis: int) -> None:
+    """A lambda that leaves the accumulators of one row."""
+    put, one = kernel.put, writer.one
+    put(f"auto row = [&](const i64_t x{axis}, const int k) __attribute__((always_inline)) {{")
+    kernel.depth += 1
+    kernel._pointers()
+    for number in loops.needed(kernel.nest, kernel._roots(one)):
+        if not kernel.level[number]:
+            put(kernel._statement(number, row=True))
+    writer.declare("")
+    length = kernel.sizes[-1]
+    writer.row = "0", kernel.n(length), length
+    writer.loops(*writer.row)
+    for number in one.folds:
+        cpp_zeros.settle(writer, number)
+        for copy in range(1, 1 if number in writer.joined else writer.unroll):
+            put(writer.join(number, copy, ""))
+        put(f"t{number}[k] = a{number}_0;")
+    kernel.depth -= 1
+    put("};")
+
+
+def _behind(kernel: Kernel, axis: int, whole: bool) -> None:
+    """The row values behind the folds, and the stores, with a row in each lane."""
+    nest, put, plan = kernel.nest, kernel.put, kernel.plan
+    kernel.pointers.clear()
+    kernel.plan = plan.rows_in_lanes()
+    kernel.along = loops.moving(nest, [axis])
+    if not whole:
+        put("auto behind = [&](const i64_t i, auto n) __attribute__((always_inline)) {")
+        kernel.depth += 1
+    else:
+        put("const i64_t i = first;")
+        put("constexpr full n{};")
+    kernel._pointers()
+    folds = frozenset(kernel.passes[0].folds)
+    for number in loops.needed(nest, [store.value for store in nest.stores], folds):
+        put(kernel._statement(number, row=True))
+    for store in nest.stores:
+        kernel._store(store, row=True)
+    if not whole:
+        kernel.depth -= 1
+        put("};")
+        put("if (count == W) behind(first, full{});")
+        put("else behind(first, count);")
+    kernel.plan = plan

@@ -1,0 +1,154 @@
+"""Kernels whose result one other kernel reads at places of its own: that kernel computes it where it reads it.
+
+`fuse` puts into one kernel what has the same iteration. What is left between two kernels is read through views that cut or
+turn the iteration (windows, heads, patches), or was moved (roll, flip, padding). In: the units that `fusion` has made. Out:
+`fusion.absorbed`, the units that never run. An element is then computed as often as before: once, or, where nothing but
+loads and light operators are concerned, twice at the most. What lies across the lanes of the reader afterwards did so before.
+Called by `schedule`, before units of one operator are left to ATen.
+"""
+
+from __future__ import annotations
+
+from ...ir.graph.effects import is_random
+from ...ir.graph.nodes import Meta, Node
+from ...ir.ops.may_raise import may_raise
+from ..analysis.dataflow import is_plain_view
+from ..analysis.products import LETTERS
+from ..cpp import loop_plan as cpp_plan
+from ..loops import loop_nest as loops
+from ..loops.extents import estimated
+from ..loops.loop_nest import LoopNest
+from . import nest_builder as nest
+from .fuse import LIGHT, MAX_BUFFERS, MAX_NODES, Fusion, Unit
+
+VECTOR_BYTES = 64  # to judge with; the kernels of other machines are no different in kind
+MAX_READS = 4  # of what is computed at each of them
+MAX_MASKED = 8  # loads under masks in a kernel; in one that would else be a copy by ATen
+MASKED_COPY = 2
+MOVED = 8  # how many times as many elements a reader may have as what was moved
+
+
+def absorb(fusion: Fusion) -> None:
+    """Fill `fusion.absorbed`, from the last unit to the first: a reader may be one that has been taken in itself."""
+    if fusion.flow.writes_memory or not fusion.enabled:
+        return
+    last = {unit: max(fusion.position[node] for node in unit.nodes) for unit in fusion.alive}
+    for unit in sorted(last, key=lambda unit: -last[unit]):
+        if _may_go(fusion, unit):
+            readers = _readers(fusion, unit)
+            if readers:
+                _try(fusion, unit, readers)
+
+
+def _may_go(fusion: Fusion, unit: Unit) -> bool:
+    """Is it pointwise, for kernels alone?"""
+    if not unit.is_kernel or unit.folded is not None or unit.rows is not None:
+        return False
+    for node in unit.nodes:
+        rule = fusion.rules.get(node)
+        if rule is None or rule.kind != "pointwise" or not isinstance(node.meta, Meta):
+            return False
+        if node in fusion.flow.whole or may_raise(node) or is_random(node):
+            return False
+    return True
+
+
+def _readers(fusion: Fusion, unit: Unit) -> tuple[Unit, ...]:
+    """The kernels that would compute it; none where it has to lie in memory, or would be computed too often."""
+    outside = _edges(fusion, unit)
+    if not outside:
+        return ()
+    moves = all(fusion.rules[node].moves for node in unit.nodes)
+    light = moves or (len(unit.nodes) <= 3 and all(node.target in LIGHT for node in unit.nodes))
+    found: dict[Unit, None] = {}
+    for reader in outside:
+        rule = fusion.rules.get(reader)
+        if rule is None or (rule.far is not None and not rule.moves and not moves):
+            return ()
+        home = fusion.unit_of(reader)
+        found.update(dict.fromkeys(fusion.absorbed.get(home, (home,))))
+    if len(outside) > (MAX_READS if light else 1) or (len(found) > 1 and not moves):
+        return ()
+    size = estimated(unit.shape or ())
+    fits = all(
+        _has_room(fusion, unit, other, (MOVED if moves else 2 if light else 1) * size)
+        for other in found
+    )
+    return tuple(found) if fits else ()
+
+
+def _edges(fusion: Fusion, unit: Unit) -> list[Node]:
+    """Who reads a member from outside, once for each time; nothing where a member is a result of the graph."""
+    found: list[Node] = []
+    outputs = {fusion.source(node) for node in fusion.flow.graph.outputs}
+    for member in unit.nodes:
+        if member in outputs:
+            return []
+        queue = [member]
+        while queue:
+            for user in fusion.flow.users.get(queue.pop(), ()):
+                if user.op == "get" or is_plain_view(user):
+                    queue.append(user)
+                elif fusion.home.get(user) is None or fusion.unit_of(user) is not unit:
+                    found.append(user)
+    return found
+
+
+def _has_room(fusion: Fusion, unit: Unit, reader: Unit, size: int) -> bool:
+    if not reader.is_kernel or reader.rows is not None or reader is unit:
+        return False
+    if any(node.target in LETTERS for node in reader.nodes):
+        return False
+    taken = [other for other, into in fusion.absorbed.items() if reader in into]
+    count = sum(len(one.nodes) for one in (unit, reader, *taken))
+    loaded = sum(len(one.reads) for one in (unit, reader, *taken))
+    return count <= MAX_NODES and loaded <= MAX_BUFFERS and estimated(reader.shape or ()) <= size
+
+
+def _try(fusion: Fusion, unit: Unit, readers: tuple[Unit, ...]) -> None:
+    """Take it in where each reader names the places, and reads no more across its lanes than both kernels did."""
+    before = [_built(fusion, reader) for reader in readers]
+    alone = _built(fusion, unit)
+    fusion.absorbed[unit] = readers
+    try:
+        after = [_built(fusion, reader) for reader in readers]
+    except nest.NotAffine:
+        del fusion.absorbed[unit]
+        return
+    across = _across(alone)
+    for reader, old, new in zip(readers, before, after, strict=True):
+        masked = sum(value.op == "load_if" for value in new.values)
+        most = MASKED_COPY if _is_copy(fusion, reader) else MAX_MASKED
+        if _across(new) > _across(old) + across or masked > most:
+            del fusion.absorbed[unit]
+            return
+
+
+def _is_copy(fusion: Fusion, unit: Unit) -> bool:
+    calls = [node for node in unit.nodes if node.op == "call"]
+    return len(calls) == 1 and fusion.rules[calls[0]].moves
+
+
+def _built(fusion: Fusion, unit: Unit) -> LoopNest:
+    outside = {fusion.source(node) for node in fusion.flow.graph.outputs}
+    for node in unit.nodes:
+        users = fusion.flow.users.get(node, ())
+        if any(fusion.home.get(user) is None or fusion.unit_of(user) is not unit for user in users):
+            outside.add(node)
+    stored = [node for node in unit.nodes if node in outside and isinstance(node.meta, Meta)]
+    return nest.build(fusion, unit, "trial", stored, set()).nest
+
+
+def _across(made: LoopNest) -> int:
+    """Accesses that go lane by lane."""
+    plan = cpp_plan.make_plan(made, cpp_plan.lane_count(made, VECTOR_BYTES))
+    if plan.vector is None or plan.tile is not None:
+        return 0
+    moves = loops.moving(made, [plan.vector])
+    found = 0
+    for value in made.values:
+        if value.op in loops.LOADS:
+            offsets = value.args[2:] if value.op == "load_if" else value.args
+            apart = value.attr[1].strides[plan.vector] not in (0, 1, -1)
+            found += apart or any(moves[arg] for arg in offsets)
+    return found + sum(s.index.strides[plan.vector] not in (0, 1) for s in made.stores)

@@ -1,0 +1,116 @@
+"""Pointwise work that moves into the kernel that reads it.
+
+`fuse` puts a node where its operands are made. In a loop over stencils that is the kernel of the step before: it stores
+beside the new state whatever the next step computes of it without a shift, and all of that is alive at once. In: the units
+that `fusion` has made. Out: the same units, where what one other kernel alone reads is computed there, if its operands
+lie in memory anyway and all but one of them are loaded there already. Nothing is computed twice. Called by `schedule`, only
+where a plan would need more memory than eager.
+"""
+
+from __future__ import annotations
+
+from ...ir.graph.effects import is_random, reads, root
+from ...ir.graph.nodes import Meta, Node
+from ...ir.ops.may_raise import may_raise
+from ..analysis.dataflow import is_plain_view
+from .fuse import LIGHT, Fusion, Unit, size_in_bytes
+
+MAX_CHAIN = 12
+
+
+def sink(fusion: Fusion) -> None:
+    """Move what can be moved, the latest first: what it is computed from may follow it."""
+    if fusion.flow.writes_memory or not fusion.enabled:
+        return
+    outputs = {fusion.source(node) for node in fusion.flow.graph.outputs}
+    for node in reversed(fusion.flow.nodes):
+        if _may_move(fusion, node, outputs):
+            homes = {
+                fusion.home.get(user) and fusion.unit_of(user) for user in _users(fusion, node)
+            }
+            reader = homes.pop() if len(homes) == 1 else None
+            if reader is not None and reader is not fusion.unit_of(node):
+                _try(fusion, node, reader, outputs)
+
+
+def _users(fusion: Fusion, node: Node) -> list[Node]:
+    return fusion.flow.users.get(node, [])
+
+
+def _may_move(fusion: Fusion, node: Node, outputs: set[Node]) -> bool:
+    """Is it pointwise, in a kernel, and no result of the graph?"""
+    rule = fusion.rules.get(node)
+    if rule is None or rule.kind != "pointwise" or rule.far is not None or rule.near is not None:
+        return False
+    if node in outputs or node in fusion.flow.whole or not isinstance(node.meta, Meta):
+        return False
+    unit = fusion.unit_of(node)
+    return unit.is_kernel and unit.rows is None and not may_raise(node) and not is_random(node)
+
+
+def _chain(fusion: Fusion, node: Node, outputs: set[Node]) -> list[Node] | None:
+    """What has to move with it, for it lies nowhere: in the order of the program."""
+    unit, chain = fusion.unit_of(node), {node}
+    left = [node]
+    while left:
+        for operand in reads(left.pop()):
+            source = fusion.source(operand)
+            if source in chain or source not in fusion.home or fusion.unit_of(source) is not unit:
+                continue
+            if source in outputs or _read_outside(fusion, source, unit):
+                continue
+            moves = source is operand and _may_move(fusion, source, outputs)
+            if not moves or not chain.issuperset(_users(fusion, source)):
+                return None
+            chain.add(source)
+            left.append(source)
+    ordered = sorted(chain, key=fusion.position.__getitem__)
+    return ordered if len(ordered) <= MAX_CHAIN and len(ordered) < len(unit.nodes) else None
+
+
+def _read_outside(fusion: Fusion, node: Node, unit: Unit) -> bool:
+    """Does it lie in memory whoever moves, for another unit reads it?"""
+    for user in _users(fusion, node):
+        if user.op == "get" or is_plain_view(user):
+            if _read_outside(fusion, user, unit):
+                return True
+        elif user not in fusion.home or fusion.unit_of(user) is not unit:
+            return True
+    return False
+
+
+def _try(fusion: Fusion, node: Node, reader: Unit, outputs: set[Node]) -> None:
+    if not reader.is_kernel or reader.rows is not None:
+        return
+    chain = _chain(fusion, node, outputs)
+    if chain is None or fusion._full(reader, *chain):
+        return
+    if reader.folded is not None and any(one.target not in LIGHT for one in chain):
+        return  # it may be computed once for each pass
+    loaded = [
+        operand for one in chain for operand in reads(one)
+        if fusion.source(operand) not in chain and not fusion._inlined(fusion.source(operand))
+    ]  # fmt: skip
+    if len({root(operand) for operand in loaded} - {*reader.reads}) > 1:
+        return
+    trial = Unit(-1, shape=reader.shape, folded=reader.folded, where=dict(reader.where))
+    for one in chain:
+        place = fusion._place_in(one, fusion.rules[one], trial)
+        if place is None:
+            return
+        trial.where[one] = place
+    trial.nodes = sorted([*reader.nodes, *chain], key=fusion.position.__getitem__)
+    if all(fusion._still_fits(one, trial) for one in trial.nodes):
+        _move(fusion, chain, reader, trial, loaded)
+
+
+def _move(fusion: Fusion, chain: list[Node], reader: Unit, trial: Unit, loaded: list[Node]) -> None:
+    unit = fusion.unit_of(chain[0])
+    for one in chain:
+        unit.nodes.remove(one)
+        del unit.where[one]
+        fusion.home[one] = reader
+        reader.reads.pop(root(one), None)
+    reader.nodes, reader.where = trial.nodes, trial.where
+    for operand in loaded:
+        reader.reads.setdefault(root(operand), size_in_bytes(operand.meta))

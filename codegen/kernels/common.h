@@ -1,0 +1,32 @@
+// What the kernels of `replaced` share. It stands before the text of each, which therefore includes nothing.
+#ifdef __clang__
+#pragma clang fp contract(fast)
+#else
+#pragma GCC optimize("fp-contract=fast")
+#endif
+typedef float V __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int I __attribute__((vector_size(64)));
+typedef long long Z;
+#define ALWAYS static inline __attribute__((always_inline))
+enum { COLUMNS = 32 };  // of a tile
+
+// Rows [first, last) of all batches' and columns [from, to) of a result, of which a row of the tile holds 32.
+template <class T>
+using Epilogue = void (*)(void **buffers, const Z *numbers, const T *tile, Z first, Z last, Z from, Z to);
+
+// y[b] = bias[b] + x[b] * w[b]; codegen/kernels/matmul_f32.py says what the numbers are.
+template <class T>
+struct Product {
+  const T *x, *w, *bias;
+  T *y;
+  Epilogue<T> epilogue;
+  void **buffers;  // of the epilogue, and its numbers
+  const Z *numbers;
+  Z batch, m, n, k, x_batch, x_row, w_batch, w_n, w_k, bias_batch, bias_row;
+
+  Product(void **given, const Z *at)
+      : x((const T *)given[0] + at[0]), w((const T *)given[1] + at[1]), bias(at[2] ? (const T *)given[2] + at[3] : nullptr),
+        y((T *)given[3]), epilogue((Epilogue<T>)at[15]), buffers(given + 4), numbers(at + 16), batch(at[4]), m(at[5]), n(at[6]),
+        k(at[7]), x_batch(at[8]), x_row(at[9]), w_batch(at[10]), w_n(at[11]), w_k(at[12]), bias_batch(at[13]), bias_row(at[14]) {}
+};
+

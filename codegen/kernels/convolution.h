@@ -1,0 +1,270 @@
+// Convolutions of float32 images, one- or two-dimensional, forward or transposed: y = bias + w * x.
+//
+// A product of the weight's rows (output channels) with columns that are places of the result: 32 places and at most 192
+// summands (input channels and taps) are gathered from x into the first-level cache and met by twelve rows of the weight at
+// a time, which is read as it lies. Nothing is laid out anew between calls. Each such block is added to what the blocks
+// before it gave, so that no sum is a chain of more than 256: errors stay near those of a library that blocks the sum.
+// What lies outside of x is no summand, be the weight infinite or nan there: places with a nan are looked at again.
+// A transposed convolution is one such product for each place modulo the stride (Dumoulin and Visin, 2016, section 4).
+// What follows a convolution element by element is done to each tile of 32 places and up to twelve channels as soon as it is
+// finished: the graph's own kernel, an `Epilogue`, is called for it, and the result is never in memory by itself.
+// codegen/kernels/convolution.py says which convolutions come here and what `numbers` are, codegen/fusion/epilogue.py what an epilogue is.
+typedef float F __attribute__((vector_size(64)));
+typedef int Y __attribute__((vector_size(64), aligned(4), may_alias));
+typedef unsigned U __attribute__((vector_size(64)));
+typedef unsigned short Mask;
+enum { LANES = 16, DEPTH = 256, WANTED = 192, ROWS = 256, SERIAL = 1 << 16 };
+// An address that the compiler computes here: it would keep one for each row, more than there are registers.
+#define HIDDEN(change) (change, ({ asm("" : "+r"(from)); }))
+
+// One dimension of the result, or of its places that are equal modulo the stride. Place j and tap t meet
+// x[j * step + t * tap + from], weight[t * weight_step + weight_from], and give y[j * y_step + y_from].
+struct Side {
+  Z places, taps, step, tap, from, weight_step, weight_from, y_step, y_from;
+};
+
+struct Convolution {
+  const float *x, *w, *bias;
+  float *y;
+  Epilogue<float> epilogue;
+  void **buffers;  // of the epilogue, and its numbers
+  const Z *numbers;
+  Z batch, in, out;  // channels
+  Z size[2], kernel[2], result[2], stride[2], pad[2], dilation[2];
+  Z x_batch, x_channel, x_row, w_out, w_in, w_step[2];
+  Z transposed;
+};
+
+// A vector's sixteen places: where they begin in x and lie in y, which of them are there.
+struct Places {
+  I high, wide;
+  int y[LANES];
+  Mask there;
+  int stride;  // of the addresses: 1, 2, or 0 for any
+};
+
+static Side side(const Convolution &c, int d, Z phase) {
+  if (!c.transposed) return {c.result[d], c.kernel[d], c.stride[d], c.dilation[d], -c.pad[d], 1, 0, 1, 0};
+  Z s = c.stride[d], taps = (c.kernel[d] - phase + s - 1) / s;
+  Z first = (c.pad[d] - phase + s - 1) / s, end = (c.result[d] - 1 + c.pad[d] - phase + s) / s;
+  if (c.pad[d] < phase) first = 0;
+  if (c.result[d] - 1 + c.pad[d] < phase) end = 0;
+  return {end > first ? end - first : 0, taps > 0 ? taps : 0, 1, -1, first, s, phase, s, phase + s * first - c.pad[d]};
+}
+
+ALWAYS Mask mask_of(I v) { return __builtin_ia32_cvtd2mask512(v); }
+
+static Places places(const Convolution &c, const Side *s, Z from) {
+  Places p;
+  Z all = s[0].places * s[1].places, high = from / s[1].places, wide = from % s[1].places;
+  if (wide + LANES <= s[1].places) {  // within a row: nothing to carry, and few channels are not worth a walk
+    const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    int h = high * s[0].step + s[0].from, w = wide * s[1].step + s[1].from;
+    p.high = h - I{}, p.wide = w + lane * (int)s[1].step;
+    *(Y *)p.y = (int)((high * s[0].y_step + s[0].y_from) * c.result[1] + wide * s[1].y_step + s[1].y_from) + lane * (int)s[1].y_step;
+    p.there = -1;
+    p.stride = s[1].step == 1 || s[1].step == 2 ? s[1].step : 0;
+    return p;
+  }
+  p.there = 0;
+  int address[LANES], live = 0;
+  for (int i = 0; i < LANES; ++i) {
+    bool there = from + i < all;
+    if (there) p.there |= 1 << i, live = i + 1;
+    int h = there ? high * s[0].step + s[0].from : -(1 << 28), w = wide * s[1].step + s[1].from;
+    p.high[i] = h, p.wide[i] = w;
+    p.y[i] = (high * s[0].y_step + s[0].y_from) * c.result[1] + wide * s[1].y_step + s[1].y_from;
+    address[i] = h * c.x_row + w;
+    if (++wide == s[1].places) wide = 0, ++high;
+  }
+  p.stride = live > 1 ? address[1] - address[0] : 1;
+  for (int i = 1; i < live; ++i)
+    if (address[i] - address[i - 1] != p.stride) p.stride = 0;
+  if (p.stride != 1 && p.stride != 2) p.stride = 0;
+  return p;
+}
+
+// x at sixteen places under tap (high, wide), of `n` channels, a row of `to` and `step` rows apart; zeros outside of x.
+// Are all the places inside?
+ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high, Z wide, Z n, float *to, Z step) {
+  I h = p.high + (int)high, w = p.wide + (int)wide;
+  Mask in = mask_of(((U)h < (unsigned)c.size[0]) & ((U)w < (unsigned)c.size[1]));
+  I at = h * (int)c.x_row + w;
+  if (p.stride == 1) {
+    const float *from = x + at[0];
+    for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel)
+      *(V *)to = (V)__builtin_ia32_loadups512_mask(from, F{}, in);
+  } else if (p.stride == 2) {
+    const float *from = x + at[0];
+    Mask low = __builtin_ia32_pdep_si(in & 0xff, 0x5555), upper = __builtin_ia32_pdep_si(in >> 8, 0x5555);
+    for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel) {
+      F a = __builtin_ia32_loadups512_mask(from, F{}, low), b = __builtin_ia32_loadups512_mask(from + LANES, F{}, upper);
+#ifdef __clang__
+      *(V *)to = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+#else
+      *(V *)to = (V)__builtin_shuffle(a, b, (I){0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30});
+#endif
+    }
+  } else {
+    for (Z k = 0; k < n; ++k, to += step * COLUMNS, x += c.x_channel)
+      *(V *)to = (V)__builtin_ia32_gathersiv16sf(F{}, x, at, in, 4);
+  }
+  return in == p.there;
+}
+
+// y = start + a * b over R rows and N vectors of columns; `at` names the places of a row of a. `start` may be y.
+// Is a result nan?
+template <int R, int N>
+ALWAYS bool tile(const float *a, Z a_row, const int *at, const float *b, Z depth, float *y, Z y_row, const float *start,
+                 Z start_row, const float *bias, Z bias_row) {
+  V sums[R][N];
+#pragma GCC unroll 12
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < N; ++v) sums[r][v] = V{};
+#pragma GCC unroll 2
+  for (Z k = 0; k < depth; ++k) {
+    const float *from = a + at[k];
+    V right[N];
+#pragma GCC unroll 2
+    for (int v = 0; v < N; ++v) right[v] = *(const V *)(b + k * COLUMNS + v * LANES);
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r) {
+      if (r && r % 3 == 0) HIDDEN(from += 3 * a_row);
+      V all = from[r % 3 * a_row] - V{};
+#pragma GCC unroll 2
+      for (int v = 0; v < N; ++v) sums[r][v] += all * right[v];
+    }
+  }
+  I odd = {};
+#pragma GCC unroll 12
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < N; ++v) {
+      V before = start ? *(const V *)(start + r * start_row + v * LANES) : bias[r * bias_row] - V{};
+      V all = before + sums[r][v];
+      odd |= (I)(all != all);
+      *(V *)(y + r * y_row + v * LANES) = all;
+    }
+  return mask_of(odd);
+}
+
+static bool is_finite(const Convolution &c, const float *w, Z out) {
+  for (Z o = 0; o < out; ++o)
+    for (Z i = 0; i < c.in; ++i)
+      for (Z h = 0; h < c.kernel[0]; ++h)
+        for (Z k = 0; k < c.kernel[1]; ++k)
+          if (!(__builtin_fabsf(w[o * c.w_out + i * c.w_in + h * c.w_step[0] + k * c.w_step[1]]) <= __FLT_MAX__)) return false;
+  return true;
+}
+
+// One place of one channel, over what lies inside of x.
+static float inside(const Convolution &c, const Side *s, const float *x, const float *w, Z high, Z wide) {
+  double sum = 0;
+  for (Z i = 0; i < c.in; ++i)
+    for (Z a = 0; a < s[0].taps; ++a)
+      for (Z b = 0; b < s[1].taps; ++b) {
+        Z h = high + a * s[0].tap, v = wide + b * s[1].tap;
+        if (h < 0 || h >= c.size[0] || v < 0 || v >= c.size[1]) continue;
+        Z at = i * c.w_in + (a * s[0].weight_step + s[0].weight_from) * c.w_step[0] + (b * s[1].weight_step + s[1].weight_from) * c.w_step[1];
+        sum += (double)x[i * c.x_channel + h * c.x_row + v] * w[at];
+      }
+  return sum;
+}
+
+// Channels [from, to) at 32 places (or 16) of an image.
+template <int N>
+static __attribute__((noinline)) void panel(const Convolution &c, const Side *s, Z image, Z from, Z to, Z place) {
+  float packed[DEPTH * COLUMNS] __attribute__((aligned(64))), room[ROWS * COLUMNS] __attribute__((aligned(64)));
+  float done[12 * COLUMNS] __attribute__((aligned(64)));
+  int at[DEPTH];
+  const float zero = 0;
+  Z taps = s[0].taps * s[1].taps, most = taps ? WANTED / taps : 0, in = taps ? c.in : 0;
+  if (most < 1) most = 1;
+  Z passes = (in + most - 1) / most, deep = passes ? (in + passes - 1) / passes : 1;
+  Places p[N];
+  for (int v = 0; v < N; ++v) p[v] = places(c, s, place + v * LANES);
+  Z all = s[0].places * s[1].places, plane = c.result[0] * c.result[1];
+  Z first = image * c.out, end = place + N * LANES < all ? place + N * LANES : all;
+  bool direct = place + N * LANES <= all && !c.transposed && !c.epilogue, odd = false, whole = true;
+  const float *x = c.x + image * c.x_batch, *w = c.w, *bias = c.bias ? c.bias : &zero;
+  float *y = c.y + image * c.out * plane;
+  Z bias_row = c.bias ? 1 : 0, before = 0;
+  do {
+    Z n = in - before < deep ? in - before : deep, depth = n * taps, tap = 0;
+    for (Z i = 0; i < s[0].taps; ++i)
+      for (Z j = 0; j < s[1].taps; ++j, ++tap) {
+        Z high = i * s[0].tap, wide = j * s[1].tap;
+        Z in_w = (i * s[0].weight_step + s[0].weight_from) * c.w_step[0] + (j * s[1].weight_step + s[1].weight_from) * c.w_step[1];
+        for (int v = 0; v < N; ++v)
+          whole &= gather(c, p[v], x + before * c.x_channel, high, wide, n, packed + tap * COLUMNS + v * LANES, taps);
+        for (Z k = 0; k < n; ++k) at[k * taps + tap] = (before + k) * c.w_in + in_w;
+      }
+    bool last = before + deep >= in;
+    for (Z m = from; m < to;) {
+      float *mine = room + (m - from) * COLUMNS, *target = !last ? mine : direct ? y + m * plane + place : c.epilogue ? done : mine;
+      Z target_row = direct && last ? plane : COLUMNS, left = to - m;
+      const float *start = before ? mine : nullptr;
+#define TAKE(R) \
+  if (left >= R) { \
+    odd |= tile<R, N>(w + m * c.w_out, c.w_out, at, packed, depth, target, target_row, start, COLUMNS, bias + m * bias_row, bias_row); \
+    if (last && c.epilogue) c.epilogue(c.buffers, c.numbers, done, first + m, first + m + R, place, end); \
+    m += R; \
+    continue; \
+  }
+      TAKE(12) TAKE(8) TAKE(4) TAKE(2) TAKE(1)
+    }
+    before += deep;
+  } while (before < in);
+  if (!whole && odd && !is_finite(c, w + from * c.w_out, to - from)) {
+    for (Z m = from; m < to; ++m)
+      for (int v = 0; v < N; ++v)
+        for (int i = 0; i < LANES && p[v].there >> i; ++i) {
+          float *target = direct ? y + m * plane + p[v].y[i] : room + (m - from) * COLUMNS + v * LANES + i;
+          *target = inside(c, s, x, w + m * c.w_out, p[v].high[i], p[v].wide[i]) + bias[m * bias_row];
+        }
+    if (c.epilogue) c.epilogue(c.buffers, c.numbers, room, first + from, first + to, place, end);
+  }
+  for (Z m = from; m < to && !direct && !c.epilogue; ++m)
+    for (int v = 0; v < N; ++v) {
+      const float *mine = room + (m - from) * COLUMNS + v * LANES;
+      for (int i = 0; i < LANES && p[v].there >> i; ++i) y[m * plane + p[v].y[i]] = mine[i];
+    }
+}
+
+extern "C" void convolution_f32(void **buffers, int threads, const Z *n) {
+  Convolution c = {(const float *)buffers[0] + n[0], (const float *)buffers[1] + n[1], nullptr, (float *)buffers[3],
+                   (Epilogue<float>)n[27], buffers + 4, n + 28, n[4], n[5], n[6], {n[7], n[8]}, {n[9], n[10]}, {n[11], n[12]}, {n[13], n[14]}, {n[15], n[16]},
+                   {n[17], n[18]}, n[19], n[20], n[21], n[22], n[23], {n[24], n[25]}, n[26]};
+  if (n[2]) c.bias = (const float *)buffers[2] + n[3];
+  Z phases[2] = {c.transposed ? c.stride[0] : 1, c.transposed ? c.stride[1] : 1};
+  Side sides[64][2];
+  Z kinds = 0, longest = 0;
+  for (Z i = 0; i < phases[0]; ++i)
+    for (Z j = 0; j < phases[1]; ++j, ++kinds) {
+      sides[kinds][0] = side(c, 0, i), sides[kinds][1] = side(c, 1, j);
+      Z places = sides[kinds][0].places * sides[kinds][1].places;
+      if (places > longest) longest = places;
+    }
+  if (c.batch * c.result[0] * c.result[1] * c.out * c.in * c.kernel[0] * c.kernel[1] / kinds < SERIAL) threads = 1;
+  Z panels = (longest + COLUMNS - 1) / COLUMNS, tasks = c.batch * kinds * panels;
+  Z blocks = (c.out + ROWS - 1) / ROWS;
+  while (threads > 1 && tasks * blocks < 4 * threads && c.out / (blocks + 1) >= 24) ++blocks;
+  Z height = ((c.out + blocks - 1) / blocks + 11) / 12 * 12;
+  if (height > ROWS) height = ROWS;
+  blocks = (c.out + height - 1) / height;
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+  for (Z task = 0; task < tasks * blocks; ++task) {
+    Z panel_at = task % panels, rest = task / panels, block = rest % blocks;
+    rest /= blocks;
+    Z image = rest / kinds;
+    const Side *s = sides[rest % kinds];
+    Z from = block * height, to = from + height < c.out ? from + height : c.out;
+    Z place = panel_at * COLUMNS, all = s[0].places * s[1].places;
+    if (place >= all) continue;
+    if (all - place > LANES)
+      panel<2>(c, s, image, from, to, place);
+    else
+      panel<1>(c, s, image, from, to, place);
+  }
+}

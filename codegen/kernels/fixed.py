@@ -1,0 +1,39 @@
+"""The libraries of kernels whose text is fixed (`replaced`): compiled with the package (`ready`), or built once a machine."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+
+from ...ir.dataclass import dataclass
+from ...runtime.store.store import Library
+from ..build import cxx as build
+from ..build import flags
+from . import libraries as ready
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Libraries of kernels, and where these are."""
+
+    libraries: tuple[Library, ...]
+    addresses: dict[str, int]
+
+
+def load(
+    pairs: Iterable[Sequence[str]], covers: Sequence[str] = (), stored: bool = False
+) -> Loaded:
+    """The libraries of these (symbol, file); raises as `build.load` does."""
+    libraries = tuple(
+        ready.find(symbol, text_of(file))
+        or build.load(text_of(file), [symbol], symbol.partition("_")[0], covers, stored)
+        for symbol, file in pairs
+    )
+    addresses = {name: at for one in libraries for name, at in one.addresses.items()}
+    return Loaded(libraries, addresses)
+
+
+@functools.cache
+def text_of(file: str) -> str:
+    """The text of such a kernel."""
+    return flags.text_of(file)

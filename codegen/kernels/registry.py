@@ -1,0 +1,54 @@
+"""Calls of ATen that a kernel of ours does in their place, each a launch.
+
+Such a kernel is written once, in C++ (`matmul_f32.h`, `matmul_bf16.h`, `convolution.h`), and all programs share it. It comes compiled with the
+package (`ready`), or is a library of its own, built once a machine. A module of `KERNELS` says of a call whether its kernel `takes` it, and what it is
+given to `launch` it. `schedule` plans with `replaced`, the backend loads with `load`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from ...ir.graph.nodes import Node
+from . import convolution as convolutions
+from . import fixed
+from . import matmul_bf16 as products_bf16
+from . import matmul_f32 as products
+from .fixed import Loaded
+
+
+class Kernel(Protocol):
+    """What a module says of its kernel: its name, its text, which calls it takes, what it reads and its numbers,
+    and how many columns its result has, of which it gives tiles to an epilogue; 0 where it gives none."""
+
+    SYMBOL: str
+    FILE: str
+
+    def takes(self, node: Node) -> bool: ...
+    def launch(self, node: Node) -> tuple[list[Node], tuple[Any, ...]]: ...
+    def columns(self, node: Node) -> Any: ...
+
+
+KERNELS: tuple[Kernel, ...] = (products, products_bf16, convolutions)
+
+
+def replaced(nodes: Iterable[Node]) -> dict[Node, Kernel]:
+    """The calls among these that a kernel takes, with it."""
+    found = {}
+    for node in nodes:
+        for kernel in KERNELS:
+            if kernel.takes(node):
+                found[node] = kernel
+    return found
+
+
+def pairs(kernels: Iterable[Kernel]) -> list[tuple[str, str]]:
+    """(symbol, file) of each of these, once."""
+    among = set(kernels)
+    return [(one.SYMBOL, one.FILE) for one in KERNELS if one in among]
+
+
+def load(kernels: Iterable[Kernel], covers: Sequence[str] = (), stored: bool = False) -> Loaded:
+    """The libraries of these kernels; raises as `build.load` does."""
+    return fixed.load(pairs(kernels), covers, stored)

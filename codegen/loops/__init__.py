@@ -1,0 +1,6 @@
+"""Loop nests: the form between graph and kernel text.
+
+In: extents, index expressions, operators. Out: `Nest` and its parts, and what can be derived from
+them.
+Open first: `loop_nest.py`.
+"""

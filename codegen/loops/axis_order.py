@@ -1,0 +1,67 @@
+"""The axes of a nest with reductions in the order of the memory that it reads.
+
+In: a nest as `nest` builds it, its axes in the order of dimensions. Out: the same nest with its rows, and what each row
+folds, ordered so that most of what is loaded is walked from one neighbour to the next: the sum over all of a transposed
+matrix is then the sum over its memory. A fold's result does not depend on the order but for positions (argmax) and
+the first of several zeros, which count in row-major order: those keep theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from . import loop_nest as loops
+from .extents import estimate
+from .loop_nest import Index, LoopNest
+
+
+def in_memory(nest: LoopNest) -> LoopNest:
+    """The nest with its axes reordered, rows and folded ones apart."""
+    if not nest.has_reduction:
+        return nest
+    n_outer, n_inner = len(nest.outer), len(nest.inner)
+    places = any(v.op == "reduce" and v.attr in loops.OF_PLACES for v in nest.values)
+    walked = [index for index in loops.indices(nest) if nest.moves_inner(index)]
+    inner = list(range(n_outer, n_outer + n_inner))
+    if not places:
+        inner = _best(inner, walked, nest)
+    outer = _best(list(range(n_outer)), walked, nest)
+    order = [*outer, *inner]
+    return nest if order == sorted(order) else permuted(nest, order)
+
+
+def _best(axes: list[int], indices: Sequence[Index], nest: LoopNest) -> list[int]:
+    """The order of these axes in which most indices go up in small steps."""
+    sizes = nest.outer + nest.inner
+    moving = [axis for axis in axes if sizes[axis] != 1]
+    if len(moving) < 2:
+        return axes
+
+    def steps(index: Index) -> tuple[int, ...]:
+        return tuple(abs(estimate(index.strides[axis])) for axis in axes)
+
+    def falls(order: Sequence[int], step: dict[int, int]) -> bool:
+        met = [step[axis] for axis in order if step[axis] and sizes[axis] != 1]
+        return met == sorted(met, reverse=True)
+
+    found = [dict(zip(axes, steps(index), strict=True)) for index in indices]
+    orders = [axes]
+    orders += [sorted(axes, key=step.__getitem__, reverse=True) for step in found]
+    return max(orders, key=lambda order: sum(falls(order, step) for step in found))
+
+
+def permuted(nest: LoopNest, order: list[int]) -> LoopNest:
+    """The nest with its axes in this order; as many rows as before."""
+    sizes = nest.outer + nest.inner
+
+    def moved(index: Index) -> Index:
+        return replace(index, strides=tuple(index.strides[axis] for axis in order))
+
+    return replace(
+        nest,
+        outer=tuple(sizes[axis] for axis in order[: len(nest.outer)]),
+        inner=tuple(sizes[axis] for axis in order[len(nest.outer) :]),
+        values=tuple(loops.with_indices(value, moved) for value in nest.values),
+        stores=tuple(replace(store, index=moved(store.index)) for store in nest.stores),
+    )

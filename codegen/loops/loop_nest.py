@@ -1,0 +1,433 @@
+"""The loop IR: what one fused kernel does, neutral between C++ and Triton.
+
+A `LoopNest` is a flat list of values (SSA: arguments are numbers of earlier values) over an iteration space
+of `outer` axes (rows) and `inner` axes. A "reduce" value folds its argument over the inner axes into one
+value a row; everything after it may use that row value again beside elements, so softmax and layer norm are
+one nest. A "scan" value is the fold of a row up to its element. Stores say what goes out. There are no loops and no passes in it: a renderer derives them from
+`levels` and `phases` (C++: one pass over the row a phase; Triton: straight code on a tile that holds the row).
+Made by `codegen.fusion.fuse` with `codegen.lower.pointwise`; read by the renderers `codegen.cpp.renderer` and `codegen.triton.renderer`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ...ir.dataclass import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A kernel parameter, by position: its element type and the layout of the tensor behind it.
+
+    The pointer passed is that of the tensor's first element (storage offset included). `written`: some store
+    goes to it; a buffer that is written is never loaded from in the same nest. `shared`: its memory is another
+    buffer's as well, of which each element is loaded before it is stored (`inplace`).
+    """
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    written: bool = False
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """offset + sum(strides[a] * i[a]) in elements; a counts the nest's axes: outer first, then inner.
+
+    `terms`, while a nest is being made: (number of an int64 value, factor) to be added. In a finished nest there are
+    none: a load has such an offset as an operand.
+    """
+
+    strides: tuple[int, ...]
+    offset: int = 0
+    terms: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value. `op` is a key of `expr.OPS` or one of these:
+
+    load     attr = (buffer number, Index); args = int64 or int32 values: elements to add to the index
+    load_if  attr as of load, args = (bool value, value, and such offsets): a load where the bool holds, elsewhere that
+             value, and memory is not touched there
+    inside   a bool: attr = ((Index, low, high), ...); low <= form < high for each of them, and each of args, bool values
+    checked  args = (int64 value,), attr = (low, high): the value, which has to be in [low, high); where it is not,
+             low, and the kernel tells its caller that there was trouble
+    const    attr = a Python bool, int or float (inf and nan too)
+    number   attr = an expression (`ir.symbolic.expr`), an argument of the kernel at run time, as `dtype`
+    index    attr = an Index; the value of that affine form itself (arange, positions): int64, or an int32 that holds it
+    cast     args = (value,); to `dtype`, rounding as torch's `.to`
+    reduce   args = (value,), attr = a key of `REDUCTIONS`; `dtype` is also the accumulator's type. The
+             argument has that type already; for argmax and argmin it has its own, and `dtype` is int64.
+    scan     args = (value,), attr = a key of `SCANS`: the fold of the elements of the row up to this one, which is
+             an element; `dtype` is that of the argument. The nest has one inner axis at the most.
+
+    Values of dtype bfloat16 and float16 occur as operands of load, cast, where and store only: arithmetic
+    on them is written as cast to float32, operator, cast back. bool is a type of its own with and/or/xor/not.
+    """
+
+    op: str
+    args: tuple[int, ...] = ()
+    dtype: torch.dtype = torch.float32
+    attr: Any = None
+
+
+LOADS = frozenset(("load", "load_if"))
+FOLDS = frozenset(("reduce", "scan"))
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """What makes a store one at places that data names. Elements are stored in the order of the axes.
+
+    offset   number of an int64 value: elements to add to the index
+    how      a key of `MERGES`: what becomes of what is there and the value
+    filled   number of the value that all of the buffer holds before, or
+    copied   (buffer number, offset) of what it is a copy of before, which lies in memory as it does
+    """
+
+    offset: int
+    how: str = "set"
+    filled: int | None = None
+    copied: tuple[int, Any] | None = None
+
+
+MERGES: dict[str, str] = {
+    "set": "the value; of several the last one", "sum": "integers wrap", "prod": "integers wrap",
+    "max": "nan if either is nan", "min": "nan if either is nan",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """buffer[index] = value, once a row if the index does not move along the inner axes, else an element.
+
+    The value has the buffer's dtype. `scatter`: it goes to places that data names, in a nest without reductions.
+    """
+
+    buffer: int
+    index: Index
+    value: int
+    scatter: Scatter | None = None
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        """The values that an element of it takes."""
+        return (self.value,) if self.scatter is None else (self.value, self.scatter.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """`identity` is for floats; `law` says what nan and ties do."""
+
+    identity: float
+    law: str
+
+
+REDUCTIONS: dict[str, Reduction] = {
+    "sum": Reduction(0, "integers wrap; float sums in blocks, the errors between blocks collected"),
+    "prod": Reduction(1, "integers wrap"),
+    "max": Reduction(-math.inf, "nan if any is nan; integers: lowest of the type is the identity"),
+    "min": Reduction(math.inf, "nan if any is nan; integers: highest of the type is the identity"),
+    "first max": Reduction(-math.inf, "max of floats; of zeros of both signs the first in the row on the CPU"),
+    "first min": Reduction(math.inf, "min of floats; of zeros of both signs the first in the row on the CPU"),
+    "any": Reduction(0, "of bool"),
+    "all": Reduction(1, "of bool"),
+    "argmax": Reduction(-math.inf, "row-major position in the inner axes; first one wins; nan counts as largest"),
+    "argmin": Reduction(math.inf, "row-major position in the inner axes; first one wins; nan counts as smallest"),
+}  # fmt: skip
+
+# Folds whose result depends on where in the row an element is.
+OF_PLACES = ("argmax", "argmin", "first max", "first min")
+
+# What may be folded up to each element, as a key of REDUCTIONS. "in turn": one element after the other, for what might
+# overflow in another order where eager does not.
+SCANS: dict[str, str] = {
+    "sum": "sum", "prod": "prod", "max": "max", "min": "min", "sum in turn": "sum", "prod in turn": "prod",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What measurement has chosen for a nest (`codegen.tuning.cpu`); 0: as the renderer's rules have it. They change how fast
+    a kernel is, and the order of a sum, nothing else; a renderer may know none of them.
+
+    unroll    copies of each accumulator of a fold
+    groups    vectors of rows side by side, at the most, where lanes are rows
+    chunk     elements of the axis of the lanes that a thread takes at a time
+    tiling    `triton_tiles.Tiling`, on a GPU; None: as the rules have it
+    """
+
+    unroll: int = 0
+    groups: int = 0
+    chunk: int = 0
+    tiling: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNest:
+    """A kernel. `covers`: one line of text an operator fused here, for reports and comments in the source.
+
+    Pointwise kernels have no outer axes: all their axes are inner. A nest with reductions has its rows in
+    `outer` (possibly none: one row) and the folded axes in `inner`. Sizes may be 0 only in `inner` of a nest
+    with reductions (an empty fold gives the identity). Sizes, strides and offsets may be expressions; those
+    sizes may turn out to be 0 as well. `tiled`: it is an epilogue, computed for some rows (of all axes but the last one) and
+    columns at a time, and this buffer is in the room of the kernel that calls it (`codegen.fusion.epilogue`).
+    """
+
+    name: str
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
+    buffers: tuple[Buffer, ...]
+    values: tuple[Value, ...]
+    stores: tuple[Store, ...]
+    covers: tuple[str, ...] = field(default=(), compare=False)
+    hints: Hints = Hints()
+    tiled: int | None = None
+
+    @property
+    def rows(self) -> int:
+        return math.prod(self.outer)
+
+    @property
+    def columns(self) -> int:
+        return math.prod(self.inner)
+
+    @property
+    def has_reduction(self) -> bool:
+        """Is something folded along the inner axes, as a whole or up to each element?"""
+        return any(value.op in FOLDS for value in self.values)
+
+    @property
+    def may_fail(self) -> bool:
+        """Does it check values, and tell of trouble?"""
+        return any(value.op == "checked" for value in self.values)
+
+    @property
+    def scatters(self) -> bool:
+        """Does it store at places that data names?"""
+        return any(store.scatter is not None for store in self.stores)
+
+    def moves_inner(self, index: Index) -> bool:
+        """Does this index change along the inner axes?"""
+        return any(index.strides[len(self.outer) :])
+
+
+def levels(nest: LoopNest) -> tuple[bool, ...]:
+    """For each value: True if it differs between elements of a row, False if it is one value a row."""
+    return moving(nest, range(len(nest.outer), len(nest.outer) + len(nest.inner)))
+
+
+def moving(nest: LoopNest, axes: Iterable[int]) -> tuple[bool, ...]:
+    """For each value: does it differ along some of these axes? What is folded does not."""
+    axes = tuple(axes)
+    found: list[bool] = []
+    for value in nest.values:
+        moves = any(index.strides[axis] for index in indices_of(value) for axis in axes)
+        moves = moves or (value.op == "scan" and any(axis >= len(nest.outer) for axis in axes))
+        found.append(value.op != "reduce" and (moves or any(found[arg] for arg in value.args)))
+    return tuple(found)
+
+
+def phases(nest: LoopNest) -> tuple[int, ...]:
+    """For each value: how many reductions lie one after another before it is known (its pass over the row).
+
+    A reduce value has the phase after its argument's: its argument is folded in pass `phase - 1`.
+    """
+    found: list[int] = []
+    for value in nest.values:
+        phase = max((found[arg] for arg in value.args), default=0)
+        found.append(phase + 1 if value.op == "reduce" else phase)
+    return tuple(found)
+
+
+def needed(nest: LoopNest, roots: Iterable[int], stop: frozenset[int] = frozenset()) -> list[int]:
+    """The values that `roots` need, in order; values in `stop` are taken as known and not entered."""
+    return reached(nest.values, roots, stop)
+
+
+def reached(
+    values: Sequence[Value], roots: Iterable[int], stop: frozenset[int] = frozenset()
+) -> list[int]:
+    """`needed`, of values that are no nest yet."""
+    wanted: set[int] = set()
+    queue = [root for root in roots if root not in stop]
+    while queue:
+        number = queue.pop()
+        if number not in wanted:
+            wanted.add(number)
+            queue.extend(arg for arg in values[number].args if arg not in stop)
+    return sorted(wanted)
+
+
+def indices(nest: LoopNest) -> list[Index]:
+    """Every index that occurs in values and stores."""
+    found = [index for value in nest.values for index in indices_of(value)]
+    return found + [store.index for store in nest.stores]
+
+
+def accesses(nest: LoopNest) -> list[tuple[int, Index]]:
+    """(buffer, index) of every load and store."""
+    found = [value.attr for value in nest.values if value.op in LOADS]
+    return found + [(store.buffer, store.index) for store in nest.stores]
+
+
+def indices_of(value: Value) -> tuple[Index, ...]:
+    """The indices of one value."""
+    if value.op in LOADS:
+        return (value.attr[1],)
+    if value.op == "inside":
+        return tuple(form for form, _low, _high in value.attr)
+    return (value.attr,) if value.op == "index" else ()
+
+
+def with_indices(value: Value, change: Callable[[Index], Index]) -> Value:
+    """The same value with each of its indices changed."""
+    if value.op in LOADS:
+        return replace(value, attr=(value.attr[0], change(value.attr[1])))
+    if value.op == "inside":
+        return replace(value, attr=tuple((change(f), a, b) for f, a, b in value.attr))
+    return replace(value, attr=change(value.attr)) if value.op == "index" else value
+
+
+def collapse(nest: LoopNest) -> LoopNest:
+    """The same nest with as few axes as possible: size-1 axes dropped, neighbours merged where every index
+    walks both as one. Outer and inner axes are never merged with each other."""
+    groups = [
+        *_groups(nest, range(len(nest.outer)), nest.outer),
+        *_groups(nest, range(len(nest.outer), len(nest.outer) + len(nest.inner)), nest.inner),
+    ]
+    sizes = nest.outer + nest.inner
+    n_outer = sum(1 for group in groups if group[0] < len(nest.outer))
+
+    def merged(index: Index) -> Index:
+        return Index(tuple(index.strides[group[-1]] for group in groups), index.offset)
+
+    new_sizes = [math.prod(sizes[axis] for axis in group) for group in groups]
+    if n_outer == len(groups) and not nest.has_reduction:
+        n_outer = 0  # rows of one element each, of which nothing is folded
+    return replace(
+        nest,
+        outer=tuple(new_sizes[:n_outer]),
+        inner=tuple(new_sizes[n_outer:]),
+        values=tuple(with_indices(value, merged) for value in nest.values),
+        stores=tuple(replace(store, index=merged(store.index)) for store in nest.stores),
+    )
+
+
+def _groups(nest: LoopNest, axes: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+    """Runs of axes that merge into one; axes of size 1 belong to none."""
+    everything = indices(nest)
+    all_sizes = nest.outer + nest.inner
+    groups: list[list[int]] = []
+    for axis, size in zip(axes, sizes, strict=True):
+        if size == 1:
+            continue
+        if groups and all(
+            index.strides[groups[-1][-1]] == index.strides[axis] * all_sizes[axis]
+            for index in everything
+        ):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return groups
+
+
+def unroll(nest: LoopNest, axis: int) -> LoopNest:
+    """The same nest without one of its outer axes: what differs along it is a value for each place, what does not is
+    computed once for all of them."""
+    values: list[Value] = []
+    known: dict[Any, int] = {}
+
+    def moved(index: Index, place: int) -> Index:
+        rest = index.strides[:axis] + index.strides[axis + 1 :]
+        return Index(rest, index.offset + place * index.strides[axis])
+
+    def at(place: int) -> list[int]:
+        numbers: list[int] = []
+        for value in nest.values:
+            attr = value.attr
+            if value.op == "load":
+                attr = (attr[0], moved(attr[1], place))
+            elif value.op == "index":
+                attr = moved(attr, place)
+            new = replace(value, args=tuple(numbers[arg] for arg in value.args), attr=attr)
+            key = replace(new, attr=repr(attr)) if value.op == "const" else new
+            if key not in known:
+                known[key] = len(values)
+                values.append(new)
+            numbers.append(known[key])
+        return numbers
+
+    stores: list[Store] = []
+    for place in range(nest.outer[axis]):
+        numbers = at(place)
+        for store in nest.stores:
+            index = moved(store.index, place)
+            stores.append(replace(store, index=index, value=numbers[store.value]))
+    outer = nest.outer[:axis] + nest.outer[axis + 1 :]
+    return replace(nest, outer=outer, values=tuple(values), stores=tuple(stores))
+
+
+def check(nest: LoopNest) -> None:
+    """Raise ValueError where the nest breaks a law of this file."""
+    n_axes = len(nest.outer) + len(nest.inner)
+    for index in indices(nest):
+        if len(index.strides) != n_axes:
+            raise ValueError(f"{nest.name}: {index} does not fit {n_axes} axes")
+        if index.terms:
+            raise ValueError(f"{nest.name}: {index} has terms left")
+    for number, value in enumerate(nest.values):
+        if any(arg >= number for arg in value.args):
+            raise ValueError(f"{nest.name}: value {number} uses a later one")
+        if value.op == "reduce" and value.attr not in REDUCTIONS:
+            raise ValueError(f"{nest.name}: no reduction {value.attr!r}")
+        if value.op == "scan" and (value.attr not in SCANS or len(nest.inner) > 1):
+            raise ValueError(f"{nest.name}: no scan {value.attr!r} along {len(nest.inner)} axes")
+        if value.op in LOADS and nest.buffers[value.attr[0]].written:
+            raise ValueError(f"{nest.name}: value {number} loads from a written buffer")
+    for store in nest.stores:
+        if nest.values[store.value].dtype != nest.buffers[store.buffer].dtype:
+            raise ValueError(f"{nest.name}: {store} stores another dtype than the buffer's")
+        if store.scatter is not None and (nest.has_reduction or store.scatter.how not in MERGES):
+            raise ValueError(f"{nest.name}: {store} cannot scatter")
+
+
+def text(nest: LoopNest) -> str:
+    """A nest as readable lines, for tests and the report."""
+    lines = [f"nest {nest.name} outer={list(nest.outer)} inner={list(nest.inner)}"]
+    lines += [f"  # {line}" for line in nest.covers]
+    for number, value in enumerate(nest.values):
+        kind = str(value.dtype).removeprefix("torch.")
+        if value.op in LOADS:
+            buffer, index = value.attr
+            rest = " ".join(f" v{arg}" for arg in value.args)
+            body = f"{value.op} {nest.buffers[buffer].name}{_index_text(index)}{rest}"
+        elif value.op == "inside":
+            parts = (f"{low} <= {_index_text(form)} < {high}" for form, low, high in value.attr)
+            body = f"inside {' and '.join((*parts, *(f'v{arg}' for arg in value.args)))}"
+        elif value.op == "index":
+            body = f"index {_index_text(value.attr)}"
+        else:
+            body = " ".join([value.op, *(f"v{arg}" for arg in value.args)])
+            body += "" if value.attr is None else f" {value.attr}"
+        lines.append(f"  v{number}: {kind} = {body}")
+    for store in nest.stores:
+        to = f"{nest.buffers[store.buffer].name}{_index_text(store.index)}"
+        said = "" if store.scatter is None else f" v{store.scatter.offset} {store.scatter.how}"
+        lines.append(f"  {to}{said} = v{store.value}")
+    return "\n".join(lines)
+
+
+def _index_text(index: Index) -> str:
+    terms = [f"{stride}*i{axis}" for axis, stride in enumerate(index.strides) if stride]
+    if index.offset or not terms:
+        terms.append(str(index.offset))
+    return "[" + " + ".join(terms) + "]"

@@ -1,0 +1,85 @@
+"""Folds that wait for another fold of the same row and can yet be had in one walk with it.
+
+`sum(exp(x - max(x)))`: partial sums that are scaled when a larger element comes. `sum((x - t) ** 2)` with t a value of
+the row that a fold gives, mostly the mean: partial sums of squares about means of parts (Welford, Chan), moved to t at
+the end. Read by what walks long rows (`codegen.triton.reductions`) or folds them in parts (`codegen.triton.split_reduction`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...ir.dataclass import dataclass
+from . import loop_nest as loops
+from .loop_nest import LoopNest
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The sum `number`, of `what` ("exp" or "squares") of the element `element` less the row value `shift`.
+
+    first   the fold that gives the maximum, of "exp"; there the shift is that, or a constant where that is infinite
+    """
+
+    number: int
+    what: str
+    element: int
+    shift: int
+    first: int = -1
+
+
+def find(nest: LoopNest) -> dict[int, Pair]:
+    """Number of the second fold -> what it is."""
+    level, phase = loops.levels(nest), loops.phases(nest)
+    found = {}
+    for number, value in enumerate(nest.values):
+        if value.op != "reduce" or value.attr != "sum" or not value.dtype.is_floating_point:
+            continue
+        pair = _exp(nest, number) or _squares(nest, number)
+        if pair is None or not level[pair.element] or level[pair.shift]:
+            continue
+        if phase[pair.shift] == phase[pair.element] + 1:
+            found[number] = pair
+    return found
+
+
+def phases(nest: LoopNest, pairs: Mapping[int, Pair]) -> tuple[int, ...]:
+    """As `loops.phases`; the second fold of a pair is known as soon as the first."""
+    found: list[int] = []
+    for number, value in enumerate(nest.values):
+        phase = max((found[arg] for arg in value.args), default=0)
+        pair = pairs.get(number)
+        if pair is not None:
+            found.append(max(found[pair.element] + 1, found[pair.shift]))
+        else:
+            found.append(phase + 1 if value.op == "reduce" else phase)
+    return tuple(found)
+
+
+def _exp(nest: LoopNest, number: int) -> Pair | None:
+    values = nest.values
+    power = values[values[number].args[0]]
+    away = values[power.args[0]] if power.op == "exp" else power
+    if power.op != "exp" or away.op != "sub":
+        return None
+    element, shift = away.args
+    first = shift
+    if values[shift].op == "where":  # a constant where the maximum is infinite
+        asked, other, first = values[shift].args
+        plain = values[asked].op == "isinf" and values[asked].args == (first,)
+        if not plain or values[other].op != "const":
+            return None
+    top = values[first]
+    if top.op != "reduce" or top.attr != "max" or top.args != (element,):
+        return None
+    return Pair(number, "exp", element, shift, first)
+
+
+def _squares(nest: LoopNest, number: int) -> Pair | None:
+    square = nest.values[nest.values[number].args[0]]
+    if square.op != "mul" or square.args[0] != square.args[1]:
+        return None
+    away = nest.values[square.args[0]]
+    if away.op != "sub":
+        return None
+    return Pair(number, "squares", *away.args)

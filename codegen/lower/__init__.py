@@ -1,0 +1,5 @@
+"""Lowering: ATen operators become loop expressions.
+
+In: a node of the graph. Out: loop-level values, one rule per operator.
+Open first: `builder.py`.
+"""

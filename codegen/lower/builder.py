@@ -1,0 +1,357 @@
+"""What lowering rules are written with: the builder of a nest's values, and the view a rule has of its node.
+
+A rule is a function of an `At` (one node at one place of the iteration) that returns the number of a value (a
+tuple of them for a many-result operator). `RULES` is filled by `lower` (pointwise), `lower_reduce` and `lower_product`.
+`fuse` asks `rule_for` whether a node can be part of a kernel at all.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...ir.dataclass import dataclass
+from ...ir.graph.effects import reads
+from ...ir.graph.nodes import Meta, Node
+from ...ir.symbolic.expr import Expr, hint_of, is_symbolic, kind_of
+from ..loops import affine
+from ..loops.affine import Map
+from ..loops.extents import surely
+from ..loops.loop_nest import Index, Value
+
+Element = Callable[[Node, Map], int]
+Fetch = Callable[[Node, Map, tuple[int, ...]], int]
+
+BOOLEAN = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf", "isfinite", "signbit"))
+aten = torch.ops.aten
+# Operators whose result is one number everywhere.
+CONSTANTS = frozenset({
+    aten.full.default, aten.full_like.default, aten.new_full.default, aten.scalar_tensor.default, aten.zeros.default,
+    aten.zeros_like.default, aten.new_zeros.default, aten.ones.default, aten.ones_like.default, aten.new_ones.default,
+})  # fmt: skip
+
+
+class Builder:
+    """Grows the list of values of one nest. Equal values are one value."""
+
+    def __init__(self, axes: tuple[int, ...], n_outer: int, element: Element, fetch: Fetch) -> None:
+        self.axes, self.n_outer, self.fetch = axes, n_outer, fetch
+        self.values: list[Value] = []
+        self._known: dict[Any, int] = {}
+        self._element = element
+
+    def element(self, node: Node, where: Map) -> int:
+        """The value of a tensor's element; `fuse` decides whether it is computed here or loaded."""
+        return self._element(node, affine.clean(where, node.meta.shape, self.axes))
+
+    def add(self, value: Value) -> int:
+        key = (
+            value.op,
+            value.args,
+            value.dtype,
+            repr(value.attr) if value.op == "const" else value.attr,
+        )
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.values)
+            self.values.append(value)
+        return number
+
+    def dtype(self, number: int) -> torch.dtype:
+        return self.values[number].dtype
+
+    def const(self, number: Any, dtype: torch.dtype) -> int:
+        """A number, or an expression of which the kernel is handed the number."""
+        op = "number" if isinstance(number, Expr) else "const"
+        return self.add(Value(op, (), dtype, number))
+
+    def apply(self, op: str, *args: int) -> int:
+        dtype = torch.bool if op in BOOLEAN else self.dtype(args[-1])
+        return self.add(Value(op, args, dtype))
+
+    def cast(self, number: int, dtype: torch.dtype) -> int:
+        value = self.values[number]
+        if value.dtype == dtype:
+            return number
+        if value.op == "const":
+            return self.const(_convert(value.attr, value.dtype, dtype), dtype)
+        if value.op == "cast" and self.dtype(value.args[0]) == dtype and _holds(value.dtype, dtype):
+            return value.args[0]
+        return self.add(Value("cast", (number,), dtype))
+
+    def reduce(self, kind: str, number: int, dtype: torch.dtype | None = None) -> int:
+        return self.add(Value("reduce", (number,), dtype or self.dtype(number), kind))
+
+    def scan(self, kind: str, number: int) -> int:
+        return self.add(Value("scan", (number,), self.dtype(number), kind))
+
+    def index(self, form: Index, dtype: torch.dtype = torch.int64) -> int:
+        """The value of a form: an int64, or for a form without terms an int32 that is known to hold it."""
+        plain = Index(form.strides, form.offset)
+        if not form.terms:
+            return self.add(Value("index", (), dtype, plain))
+        found = self.offset(form.terms)
+        still = not any(plain.strides) and plain.offset == 0
+        return found if still else self.apply("add", found, self.index(plain))
+
+    def offset(self, terms: Sequence[tuple[int, int]]) -> int:
+        """The sum of the terms of a form."""
+        parts = [self.cast(part, torch.int64) for part in self.offsets(terms)]
+        return functools.reduce(lambda a, b: self.apply("add", a, b), parts)
+
+    def offsets(self, terms: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+        """The terms of a form, a value each: int64, or int32 where the rule says that it holds them."""
+        return tuple(
+            number
+            if factor == 1
+            else self.apply("mul", number, self.const(factor, self.dtype(number)))
+            for number, factor in terms
+        )
+
+    def inside(self, *bounds: tuple[Index, Any, Any]) -> int:
+        """For `load_if`: does each form lie in its [low, high)?"""
+        plain = tuple(bound for bound in bounds if not bound[0].terms)
+        others: list[int] = []
+        for form, low, high in bounds:
+            if form.terms:
+                place = self.index(form)
+                others.append(self.apply("ge", place, self.const(low, torch.int64)))
+                others.append(self.apply("lt", place, self.const(high, torch.int64)))
+        return self.add(Value("inside", tuple(others), torch.bool, plain))
+
+    def both(self, outer: int | None, inner: int) -> int:
+        """The second mask where the first one holds."""
+        if outer is None or outer == inner:
+            return inner
+        one, other = self.values[outer], self.values[inner]
+        if one.op == other.op == "inside":
+            args, bounds = (
+                tuple(dict.fromkeys((*a, *b)))
+                for a, b in ((one.args, other.args), (one.attr, other.attr))
+            )
+            return self.add(Value("inside", args, torch.bool, bounds))
+        return self.apply("and", outer, inner)
+
+    def checked(self, number: int, low: Any, high: Any) -> int:
+        """An int64 value that has to be in [low, high); the kernel tells where it is not."""
+        least, greatest = self.bounds(number)
+        if surely(">=", least, low) and surely("<", greatest, high):
+            return number
+        return self.add(Value("checked", (number,), torch.int64, (low, high)))
+
+    def bounds(self, number: int) -> tuple[Any, Any]:
+        """What an integer value is sure to lie between, both included; infinities where nothing is known."""
+        value = self.values[number]
+        if value.op == "const":
+            return value.attr, value.attr
+        if value.op == "index" and all(surely(">=", s, 0) for s in value.attr.strides):
+            reach = sum(s * (n - 1) for s, n in zip(value.attr.strides, self.axes, strict=True))
+            return value.attr.offset, value.attr.offset + reach
+        if value.op == "cast" and not self.dtype(value.args[0]).is_floating_point:
+            return self.bounds(value.args[0])
+        if value.op == "load" and value.dtype == torch.uint8:
+            return 0, 255
+        return -math.inf, math.inf
+
+
+def _convert(number: Any, source: torch.dtype, target: torch.dtype) -> Any:
+    return torch.tensor(number, dtype=source).to(target).item()
+
+
+def _holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
+    """Is each value of `narrow` a value of `wide`?"""
+    return narrow in (torch.bfloat16, torch.float16) and wide in (torch.float32, torch.float64)
+
+
+def opmath(dtype: torch.dtype) -> torch.dtype:
+    """The type that eager computes in for operands of this type."""
+    return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+
+
+@dataclass(slots=True)
+class At:
+    """One node at one place: `where` is the map of its (first) result."""
+
+    builder: Builder
+    node: Node
+    where: Map
+
+    @property
+    def meta(self) -> Meta:
+        meta = self.node.meta
+        return meta if isinstance(meta, Meta) else meta[0]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.meta.dtype
+
+    @property
+    def math(self) -> torch.dtype:
+        return opmath(self.dtype)
+
+    def arg(self, position: int, name: str = "", default: Any = None) -> Any:
+        """An operand by position or keyword."""
+        if position < len(self.node.args):
+            return self.node.args[position]
+        return self.node.kwargs.get(name, default)
+
+    def get(self, operand: Any, dtype: torch.dtype, through: torch.dtype | None = None) -> int:
+        """An operand's element (or a number) as `dtype`, rounded to `through` on the way."""
+        builder = self.builder
+        if isinstance(operand, Node):
+            where = affine.broadcast(self.where, self.meta.shape, operand.meta.shape)
+            number = builder.element(operand, where)
+            if through is not None:
+                number = builder.cast(number, through)
+            return builder.cast(number, dtype)
+        if through is not None and through != dtype:
+            return builder.cast(builder.const(operand, through), dtype)
+        return builder.const(operand, dtype)
+
+    def full(self, operand: Node, where: Map) -> int:
+        """An operand's element at a map of its own."""
+        return self.builder.element(operand, where)
+
+    def fetch(self, operand: Node, where: Map, *guard: int) -> int:
+        """An operand of `Rule.far` at a map of its own. `guard`: (bool value, value where that is false)."""
+        return self.builder.fetch(operand, where, guard)
+
+    def place(self, index: int) -> Index:
+        """The form that is an int64 value."""
+        return affine.at_value(index, len(self.builder.axes))
+
+    def apply(self, op: str, *args: int) -> int:
+        return self.builder.apply(op, *args)
+
+    def const(self, number: Any, dtype: torch.dtype | None = None) -> int:
+        return self.builder.const(number, dtype or self.math)
+
+    def done(self, number: int, dtype: torch.dtype | None = None) -> int:
+        """A result, in the node's own dtype."""
+        return self.builder.cast(number, dtype or self.dtype)
+
+
+Dims = Callable[[Node], tuple[Node, tuple[int, ...], bool] | None]
+
+
+def _always(node: Node) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How an operator is lowered.
+
+    kind   "pointwise"; "fold": a reduction, its result is one value a row; "normalize": it folds, and its
+           (first) result is one value an element; "product": it folds an iteration that is no operand's; "create":
+           needs no tensor data, never stored for others; "scatter": it stores at places that data names, over a
+           copy of its first operand (`far`) or of a constant; `build` gives (value, map of its place, how to merge)
+    folds  for "fold" and "normalize": (operand, folded dimensions, keepdim) of a node
+    space  for "product" and "scatter": (sizes of the iteration, folded dimensions) of a node
+    when   a further condition
+    rows   results (by index) of a many-result operator that are one value a row
+    every  a "pointwise" rule gives each result of a many-result operator (else the first one alone)
+    far    operands that are read at places which are no affine function of the result's: they have to be in memory
+    near   the maps of the other operands, given the result's (none: they are broadcast to it)
+    moves  it computes nothing: what it reads elsewhere may as well be read by who reads it
+    alone  is a kernel of this operator alone better than ATen's (for this node)?
+    symbolic   which arguments may be expressions: "sizes" (all: the rule takes them as they are), "shape" (those in
+           lists), "numbers" (operands), or none
+    """
+
+    build: Callable[[At], Any]
+    kind: str = "pointwise"
+    folds: Dims | None = None
+    when: Callable[[Node], bool] = _always
+    rows: tuple[int, ...] = ()
+    symbolic: str = ""
+    far: Callable[[Node], tuple[Node, ...]] | None = None
+    near: Callable[[Node, Map], list[tuple[Node, Map]]] | None = None
+    alone: bool | Callable[[Node], bool] = True
+    space: Callable[[Node], tuple[tuple[Any, ...], tuple[int, ...]]] | None = None
+    every: bool = False
+    moves: bool = False
+
+    def is_better_alone(self, node: Node) -> bool:
+        return self.alone if isinstance(self.alone, bool) else self.alone(node)
+
+
+RULES: dict[Any, Rule] = {}
+
+
+def scatters(node: Node) -> bool:
+    """Does a node of a kernel store at places that data names?"""
+    rule = RULES.get(node.target) if node.op == "call" else None
+    return rule is not None and rule.kind == "scatter"
+
+
+SUPPORTED = frozenset({
+    torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.bool, torch.uint8, torch.int8,
+    torch.int16, torch.int32, torch.int64,
+})  # fmt: skip
+
+
+def rule_for(node: Node) -> Rule | None:
+    """The rule for a node, or None where it stays an ATen step."""
+    if node.op != "call":
+        return None
+    rule = RULES.get(node.target)
+    if rule is None or node.alias is not None:
+        return None
+    metas = [node.meta] if isinstance(node.meta, Meta) else list(node.meta or ())
+    if not metas or not isinstance(metas[0], Meta):
+        return None
+    first = metas[0]
+    for operand in reads(node):
+        if not isinstance(operand.meta, Meta):
+            return None
+        metas.append(operand.meta)
+    if not all(_fits(meta, first) for meta in metas if meta is not None):
+        return None
+    if is_symbolic((node.args, node.kwargs)) and not _takes_symbols(rule, node):
+        return None
+    return rule if rule.when(node) else None
+
+
+def _takes_symbols(rule: Rule, node: Node) -> bool:
+    """Does the rule's arithmetic hold for the expressions among the node's arguments? Numbers are what eager makes
+    of them in a float or an int64; in narrower integers eager may refuse them."""
+    if rule.symbolic == "sizes":
+        return True
+    if rule.symbolic == "shape":
+        return not any(isinstance(value, Expr) for value in (*node.args, *node.kwargs.values()))
+    others = {name: value for name, value in node.kwargs.items() if name != "alpha"}
+    if rule.symbolic != "numbers" or is_symbolic((node.args[2:], others)):
+        return False
+    given = (*node.args, node.kwargs.get("alpha"))
+    numbers = [value for value in given if isinstance(value, Expr)]
+    operand = next(value for value in node.args if isinstance(value, Node))
+    computed = result_type(operand, numbers[0])
+    if any(kind_of(number) == "float" for number in numbers):
+        return computed.is_floating_point
+    return computed.is_floating_point or computed == torch.int64
+
+
+def _fits(meta: Meta, first: Meta) -> bool:
+    same = meta.device == first.device or (
+        not meta.shape and meta.device.type == "cpu" == first.device.type
+    )
+    return meta.dtype in SUPPORTED and same
+
+
+@functools.cache
+def _sample(dtype: torch.dtype, zero_dim: bool) -> torch.Tensor:
+    return torch.empty(() if zero_dim else (1,), dtype=dtype)
+
+
+def result_type(*values: Any) -> torch.dtype:
+    """torch's promotion over operands (nodes and numbers)."""
+    samples = [
+        _sample(v.meta.dtype, not v.meta.shape) if isinstance(v, Node) else hint_of(v)
+        for v in values
+    ]
+    return torch.result_type(*samples) if len(samples) == 2 else samples[0].dtype

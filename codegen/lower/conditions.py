@@ -1,0 +1,27 @@
+"""Conditions of lowering rules: for which operands a loop nest computes just what eager does."""
+
+from __future__ import annotations
+
+import torch
+
+from ...ir.graph.nodes import Node
+
+aten = torch.ops.aten
+
+
+def float_result(node: Node) -> bool:
+    return node.meta.dtype.is_floating_point
+
+
+def not_bool(node: Node) -> bool:
+    return node.meta.dtype != torch.bool
+
+
+def fits_integer(node: Node) -> bool:
+    """Python numbers among the operands are in the range of the result's integer type."""
+    dtype = node.meta.dtype
+    if dtype.is_floating_point or dtype == torch.bool:
+        return dtype != torch.bool
+    limits = torch.iinfo(dtype)
+    numbers = [a for a in (*node.args, *node.kwargs.values()) if isinstance(a, (int, float))]
+    return all(isinstance(n, int) and limits.min <= n <= limits.max for n in numbers)

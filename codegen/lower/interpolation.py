@@ -1,0 +1,297 @@
+"""Lowering of interpolation: nearest, linear, bilinear, trilinear and bicubic upsampling.
+
+Each dimension gives its taps: places of the operand, and what each counts. They are computed where they are used, by eager's
+arithmetic to the bit (ATen's UpSample.h: in float for narrow types, `scale * (i + 0.5) - 0.5` rounded once, floor of the
+float, a weight cut to [0, 1]). The taps of the last dimension are summed first, as in ATen's kernel for rows; where ATen
+multiplies the weights of the dimensions first (channels last) the last bit may differ. Places are numbers of 32 bits
+where the operand is small enough: neighbours along a row then read near each other (`ldg` in math.h), and where the
+channels lie side by side all is plain numbers, once a pixel (`cpp_scalar`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...ir.dataclass import dataclass
+from ...ir.graph.layout import is_channels_last
+from ...ir.graph.nodes import Node
+from ...ir.symbolic.expr import decided, is_symbolic
+from ..loops.affine import Map
+from ..loops.extents import positive, surely
+from ..loops.loop_nest import Index
+from .builder import RULES, At, Rule
+
+aten = torch.ops.aten
+FEW_ELEMENTS = 1 << 31  # places of such a tensor are numbers of 32 bits
+SMALL = 128  # height and width of a result, together, up to which ATen takes its kernel for channels last
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One dimension: its sizes, the factor that the program gave (or None), and whether the corners are aligned."""
+
+    size: Any
+    out: Any
+    given: Any
+    aligned: bool = False
+
+    @property
+    def as_is(self) -> bool:
+        return self.size is self.out or surely("==", self.size, self.out)
+
+
+Tap = tuple[Index, int | None]  # the place along a dimension, and its weight
+
+
+def _sides(node: Node) -> list[Side]:
+    """The dimensions that are interpolated."""
+    x, rank = node.args[0].meta.shape, _RANKS[node.target]
+    first = 2 if node.target in _NEAREST or node.target in _EXACT else 3
+    aligned = first == 3 and bool(node.args[2])
+    given = [*node.args[first:], *[None] * rank][:rank]
+    rows = zip(x[2:], node.meta.shape[2:], given, strict=True)
+    return [Side(*row, aligned) for row in rows]
+
+
+def _kind(node: Node) -> torch.dtype:
+    """What eager computes places and weights in."""
+    return torch.float64 if node.meta.dtype == torch.float64 else torch.float32
+
+
+def _whole(node: Node) -> torch.dtype:
+    """The type of places."""
+    meta = node.args[0].meta
+    if is_symbolic((meta.shape, meta.stride, node.meta.shape)):
+        return torch.int64
+    reach = sum(step * (size - 1) for step, size in zip(meta.stride, meta.shape, strict=True))
+    small = max(reach, *node.meta.shape) < FEW_ELEMENTS
+    return torch.int32 if small else torch.int64
+
+
+# --- where an output reads ---
+
+
+def _scale(at: At, side: Side, kind: torch.dtype) -> int:
+    """Steps of the operand for one of the result; a quotient of two sizes is rounded as eager's."""
+    over, under = side.size, side.out
+    if side.aligned:
+        if side.out == 1:
+            return at.const(0.0, kind)
+        over, under = side.size - 1, side.out - 1
+    elif side.given is not None and side.given > 0:
+        return at.const(1.0 / side.given, kind)
+    if is_symbolic((over, under)):
+        return at.apply("div", at.const(over, kind), at.const(under, kind))
+    quotient = torch.tensor(over, dtype=kind) / torch.tensor(under, dtype=kind)
+    return at.const(quotient.item(), kind)
+
+
+def _position(at: At, form: Index, kind: torch.dtype) -> int:
+    return at.builder.cast(at.builder.index(form, _whole(at.node)), kind)
+
+
+def _centre(at: At, form: Index, side: Side, kind: torch.dtype, cubic: bool = False) -> int:
+    """The coordinate in the operand, of type `kind`."""
+    scale, place = _scale(at, side, kind), _position(at, form, kind)
+    if side.aligned:
+        return at.apply("mul", scale, place)
+    middle = at.apply("add", place, at.const(0.5, kind))
+    found = at.apply("fma", scale, middle, at.const(-0.5, kind))
+    return found if cubic else at.apply("maximum", found, at.const(0.0, kind))
+
+
+def _below(at: At, real: int, side: Side) -> int:
+    """min(int(floor(float(real))), size - 1): eager takes floorf of doubles, too."""
+    whole = _whole(at.node)
+    low = at.apply("floor", at.builder.cast(real, torch.float32))
+    return at.apply("minimum", at.builder.cast(low, whole), at.const(side.size - 1, whole))
+
+
+def _part(at: At, real: int, low: int, kind: torch.dtype) -> int:
+    """How far behind that place, in [0, 1]."""
+    part = at.apply("sub", real, at.builder.cast(low, kind))
+    return at.apply("minimum", at.apply("maximum", part, at.const(0.0, kind)), at.const(1.0, kind))
+
+
+# --- taps of one dimension ---
+
+
+def _linear_taps(at: At, form: Index, side: Side) -> list[Tap]:
+    kind, whole = _kind(at.node), _whole(at.node)
+    if side.as_is:
+        return [(form, at.const(1.0, kind)), (form, at.const(0.0, kind))]
+    real = _centre(at, form, side, kind)
+    low = _below(at, real, side)
+    high = at.apply("add", low, at.const(1, whole))
+    high = at.apply("minimum", high, at.const(side.size - 1, whole))
+    part = _part(at, real, low, kind)
+    rest = at.apply("sub", at.const(1.0, kind), part)
+    return [(at.place(low), rest), (at.place(high), part)]
+
+
+def _cubic_taps(at: At, form: Index, side: Side) -> list[Tap]:
+    kind, whole = _kind(at.node), _whole(at.node)
+    real = _centre(at, form, side, kind, cubic=True)
+    low = _below(at, real, side)
+    last, zero = at.const(side.size - 1, whole), at.const(0, whole)
+    places = []
+    for step in range(-1, 3):
+        moved = at.apply("add", low, at.const(step, whole)) if step else low
+        places.append(at.apply("maximum", at.apply("minimum", moved, last), zero))
+    weights = _cubic_weights(at, _part(at, real, low, kind), kind)
+    return [(at.place(place), weight) for place, weight in zip(places, weights, strict=True)]
+
+
+def _cubic_weights(at: At, part: int, kind: torch.dtype) -> list[int]:
+    """Cubic convolution with a = -0.75 (Keys 1981), as in ATen's UpSample.h."""
+    a, one = -0.75, at.const(1.0, kind)
+
+    def horner(x: int, first: float, *others: float) -> int:
+        found = at.const(first, kind)
+        for other in others:
+            found = at.apply("fma", found, x, at.const(other, kind))
+        return found
+
+    def near(x: int) -> int:  # ((a + 2) x - (a + 3)) x x + 1
+        return at.apply("fma", at.apply("mul", horner(x, a + 2, -(a + 3)), x), x, one)
+
+    def far(x: int) -> int:  # ((a x - 5 a) x + 8 a) x - 4 a
+        return horner(at.apply("add", x, one), a, -5 * a, 8 * a, -4 * a)
+
+    rest = at.apply("sub", one, part)
+    return [far(part), near(part), near(rest), far(rest)]
+
+
+# --- nearest ---
+
+
+def _nearest_taps(at: At, form: Index, side: Side) -> list[Tap]:
+    """min(floor(i * scale), size - 1); ATen's kernel for channels last computes in float and knows whole factors."""
+    listed = _is_listed(at.node)
+    if side.as_is and (listed or side.given in (None, 1.0)):
+        return [(form, None)]
+    kind = torch.float32 if listed else _kind(at.node)
+    if listed and side.out == 2 * side.size:
+        scale = at.const(0.5, kind)
+    else:
+        scale = _scale(at, side, kind)
+    real = at.apply("mul", _position(at, form, kind), scale)
+    return [(at.place(_below(at, real, side)), None)]
+
+
+def _exact_taps(at: At, form: Index, side: Side) -> list[Tap]:
+    """The place whose middle is nearest; one of ATen's kernels subtracts a half and adds it again."""
+    listed = _is_listed(at.node)
+    kind = torch.float32 if listed else _kind(at.node)
+    half = at.const(0.5, kind)
+    if listed:
+        middle = at.apply("add", _position(at, form, kind), half)
+        real = at.apply("mul", middle, _scale(at, side, kind))
+    else:
+        real = at.apply("add", _centre(at, form, side, kind), half)
+    return [(at.place(_below(at, real, side)), None)]
+
+
+def _is_listed(node: Node) -> bool:
+    """Does ATen take its kernel for channels last? (`_use_vectorized_kernel_cond_2d` and `_3d`)"""
+    rank, meta = _RANKS[node.target], node.args[0].meta
+    if rank == 1:
+        return False
+    last = is_channels_last(meta.shape, meta.stride) and meta.shape[1] > 3
+    return last or (rank == 2 and sum(node.meta.shape[2:]) <= SMALL)
+
+
+def _decided_kernel(node: Node) -> bool:
+    """Is it known which of its kernels ATen takes?"""
+    meta = node.args[0].meta
+    return _RANKS[node.target] == 1 or not is_symbolic((meta.shape, meta.stride, node.meta.shape))
+
+
+# --- all dimensions ---
+
+
+Taps = Callable[[At, Index, Side], list[Tap]]
+
+
+def _interpolation(taps: Taps) -> Callable[[At], int]:
+    def build(at: At) -> int:
+        sides = _sides(at.node)
+        rows = [taps(at, form, side) for form, side in zip(at.where[2:], sides, strict=True)]
+        return at.done(_mixed(at, at.where[:2], rows))
+
+    return build
+
+
+def _mixed(at: At, before: Map, rows: Sequence[list[Tap]]) -> int:
+    """The sum over the taps of the dimensions from here on, the last one's first."""
+    if not rows:
+        value = at.fetch(at.arg(0), before)
+        return value if _RANKS_OF_ONE[at.node.target] else at.builder.cast(value, _kind(at.node))
+    found = [(_mixed(at, (*before, place), rows[1:]), weight) for place, weight in rows[0]]
+    (first, weight), *others = found
+    if weight is None:
+        return first
+    if len(others) == 1:  # one rounding less, on the first product
+        other, part = others[0]
+        return at.apply("fma", first, weight, at.apply("mul", other, part))  # type: ignore[arg-type]
+    total = at.apply("mul", first, weight)
+    for other, part in others:
+        total = at.apply("fma", other, part, total)  # type: ignore[arg-type]
+    return total
+
+
+def _when(node: Node) -> bool:
+    """Sizes that are there, and of which it is known whether they stay; factors that are plain numbers."""
+    x = node.args[0].meta
+    floats = node.target in _NEAREST or x.dtype.is_floating_point
+    if not floats or node.kwargs or x.device.type != "cpu" or x.shape[:2] != node.meta.shape[:2]:
+        return False
+    if not positive(x.shape) or not positive(node.meta.shape) or is_symbolic(node.args[2:]):
+        return False
+    sides = _sides(node)
+    if any(side.aligned and decided("==", side.out, 1) is None for side in sides):
+        return False
+    if any(decided("==", side.size, side.out) is None for side in sides):
+        return False
+    return not _RANKS_OF_ONE[node.target] or _decided_kernel(node)
+
+
+def _first(node: Node) -> tuple[Node, ...]:
+    return (node.args[0],)
+
+
+def _nothing_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
+    return []
+
+
+_NEAREST = {
+    aten.upsample_nearest1d.default: 1, aten.upsample_nearest2d.default: 2,
+    aten.upsample_nearest3d.default: 3,
+}  # fmt: skip
+_EXACT = {
+    aten._upsample_nearest_exact1d.default: 1, aten._upsample_nearest_exact2d.default: 2,
+    aten._upsample_nearest_exact3d.default: 3,
+}  # fmt: skip
+_LINEAR = {
+    aten.upsample_linear1d.default: 1, aten.upsample_bilinear2d.default: 2,
+    aten.upsample_trilinear3d.default: 3,
+}  # fmt: skip
+_CUBIC = {aten.upsample_bicubic2d.default: 2}
+_TABLE: tuple[tuple[dict[Any, int], Taps, bool], ...] = (
+    (_NEAREST, _nearest_taps, True),
+    (_EXACT, _exact_taps, True),
+    (_LINEAR, _linear_taps, True),
+    (_CUBIC, _cubic_taps, True),
+)
+_RANKS = {op: rank for ops, _taps, _alone in _TABLE for op, rank in ops.items()}
+_RANKS_OF_ONE = {op: op in _NEAREST or op in _EXACT for op in _RANKS}  # one tap, nothing computed
+
+for _ops, _taps, _alone in _TABLE:
+    for _op in _ops:
+        RULES[_op] = Rule(
+            _interpolation(_taps), when=_when, far=_first, near=_nothing_near, alone=_alone,
+            moves=_RANKS_OF_ONE[_op], symbolic="sizes",
+        )  # fmt: skip

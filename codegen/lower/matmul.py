@@ -1,0 +1,166 @@
+"""Lowering of matrix products: a multiplication and a sum over k, where a loop nest beats the library's call.
+
+The iteration of a product is (batch, m, n, k) with k folded: its result is one value a row, and what follows it (bias,
+activation, residual) is computed there. Sums are in float32 for bfloat16 and float16, rounded once at the end.
+Which products these are says `pays`; the others stay ATen steps. The table `LETTERS` is the summation convention.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ...ir.graph.nodes import Node
+from ..analysis.products import LETTERS, factors, measured, sizes, work
+from ..kernels import matmul_bf16 as products_bf16
+from ..loops import affine
+from ..loops.extents import estimated, is_symbolic, positive, surely
+from .builder import RULES, At, Rule
+
+aten = torch.ops.aten
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+# Where a nest of ours beats MKL and oneDNN as an ATen step; measured on an AVX-512 machine with two threads, ours / theirs in us:
+#   float32 linear   1 x 512 x 784: 9 / 25    8 x 1024 x 1024: 77 / 193    4 x 64 x 64: 1.2 / 3.5    16 x 16 x 16: 1.8 / 2.1
+#   bfloat16         1 x 1024 x 1024: 46 / 87    8 x 256 x 256: 18 / 29    2 x 4096 x 1024: 287 / 188
+# and on another one without instructions for half precision:
+#   float32 linear   12 x 256 x 512: 18 / 35   256 x 512 x 10: 14 / 37   2048 x 64 x 1: 4.2 / 10   16 x 1024 x 1024: 227 / 328
+#   bfloat16         12 x 512 x 64: 11 / 17    12 x 256 x 512: 41 / 34   2048 x 64 x 4: 28 / 26    1 x 4096 x 4096: 611 / 1783
+#   float32, a weight that lies along n    1 x 64 x 64: 1.9 / 2.0    1 x 256 x 256: 30 / 5
+# Nothing is packed: a write through numpy, dlpack or a storage moves neither the version nor the pointer that a packed copy could be
+# known by. oneDNN with a weight packed beforehand, and gelu (batch x 768 x 768; ATen's / ours / packed, AVX-512): float32
+# 1: 51 / 15 / 46, 4: 123 / 20 / 42, 16: 216 / 74 / 83; bfloat16 1: 71 / 14 / 30, 4: 74 / 60 / 32, 16: 96 / 87 / 47, where ours by now
+# is `products_bf16`, which takes all but the tiny ones where there are instructions for them.
+TOGETHER = (
+    8  # rows that share each element of the larger factor: for more there are not registers enough
+)
+THIN = 12  # rows or columns that a nest is still the better one for
+LONG = 64  # k from which on folding the lanes of a sum is not what costs
+SMALL = {
+    4: 4096,
+    8: 4096,
+    2: 16384,
+}  # bytes of an element -> multiplications that take less time than the call
+HALF_WORK = 1 << 20  # multiplications from which on the library's half precision instructions win
+SCATTERED_BYTES = 1 << 14  # of a factor that is not read in the order of its memory
+
+
+def space(node: Node) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """(sizes of the iteration, folded dimensions)."""
+    result = LETTERS[node.target][3]
+    found = sizes(node)
+    return tuple(found[letter] for letter in result + "k"), (len(result),)
+
+
+def _large(node: Node) -> dict[str, Any]:
+    """letter -> stride, of the larger factor."""
+    _first, left, right, _result = LETTERS[node.target]
+    pairs = zip(factors(node), (left, right), strict=True)
+    factor, letters = max(pairs, key=lambda pair: estimated(pair[0].meta.shape))
+    return dict(zip(letters, factor.meta.stride, strict=True))
+
+
+def rows_in_order(node: Node) -> list[int]:
+    """The result's dimensions from the outermost loop to the innermost: the larger factor, where its elements along k
+    are neighbours, is read once and in order."""
+    result, strides = LETTERS[node.target][3], _large(node)
+    found = list(range(len(result)))
+    if strides["k"] == 1:
+        found.sort(key=lambda dim: -strides.get(result[dim], 0))
+    return found
+
+
+def rows_together(node: Node) -> bool:
+    """Shall the rows of the innermost loop be computed beside each other, to read the larger factor once for all?"""
+    order, result = rows_in_order(node), LETTERS[node.target][3]
+    if not order or result[order[-1]] in _large(node):
+        return False
+    return 1 < sizes(node)[result[order[-1]]] <= TOGETHER
+
+
+def _product(at: At) -> int:
+    first, left, right, result = LETTERS[at.node.target]
+    forms = dict(zip(result, at.where, strict=True))
+    forms["k"] = affine.axis_form(at.builder.n_outer, len(at.builder.axes))
+    a, b = (
+        at.builder.cast(at.full(factor, tuple(forms[letter] for letter in letters)), at.math)
+        for factor, letters in zip(factors(at.node), (left, right), strict=True)
+    )
+    total = at.builder.reduce("sum", at.apply("mul", a, b))
+    if first == 0:
+        return at.done(total)
+    alpha, beta = (at.node.kwargs.get(name, 1) for name in ("alpha", "beta"))
+    if alpha != 1:
+        total = at.apply("mul", total, at.const(alpha))
+    if beta == 0:  # what is not added may be nan
+        return at.done(total)
+    added = at.get(at.arg(0), at.math)
+    if beta != 1:
+        added = at.apply("mul", added, at.const(beta))
+    return at.done(at.apply("add", total, added))
+
+
+def possible(node: Node) -> bool:
+    """Floating factors of one dtype on the CPU."""
+    metas = [factor.meta for factor in factors(node)]
+    plain = all(
+        meta.dtype == node.meta.dtype and meta.dtype in FLOATS and meta.device.type == "cpu"
+        for meta in metas
+    )
+    return plain and all(positive(meta.shape) for meta in metas)
+
+
+def _lowered(node: Node) -> bool:
+    return possible(node) and pays(node)
+
+
+def pays(node: Node) -> bool:
+    """Is a nest over rows and columns, or over rows alone, faster than the library's call?"""
+    known = measured(node)
+    if known is not None:
+        return known
+    found = sizes(node)
+    if unrolled(found, LETTERS[node.target][3]):
+        return True
+    if is_symbolic([(factor.meta.shape, factor.meta.stride) for factor in factors(node)]):
+        return False
+    width = node.meta.dtype.itemsize
+    count = work(found)
+    if count > SMALL[width] and products_bf16.takes(node):
+        return False
+    least = min(found.get("m", 1), found.get("n", 1))
+    thin = least <= THIN and found["k"] >= LONG
+    half = HALF_WORK if least <= TOGETHER else HALF_WORK // 2
+    bound = thin and (width > 2 or count <= half or least == 1)
+    return in_order(node) and (count <= SMALL[width] or bound)
+
+
+def unrolled(found: dict[str, Any], result: str) -> bool:
+    """Are the columns so few that each of a row's multiplications may be a value of its own? (see `rowwise`)"""
+    if not result:
+        return False
+    rest = [size for letter, size in found.items() if letter != result[0]]
+    if is_symbolic(rest) or max(rest) > 32:
+        return False
+    few_rows = surely("<=", found[result[0]], 256)
+    return math.prod(rest) <= (128 if few_rows else 64)
+
+
+def in_order(node: Node) -> bool:
+    """Are the large factors read along k as they lie in memory?"""
+    _first, left, right, _result = LETTERS[node.target]
+    for factor, letters in zip(factors(node), (left, right), strict=True):
+        meta = factor.meta
+        nbytes = meta.dtype.itemsize
+        for size in meta.shape:
+            nbytes *= size
+        along = dict(zip(letters, meta.stride, strict=True))["k"]
+        if along != 1 and meta.shape[letters.index("k")] != 1 and nbytes > SCATTERED_BYTES:
+            return False
+    return True
+
+
+RULES.update({op: Rule(_product, "product", when=_lowered, space=space) for op in LETTERS})

@@ -1,0 +1,246 @@
+"""Lowering of pooling over windows: max pooling with its places, average pooling, adaptive ones whose windows are equal.
+
+A window of few elements is read element by element, in eager's order, by loads under masks where it may reach beyond
+the operand; so sums round as eager's do, and a place is the one that eager's comparison finds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...ir.dataclass import dataclass
+from ...ir.graph.nodes import Node
+from ...ir.symbolic.expr import is_symbolic
+from ..loops import affine
+from ..loops.affine import Map
+from ..loops.extents import positive, surely
+from ..loops.loop_nest import Index
+from .builder import RULES, At, Rule
+
+aten = torch.ops.aten
+MAX_WINDOW = 16  # elements
+WIDE = (torch.float32, torch.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One dimension of a pooling: output i reads size elements from i * stride - pad on, `dilation` apart."""
+
+    length: Any
+    size: int
+    stride: int
+    pad: int
+    dilation: int
+    out: Any
+
+    def reaches_beyond(self, tap: int) -> bool:
+        first = tap * self.dilation - self.pad
+        last = (self.out - 1) * self.stride + first
+        return first < 0 or not surely("<", last, self.length)
+
+    def place(self, form: Index, tap: int) -> Index:
+        return affine.scaled(form, self.stride, tap * self.dilation - self.pad)
+
+
+def _each(value: Any, count: int, default: Any = 0) -> tuple[int, ...]:
+    """An argument for each dimension: one number stands for all of them, none for the default's."""
+    given = default if value is None or value == () or value == [] else value
+    numbers = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    return numbers * count if len(numbers) == 1 else numbers
+
+
+def _windows(node: Node) -> list[Window]:
+    x, out = node.args[0].meta.shape, _first_meta(node).shape
+    count = _RANKS[node.target]
+    if node.target in _ADAPTIVE:
+        parts = [i // o for i, o in zip(x[-count:], out[-count:], strict=True)]
+        rows = zip(parts, parts, _each(0, count), _each(1, count), strict=True)
+    else:
+        names = ("kernel_size", "stride", "padding", "dilation")
+        given = [_argument(node, at, names[at - 1]) for at in range(1, 5)]
+        if node.target not in _MAXIMA:
+            given[3] = 1
+        sizes = _each(given[0], count)
+        rows = zip(sizes, _each(given[1], count, sizes), _each(given[2], count, 0),
+                   _each(given[3], count, 1), strict=True)  # fmt: skip
+    return [Window(i, *row, o) for i, row, o in zip(x[-count:], rows, out[-count:], strict=True)]
+
+
+def _argument(node: Node, at: int, name: str) -> Any:
+    return node.args[at] if len(node.args) > at else node.kwargs.get(name)
+
+
+def _first_meta(node: Node) -> Any:
+    return node.meta[0] if isinstance(node.meta, tuple) else node.meta
+
+
+def _tap(at: At, windows: Sequence[Window], taps: Sequence[int], other: int) -> int:
+    """An element of the window; `other` where it lies beyond the operand."""
+    count = len(windows)
+    forms = at.where[-count:]
+    places = tuple(w.place(f, t) for w, f, t in zip(windows, forms, taps, strict=True))
+    bounds = [
+        (place, 0, window.length)
+        for place, window, tap in zip(places, windows, taps, strict=True)
+        if window.reaches_beyond(tap)
+    ]
+    guard = (at.builder.inside(*bounds), other) if bounds else ()
+    return at.fetch(at.arg(0), (*at.where[:-count], *places), *guard)
+
+
+def _taps(windows: Sequence[Window]) -> Any:
+    return itertools.product(*(range(window.size) for window in windows))
+
+
+# --- the greatest element and its place ---
+
+
+def _max_pool(at: At) -> tuple[int, int]:
+    """The first of the greatest elements, or the last nan: `value > best or isnan(value)`, from -inf on."""
+    windows, dtype = _windows(at.node), at.dtype
+    plane = math.prod(window.length for window in windows)
+    # of distances in a plane: as wide as the elements, where that holds them
+    kind = torch.int32 if surely("<", plane, 1 << 31) else torch.int64
+    best = least = at.const(-math.inf, dtype)
+    step = at.builder.cast(_first_distance(at, windows), kind)
+    for number, taps in enumerate(_taps(windows)):
+        value = _tap(at, windows, taps, least)
+        better = _better(at, value, best)
+        best = at.apply("where", better, value, best) if number else value
+        step = at.apply("where", better, at.const(_distance(windows, taps), kind), step)
+    corner: Any = affine.zero(len(at.builder.axes))
+    for window, form in zip(windows, at.where[-len(windows) :], strict=True):
+        row = affine.scaled(corner, window.length)
+        corner = affine.added([row, window.place(form, 0)], len(at.builder.axes))
+    return best, at.apply("add", at.builder.index(corner), at.builder.cast(step, torch.int64))
+
+
+def _better(at: At, value: int, best: int) -> int:
+    wide, other = (at.builder.cast(one, at.math) for one in (value, best))
+    return at.apply("or", at.apply("gt", wide, other), at.apply("isnan", wide))
+
+
+def _distance(windows: Sequence[Window], taps: Sequence[int]) -> Any:
+    """From a window's corner to an element of it, in a plane that lies row by row."""
+    found: Any = 0
+    for window, tap in zip(windows, taps, strict=True):
+        found = found * window.length + tap * window.dilation
+    return found
+
+
+def _first_distance(at: At, windows: Sequence[Window]) -> int:
+    """To the first element that lies in the operand."""
+    found = zero = at.const(0, torch.int64)
+    for window, form in zip(windows, at.where[-len(windows) :], strict=True):
+        found = at.apply("mul", found, at.const(window.length, torch.int64))
+        if window.pad:
+            start = at.builder.index(affine.scaled(window.place(form, 0), -1))
+            found = at.apply("add", found, at.apply("maximum", start, zero))
+    return found
+
+
+# --- averages ---
+
+
+def _avg_pool(at: At) -> int:
+    """Added up from 0 in eager's order, divided once; for equal parts once for each dimension."""
+    windows = _windows(at.node)
+    kind, zero = at.math, at.const(0.0, at.dtype)
+    total = at.const(0.0, kind)
+    for taps in _taps(windows):
+        total = at.apply("add", total, at.builder.cast(_tap(at, windows, taps, zero), kind))
+    if at.node.target in _ADAPTIVE:
+        for window in windows:
+            total = at.apply("div", total, at.const(float(window.size)))
+        return at.done(total)
+    return at.done(at.apply("div", total, _divisor(at, windows)))
+
+
+def _divisor(at: At, windows: Sequence[Window]) -> int:
+    given = _argument(at.node, 6, "divisor_override")
+    if given is not None:
+        return at.const(float(given))
+    padding = len(at.node.args) <= 5 or at.node.args[5]
+    found, known = None, 1
+    for window, form in zip(windows, at.where[-len(windows) :], strict=True):
+        low, high = (-window.pad, window.length + window.pad) if padding else (0, window.length)
+        reach = (window.out - 1) * window.stride - window.pad + window.size
+        if -window.pad >= low and surely("<=", reach, high):
+            known *= window.size
+            continue
+        start = at.builder.index(window.place(form, 0))
+        end = at.apply("add", start, at.const(window.size, torch.int64))
+        end = at.apply("minimum", end, at.const(high, torch.int64))
+        count = at.apply("sub", end, at.apply("maximum", start, at.const(low, torch.int64)))
+        found = count if found is None else at.apply("mul", found, count)
+    if found is None:
+        return at.const(float(known))
+    counted = at.apply("mul", found, at.const(known, torch.int64))
+    return at.builder.cast(counted, at.math)
+
+
+# --- conditions ---
+
+
+def _small(node: Node) -> bool:
+    """Windows of few floats."""
+    x = node.args[0].meta
+    count = _RANKS[node.target]
+    shapes = x.shape, _first_meta(node).shape
+    if is_symbolic((node.args, node.kwargs)) or not all(map(positive, shapes)):
+        return False
+    if len(x.shape) not in (count + 1, count + 2) or x.device.type != "cpu":
+        return False
+    if not x.dtype.is_floating_point:
+        return False
+    windows = _windows(node)
+    return math.prod(window.size for window in windows) <= MAX_WINDOW
+
+
+def _max_when(node: Node) -> bool:
+    return _small(node) and all(not w.pad or w.dilation == 1 for w in _windows(node))
+
+
+def _avg_when(node: Node) -> bool:
+    """Narrow floats of volumes eager refuses, or rounds as it adds."""
+    return _small(node) and (_RANKS[node.target] == 2 or node.meta.dtype in WIDE)
+
+
+def _adaptive_when(node: Node) -> bool:
+    x, out = node.args[0].meta.shape, _first_meta(node).shape
+    count = _RANKS[node.target]
+    if is_symbolic((x, out)) or 0 in out:
+        return False
+    equal = all(i % o == 0 for i, o in zip(x[-count:], out[-count:], strict=True))
+    return equal and (_max_when if node.target in _EQUAL_MAXIMA else _avg_when)(node)
+
+
+def _far(node: Node) -> tuple[Node, ...]:
+    return (node.args[0],)
+
+
+def _nothing_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
+    return []
+
+
+_MAXIMA = (aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
+_AVERAGES = (aten.avg_pool2d.default, aten.avg_pool3d.default)
+_EQUAL_MAXIMA = (aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default)
+_EQUAL_AVERAGES = (aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
+_ADAPTIVE = _EQUAL_MAXIMA + _EQUAL_AVERAGES
+_TABLE: tuple[tuple[Any, Callable[[At], Any], Callable[[Node], bool]], ...] = (
+    (_MAXIMA, _max_pool, _max_when),
+    (_EQUAL_MAXIMA, _max_pool, _adaptive_when),
+    (_AVERAGES, _avg_pool, _avg_when),
+    (_EQUAL_AVERAGES, _avg_pool, _adaptive_when),
+)
+_RANKS = {op: 2 + number for ops, _, _ in _TABLE for number, op in enumerate(ops)}
+
+for _ops, _build, _when in _TABLE:
+    for _op in _ops:
+        RULES[_op] = Rule(_build, when=_when, far=_far, near=_nothing_near, every=True)

@@ -1,0 +1,378 @@
+"""Lowering of scatters: elements that go to places which other tensors name, over a copy of the first operand.
+
+The iteration is that of what is scattered, so whatever computes it (the messages of a graph layer) is in the same kernel
+and never lies in memory. Elements go in the order of the axes, as eager's do: a sum has eager's order, and of several
+elements for one place the last one stays. Indices are checked as in `lower_index`. A rule gives the value, the map of its
+place in the result, and a key of `loops.MERGES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...ir.graph.effects import operands
+from ...ir.graph.layout import broadcast
+from ...ir.graph.nodes import Node
+from ...ir.symbolic.expr import is_symbolic
+from ..analysis.dataflow import is_plain_view
+from ..loops import affine
+from ..loops.affine import Map
+from ..loops.extents import dense, positive
+from .builder import CONSTANTS, RULES, At, Rule
+from .gather import INTEGERS
+
+aten = torch.ops.aten
+Found = tuple[int, Map, str]  # (value, place, how to merge)
+
+# dtypes that eager adds up one element at a time, rounding as it stores; narrow floats it adds in another way at times
+ADDED = frozenset({
+    torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
+})  # fmt: skip
+ATOMIC = frozenset(
+    {torch.float32, torch.float64, torch.int64, torch.int32}
+)  # a GPU's memory merges
+MERGE = {"sum": "sum", "add": "sum", "prod": "prod", "multiply": "prod", "amax": "max", "amin": "min"}  # fmt: skip
+
+
+def _dim(node: Node) -> int:
+    return int(node.args[1]) % len(node.args[0].meta.shape)
+
+
+def _index(at: At, index: Node, where: Map, low: Any, high: Any) -> int:
+    """A checked place; one below zero counts from the end."""
+    found = at.builder.cast(at.full(index, where), torch.int64)
+    found = at.builder.checked(found, low, high)
+    least = at.builder.bounds(found)[0]
+    if low == 0 or least >= 0:
+        return found
+    zero, length = at.const(0, torch.int64), at.const(high, torch.int64)
+    behind = at.apply("lt", found, zero)
+    return at.apply("where", behind, at.apply("add", found, length), found)
+
+
+def _moved(at: At, dim: int, index: int) -> Map:
+    return (*at.where[:dim], at.place(index), *at.where[dim + 1 :])
+
+
+# --- scatter, scatter_add, scatter_reduce: an index for each element ---
+
+
+def _scatter(at: At) -> Found:
+    node, dim, index = at.node, _dim(at.node), at.arg(2)
+    given = at.arg(3)
+    if isinstance(given, Node):
+        value = at.done(at.full(given, at.where))
+    else:
+        value = at.const(bool(given) if at.dtype == torch.bool else given, at.dtype)
+    place = _index(at, index, at.where, 0, at.meta.shape[dim])
+    return value, _moved(at, dim, place), _how(node)
+
+
+def _how(node: Node) -> str:
+    if node.target is aten.scatter_add.default:
+        return "sum"
+    if node.target is aten.scatter_reduce.two:
+        return MERGE.get(node.args[4], "")
+    return MERGE.get(node.kwargs["reduce"], "") if "reduce" in node.kwargs else "set"
+
+
+def _scatter_space(node: Node) -> tuple[tuple[Any, ...], None]:
+    return node.args[2].meta.shape, None
+
+
+def _scatter_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
+    given = [one for one in node.args[2:4] if isinstance(one, Node)]
+    return [(one, where) for one in given]
+
+
+def _scatter_when(node: Node) -> bool:
+    index, given = node.args[2:4]
+    same = not isinstance(given, Node) or (
+        given.meta.dtype == node.meta.dtype and len(given.meta.shape) == len(node.meta.shape)
+    )
+    return (
+        same
+        and not is_symbolic(given)
+        and bool(node.args[0].meta.shape)
+        and len(index.meta.shape) == len(node.meta.shape)
+        and node.kwargs.get("include_self", True)
+        and (_how(node) == "set" or (_adds(node) and bool(_how(node))))
+        and _may(node, index)
+    )
+
+
+# --- index_add, index_copy, index_fill: an index for each slice ---
+
+
+def _along(at: At) -> Found:
+    node, dim = at.node, _dim(at.node)
+    given, size = at.arg(3), at.meta.shape[_dim(at.node)]
+    if node.target in _FILLS:
+        value = (
+            at.done(at.full(given, ())) if isinstance(given, Node) else at.const(given, at.dtype)
+        )
+    else:
+        value = at.done(at.full(given, at.where))
+    place = _index(at, at.arg(2), (at.where[dim],), -size if node.target in _FILLS else 0, size)
+    return value, _moved(at, dim, place), "sum" if node.target is aten.index_add.default else "set"
+
+
+_FILLS = (aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
+
+
+def _along_space(node: Node) -> tuple[tuple[Any, ...], None]:
+    dim, shape = _dim(node), node.meta.shape
+    return (*shape[:dim], node.args[2].meta.shape[0], *shape[dim + 1 :]), None
+
+
+def _along_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
+    near: list[tuple[Node, Map]] = [(node.args[2], (where[_dim(node)],))]
+    if isinstance(node.args[3], Node):
+        near.append((node.args[3], () if node.target in _FILLS else where))
+    return near
+
+
+def _along_when(node: Node) -> bool:
+    index, given = node.args[2:4]
+    if not node.meta.shape or len(index.meta.shape) != 1 or is_symbolic(given):
+        return False
+    if node.target in _FILLS:
+        plain = not isinstance(given, Node) or given.meta.shape == ()
+        same = plain and (node.meta.dtype != torch.bool or isinstance(given, (Node, bool)))
+    else:
+        same = given.meta.dtype == node.meta.dtype and given.meta.shape == _along_space(node)[0]
+    adds = node.target is aten.index_add.default
+    return (
+        same
+        and node.kwargs.get("alpha", 1) == 1
+        and (not adds or _adds(node))
+        and _may(node, index)
+    )
+
+
+# --- x[i, :, j] = v: integers from -size on, several of them broadcast ---
+
+
+def _picks(node: Node, where: Map) -> tuple[list[Any], Map, Map]:
+    """(an index or None for each dimension, the map of the indices' common shape, the map of the dimensions kept)."""
+    target, given = node.args[:2]
+    indices = [*given, *[None] * (len(target.meta.shape) - len(given))]
+    places = [dim for dim, index in enumerate(indices) if index is not None]
+    rank = len(_picked_shape(node))
+    lead = places[0] if places == list(range(places[0], places[-1] + 1)) else 0
+    return indices, where[lead : lead + rank], (*where[:lead], *where[lead + rank :])
+
+
+def _picked_shape(node: Node) -> tuple[Any, ...]:
+    return broadcast(*(index.meta.shape for index in node.args[1] if index is not None))
+
+
+def _put_space(node: Node) -> tuple[tuple[Any, ...], None]:
+    indices = [*node.args[1], *[None] * (len(node.args[0].meta.shape) - len(node.args[1]))]
+    places = [dim for dim, index in enumerate(indices) if index is not None]
+    kept = [size for size, index in zip(node.meta.shape, indices, strict=True) if index is None]
+    lead = places[0] if places == list(range(places[0], places[-1] + 1)) else 0
+    return (*kept[:lead], *_picked_shape(node), *kept[lead:]), None
+
+
+def _put(at: At) -> Found:
+    node = at.node
+    indices, picked, kept = _picks(node, at.where)
+    rest, place, shape = list(kept), [], _picked_shape(node)
+    for index, size in zip(indices, at.meta.shape, strict=True):
+        if index is None:
+            place.append(rest.pop(0))
+        else:
+            where = affine.broadcast(picked, shape, index.meta.shape)
+            place.append(at.place(_index(at, index, where, -size, size)))
+    values = at.arg(2)
+    where = affine.broadcast(at.where, _put_space(node)[0], values.meta.shape)
+    return at.done(at.full(values, where)), tuple(place), "sum" if _accumulates(node) else "set"
+
+
+def _accumulates(node: Node) -> bool:
+    return bool(node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False))
+
+
+def _put_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
+    indices, picked, _kept = _picks(node, where)
+    shape, values = _picked_shape(node), node.args[2]
+    near = [(i, affine.broadcast(picked, shape, i.meta.shape)) for i in indices if i is not None]
+    return [*near, (values, affine.broadcast(where, _put_space(node)[0], values.meta.shape))]
+
+
+def _put_when(node: Node) -> bool:
+    """Of places that are named twice, eager takes the last one where there is one order only."""
+    given = [index for index in node.args[1] if index is not None]
+    if not given or is_symbolic(node.args[1]) or any(i.meta.dtype not in INTEGERS for i in given):
+        return False
+    if is_symbolic([index.meta.shape for index in given]) or not node.meta.shape:
+        return False
+    space, values = _put_space(node)[0], node.args[2].meta
+    if len(values.shape) > len(space) or values.dtype != node.meta.dtype:
+        return False
+    ordered = _adds(node) if _accumulates(node) else len(_picked_shape(node)) <= 1
+    return ordered and all(_may(node, index) for index in given) and positive(space)
+
+
+# --- the gradient of an embedding ---
+
+
+def _embedding(at: At) -> Found:
+    """Rows of the gradient added up from zero; an index that is no row's, or the padding's, counts nowhere."""
+    gradient, indices, rows, padding = (at.arg(i) for i in range(4))
+    kind = torch.int64
+    given = at.builder.cast(at.full(indices, at.where[:-1]), kind)
+    zero = at.const(0, kind)
+    used = at.apply("and", at.apply("ge", given, zero), at.apply("lt", given, at.const(rows, kind)))
+    used = at.apply("and", used, at.apply("ne", given, at.const(padding, kind)))
+    value = at.done(at.full(gradient, at.where))
+    value = at.apply("where", used, value, at.const(0.0, at.dtype))
+    return value, (at.place(at.apply("where", used, given, zero)), at.where[-1]), "sum"
+
+
+def _embedding_space(node: Node) -> tuple[tuple[Any, ...], None]:
+    return node.args[0].meta.shape, None
+
+
+def _embedding_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
+    return [(node.args[0], where), (node.args[1], where[:-1])]
+
+
+def _embedding_when(node: Node) -> bool:
+    gradient, indices, _rows, _padding, by_count = node.args
+    shapes = (*indices.meta.shape, node.meta.shape[-1])
+    return (
+        not by_count
+        and gradient.meta.shape == shapes
+        and not is_symbolic(node.args)
+        and _adds(node)
+        and gradient.meta.dtype == node.meta.dtype
+        and _may(node, indices)
+    )
+
+
+# --- conditions ---
+
+
+def _adds(node: Node) -> bool:
+    return node.meta.dtype in ADDED
+
+
+def _may(node: Node, index: Node) -> bool:
+    """Is there something to scatter, by integers, over memory that a plain copy makes?"""
+    space = _SPACES[node.target](node)[0]
+    return (
+        index.meta.dtype in INTEGERS
+        and _merged_there(node)
+        and dense(node.meta)
+        and positive(space)
+        and positive(node.meta.shape)
+        and (node.target is aten.embedding_dense_backward.default or _below(node.args[0], node))
+        and not any(one is node.args[0] for one in operands(node.args[1:]))
+    )
+
+
+def _merged_there(node: Node) -> bool:
+    """Does the node's device merge so? On a GPU eager sums by atomic operations, too, unless it was asked for results that
+    are the same each time; sums by `x[i] += v` and of an embedding's gradient it sorts."""
+    if node.meta.device.type == "cpu":
+        return True
+    if node.meta.device.type != "cuda" or torch.are_deterministic_algorithms_enabled():
+        return False
+    if node.target in _PUTS:
+        return not _accumulates(node)
+    if node.target is aten.embedding_dense_backward.default:
+        return False
+    adds = node.target is aten.index_add.default
+    how = "sum" if adds else "set" if node.target in _SLICES else _how(node)
+    return how == "set" or (how in ("sum", "max", "min") and node.meta.dtype in ATOMIC)
+
+
+def _below(first: Node, node: Node) -> bool:
+    """A constant, or memory that lies as the result does."""
+    if first.meta.dtype != node.meta.dtype or first.meta.shape != node.meta.shape:
+        return False
+    source = first
+    while is_plain_view(source):
+        source = source.alias  # type: ignore[assignment]
+    rule = RULES.get(source.target) if source.op == "call" else None
+    if rule is not None and rule.kind == "create":
+        return source.target in CONSTANTS and dense(node.meta)
+    return first.meta.stride == node.meta.stride
+
+
+def _alone(node: Node) -> bool:
+    """Is a kernel of this scatter alone better than ATen's? Not where neighbours go to places of their own, lane by
+    lane: ATen takes 0.5 to 0.9 of that time. Sums by `x[i] += v` it makes in a slow way."""
+    if node.meta.device.type != "cpu":  # two launches, as eager has
+        return False
+    space = _SPACES[node.target](node)[0]
+    if len(space) - 1 not in _scattered_dims(node, len(space)):
+        return True
+    numbers = node.target in (aten.scatter.value, aten.scatter.value_reduce)
+    return numbers or (node.target in _PUTS and _accumulates(node))
+
+
+def spread_over_threads(node: Node) -> bool:
+    """May threads share the work: does the iteration have long rows of which no two elements meet?"""
+    if node.meta.device.type != "cpu":
+        return True
+    space = RULES[node.target].space(node)[0]  # type: ignore[misc]
+    dims = _scattered_dims(node, len(space))
+    return 0 not in dims or (len(space) - 1 not in dims and _long(space[-1]))
+
+
+def _long(size: Any) -> bool:
+    return is_symbolic(size) or size >= 32
+
+
+def _scattered_dims(node: Node, rank: int) -> set[int]:
+    if node.target is aten.embedding_dense_backward.default:
+        return set(range(rank - 1))
+    if node.target not in _PUTS:
+        return {_dim(node)}
+    indices = [index is not None for index in node.args[1]]
+    places = [dim for dim, given in enumerate(indices) if given]
+    lead = places[0] if places == list(range(places[0], places[-1] + 1)) else 0
+    return set(range(lead, lead + len(_picked_shape(node))))
+
+
+def _first(node: Node) -> tuple[Node, ...]:
+    return (node.args[0],)
+
+
+def _nothing(node: Node) -> tuple[Node, ...]:
+    return ()
+
+
+_SLICES = (aten.index_copy.default, *_FILLS)
+_PUTS = (aten.index_put.default, aten._unsafe_index_put.default)
+Family = tuple[tuple[Any, ...], Any, Any, Any, Callable[[Node], bool], Any]
+_TABLE: tuple[Family, ...] = (
+    (
+        (aten.scatter.src, aten.scatter.value, aten.scatter.reduce, aten.scatter.value_reduce,
+         aten.scatter_add.default, aten.scatter_reduce.two),
+        _scatter, _scatter_space, _scatter_near, _scatter_when, _first,
+    ),
+    (
+        (aten.index_add.default, *_SLICES),
+        _along, _along_space, _along_near, _along_when, _first,
+    ),
+    (_PUTS, _put, _put_space, _put_near, _put_when, _first),
+    (
+        (aten.embedding_dense_backward.default,),
+        _embedding, _embedding_space, _embedding_near, _embedding_when, _nothing,
+    ),
+)  # fmt: skip
+_SPACES = {op: space for ops, _build, space, *_rest in _TABLE for op in ops}
+
+for _ops, _build, _space, _near, _when, _far in _TABLE:
+    for _op in _ops:
+        RULES[_op] = Rule(
+            _build, kind="scatter", when=_when, far=_far, near=_near, space=_space, alone=_alone,
+            symbolic="sizes",
+        )  # fmt: skip

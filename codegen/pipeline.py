@@ -1,0 +1,433 @@
+"""Graphs before they are programs: passes, fusion, the kernels' text, and what becomes of them.
+
+`programmed(graph, ...)` plans a graph, builds its kernels and gives a `Compiled`; with `background` it gives ATen's operators
+over the same graph, exchanged for the fused program when its kernels are built. Called by `codegen.backend` for a graph
+whose plan is not kept: only then all that plans and writes kernels is imported.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..ir.dataclass import dataclass, field
+from ..ir.graph.devices import gpus_of
+from ..ir.graph.nodes import Graph, Node
+from ..ir.passes.pipeline import PassRecord, optimize
+from ..runtime.errors import BuildError
+from ..runtime.events import observers as watching
+from ..runtime.events.events import Fallback
+from ..runtime.process import hardware as device
+from ..runtime.process.session import SESSION
+from ..runtime.store.store import Library
+from .build import cxx as build
+from .build.background import BACKGROUND
+from .cpp import renderer as cpp
+from .fusion import reasons as apart
+from .fusion.fuse import KINDS, Kinds
+from .kernels import fixed
+from .kernels import registry as replaced
+from .lower import data_movement as lower_move
+from .lower import gather as lower_index
+from .lower import interpolation as lower_interp
+from .lower import matmul as lower_product
+from .lower import pointwise as lower
+from .lower import pooling as lower_pool
+from .lower import reduction as lower_reduce
+from .lower import scan as lower_scan
+from .lower import scatter as lower_scatter
+from .lower import special as lower_special
+from .plan_cache import cache as kept_plans
+from .plan_cache import serialize as plan_form
+from .programs import step_facts as facts
+from .programs.compiled import Compiled, KernelRecord, Program, Seen, record, show, tell
+from .schedule import plan as schedule
+from .triton import devices as gpus
+
+if TYPE_CHECKING:
+    from .schedule.gpu_kernels import Written
+    from .tuning.cpu import Question
+
+# imported to fill the table of rules
+_TABLES = (
+    lower,
+    lower_product,
+    lower_reduce,
+    lower_scan,
+    lower_special,
+    lower_index,
+    lower_interp,
+    lower_move,
+    lower_pool,
+    lower_scatter,
+)
+Told = Callable[[Graph, Exception], tuple[str, str]]
+
+
+def programmed(
+    graph: Graph, level: str, background: bool, tune: bool, told: Told, key: kept_plans.Key | None
+) -> Compiled:
+    """The graph's program; its plan is kept under `key`. `told` gives code and reason of a failure in the background."""
+    planned = _planned(graph, expect=key is not None)
+    planned.key = key
+    try:
+        if tune:
+            planned.tune(stored=background)
+        return _at_once(planned, stored=background)
+    except build.NotBuilt:
+        return _deferred(planned, level, told)
+
+
+def by_aten(graph: Graph) -> Compiled:
+    """The graph's operators by ATen, one by one, as they stand."""
+    return _finished(_Planned(graph, _Clock({}), graph, schedule.plan(graph, fuse=False)), _Built())
+
+
+def verify(graph: Graph, kept: kept_plans.Plain) -> None:
+    """Raise CheckError where the graph's plan, made anew, is another than the one that was kept."""
+    planned = _planned(graph)
+    planned.render()
+    kept_plans.compare(graph, kept, _plain(planned))
+
+
+def _plain(planned: _Planned, rows: list[facts.Plain] | None = None) -> kept_plans.Plain:
+    """The plan as it is kept. Raises NotKept."""
+    made, symbols = planned.made, planned.symbols
+    addresses: dict[str, Any] = {name: kept_plans.At(of) for name, of in symbols.items()}
+    addresses |= {one.SYMBOL: kept_plans.At(one.SYMBOL) for one in made.replaced.values()}
+    gpu, launches = planned.gpu, {}
+    if gpu is not None:
+        launches = gpu.bound({key: plan_form.Unbound(kept_plans.At(key)) for key in gpu.texts})
+    return kept_plans.plain(
+        planned.graph,
+        schedule.spec(made, addresses, None, planned.numbers, launches),
+        planned.source,
+        symbols,
+        [(kernel.nest.name, kernel.nest.covers, kernel.bytes) for kernel in made.kernels],
+        replaced.pairs(made.replaced.values()),
+        _library_calls(made),
+        None if gpu is None else gpu.plain(),
+        planned.rows() if rows is None else rows,
+    )
+
+
+def _library_calls(made: schedule.Plan) -> int:
+    return sum(
+        isinstance(step, Node) or (step.host is not None and step.device.type == "cpu")
+        for step in made.steps
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """Kernels that are there: the library of those of the processor, and those of GPUs by the keys of their texts."""
+
+    library: Library | None = None
+    gpu: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Planned:
+    """A graph before its kernels are built. `source` is their text, empty where there are none; `numbers`: the
+    expressions that each one takes; `symbols`: the one that stands for it there."""
+
+    graph: Graph
+    clock: _Clock
+    better: Graph
+    made: schedule.Plan
+    source: str = ""
+    numbers: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    symbols: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)  # of each kernel by itself
+    kinds: Kinds = KINDS  # types of devices for which there is a way to have kernels
+    gpu: Written | None = None  # the kernels on GPUs, where there are any
+    later: bool = False  # schedules are to be looked for when kernels are built
+    asked: list[Question] = field(default_factory=list)  # what has not been measured yet
+    replaced: fixed.Loaded | None = (
+        None  # the kernels in place of ATen's calls, where there are any
+    )
+    key: kept_plans.Key | None = None  # under which the plan is kept
+    passes: tuple[PassRecord, ...] = ()  # where somebody looks on
+
+    def rows(self) -> list[facts.Plain]:
+        """What is told of each step."""
+        symbols: dict[str, tuple[str, ...]] = {name: (of,) for name, of in self.symbols.items()}
+        for name, one in () if self.gpu is None else self.gpu.launches.items():
+            symbols[name] = tuple([part.text.name for part in one.parts])
+        return facts.rows(self.graph, self.made.steps, symbols, apart.reasons(self.made))
+
+    def sources(self) -> str:
+        """The text of all kernels."""
+        texts = () if self.gpu is None else self.gpu.texts.values()
+        return "\n\n\n".join([self.source, *(text.source for text in texts)])
+
+    def tune(self, stored: bool) -> None:
+        """Take the schedules that are known to be the best. NotBuilt where there are others to measure, and `stored`
+        says that nothing shall be built."""
+        from .tuning import cpu as tune  # late: nothing of it is needed below O2
+        from .tuning import library_calls as tune_products
+
+        if self.gpu is not None:
+            self.tune_gpu(stored)
+            return
+        if "cpu" not in self.kinds:
+            return
+        self.later = stored
+        answers = tune_products.answers(self.better, stored)
+        if answers:
+            with tune_products.answered(answers):
+                self.made = schedule.plan(self.better, kinds=self.kinds)
+        self.asked = tune.recall(tune.questions(self.made), self.made, stored)
+        self.later = False
+
+    def tune_gpu(self, stored: bool) -> None:
+        """Products with their epilogues on GPUs; kernels on the CPU beside them are as they are."""
+        from .schedule import gpu_kernels as gpu_plan
+        from .tuning import gpu as tune_gpu
+
+        self.later = stored
+        made = tune_gpu.chosen(self.made, stored)
+        if made is not self.made:
+            self.made, self.gpu = gpu_plan.write(made)
+        self.later = False
+
+    def render(self) -> None:
+        """The kernels' text, after what is left to measure."""
+        if self.later:
+            self.tune(stored=False)
+        if self.asked:
+            from .tuning import cpu as tune
+
+            tune.measure(self.asked, self.made)
+            self.asked = []
+            self.clock.lap("tune")
+        nests = [kernel.nest for kernel in self.made.kernels if kernel.device.type == "cpu"]
+        if nests and not self.source:
+            self.source = cpp.render(
+                nests, build.vector_bytes(), self.numbers, self.symbols, self.texts
+            )
+            self.clock.lap("render")
+
+
+def _planned(graph: Graph, expect: bool = False) -> _Planned:
+    """Passes and fusion. Without a compiler: for kernels that a bundle brought, or none. `expect`: kernels are to be
+    built, so that the process which compiles those of GPUs may start meanwhile."""
+    clock = _Clock({})
+    passes: list[PassRecord] | None = [] if watching.watched() else None
+    better = optimize(graph, check=SESSION.options.check, show=show(), records=passes)
+    clock.lap("passes")
+    compiler = device.find_compiler() is not None or SESSION.store.bundled()
+    kinds = frozenset(("cpu",)) if compiler else frozenset[str]()
+    found = gpus_of(better)
+    against = gpus.why_not(found) if found else ""
+    if found and not against:
+        kinds |= {"cuda"}
+        if expect:
+            from .triton import cubins  # late: programs on the CPU need nothing of it
+
+            cubins.expect()
+    if any("_backward" in str(node.target) for node in better.nodes if node.op == "call"):
+        from .lower import backward as lower_backward  # noqa: F401 (late: it fills the table of rules, which few programs need)
+    planned = _Planned(graph, clock, better, schedule.plan(better, kinds=kinds), kinds=kinds)
+    planned.passes = tuple(passes or ())
+    clock.lap("plan")
+    _write_gpu(planned)
+    if against:
+        _without_gpu(against)
+    if not planned.made.kernels and not compiler:
+        _without_compiler()
+    return planned
+
+
+def _built(planned: _Planned, stored: bool = False) -> _Built:
+    """The kernels, built or found. Where that cannot be, the plan becomes one without those: on the processor without a
+    compiler and without a bundle that has them, on GPUs where triton fails."""
+    planned.render()
+    gpu = _gpu_kernels(planned, stored)
+    return _Built(_library(planned, _covers(planned), stored), gpu)
+
+
+def _covers(planned: _Planned) -> tuple[str, ...]:
+    return tuple(line for kernel in planned.made.kernels for line in kernel.nest.covers)
+
+
+def _gpu_kernels(planned: _Planned, stored: bool) -> dict[str, Any]:
+    """The kernels of GPUs, by key. The operators of those that the compiler rejects are ATen's in another plan; where there is
+    no compiler, or it rejects too much, all are."""
+    if planned.gpu is None or not planned.gpu.launches:
+        return {}
+    from .schedule import gpu_kernels as gpu_plan
+    from .triton import cubins
+
+    found: dict[str, Any] = {}
+    for attempt in range(gpu_plan.ATTEMPTS):
+        try:
+            found = gpu_plan.load(planned.gpu, planned.graph.name, _covers(planned), stored)
+            break
+        except BuildError as error:
+            if SESSION.options.check:
+                raise
+            one_by_one = isinstance(error, cubins.NotCompiled) and attempt + 1 < gpu_plan.ATTEMPTS
+            if one_by_one:
+                made = gpu_plan.refuse(planned.made, planned.gpu, error.failed)  # type: ignore[attr-defined]
+                _replan(planned, planned.kinds, made)
+            else:
+                _without_gpu(str(error).splitlines()[0])
+                _replan(planned, planned.kinds - {"cuda"})
+            planned.render()
+        if planned.gpu is None:
+            break
+    planned.clock.lap("build_gpu")
+    return found
+
+
+def _library(planned: _Planned, covers: tuple[str, ...], stored: bool) -> Library | None:
+    calls = planned.made.replaced
+    if not planned.source and not calls:
+        return None
+    names = list(dict.fromkeys(planned.symbols.values()))
+    try:
+        planned.replaced = replaced.load(calls.values(), stored=stored) if calls else None
+        if not planned.source:
+            return None
+        return build.load(planned.source, names, planned.graph.name, covers, stored)
+    except BuildError:
+        if device.find_compiler() is not None:
+            raise
+    finally:
+        planned.clock.lap("build")
+    _without_compiler()
+    _replan(planned, planned.kinds - {"cpu"})
+    return None
+
+
+def _replan(planned: _Planned, kinds: Kinds, made: schedule.Plan | None = None) -> None:
+    """This plan, or one with kernels for these devices alone. It is not kept."""
+    planned.kinds, planned.key, planned.gpu = kinds, None, None
+    planned.made = made or schedule.plan(planned.better, kinds=kinds)
+    planned.source, planned.asked, planned.replaced = "", [], None
+    for names in (planned.symbols, planned.numbers, planned.texts):
+        names.clear()
+    _write_gpu(planned)
+
+
+def _write_gpu(planned: _Planned) -> None:
+    """The text of the kernels on GPUs, where there are to be any."""
+    if "cuda" in planned.kinds:
+        from .schedule import (
+            gpu_kernels as gpu_plan,  # late: programs on the CPU need nothing of it
+        )
+
+        planned.made, planned.gpu = gpu_plan.write(planned.made)
+        planned.clock.lap("render_gpu")
+
+
+def _without_compiler() -> None:
+    SESSION.emit(Fallback(code="FB302", reason="no C++ compiler was found"))
+    SESSION.warn_once(
+        "WN604",
+        "no C++ compiler was found: programs run as ATen steps. Install g++ or clang++, or set CXX.",
+    )
+
+
+def _without_gpu(reason: str) -> None:
+    SESSION.emit(Fallback(code="FB319", reason=reason))
+    SESSION.warn_once(
+        "WN608",
+        f"no kernels are made for the GPU, what is there runs as ATen steps: {reason}."
+        " `python -m graftjit doctor` tells more.",
+    )
+
+
+def _at_once(planned: _Planned, stored: bool = False) -> Compiled:
+    """The program, when its kernels are there."""
+    return _finished(planned, _built(planned, stored))
+
+
+def _finished(planned: _Planned, built: _Built) -> Compiled:
+    """The program over loaded kernels."""
+    from ..runtime.executor.lower import load  # late: it loads the native extension
+
+    made, graph, symbols, keep = planned.made, planned.graph, planned.symbols, built.library
+    addresses = {} if keep is None else {n: keep.addresses[of] for n, of in symbols.items()}
+    if planned.replaced is not None:
+        addresses |= planned.replaced.addresses
+    launches = {} if planned.gpu is None else planned.gpu.bound(built.gpu)
+    records = _records(planned, built, launches)
+    spec = schedule.spec(made, addresses, (keep, planned.replaced), planned.numbers, launches)
+    program: Program = load(spec)
+    planned.clock.lap("load")
+    distinct = len(set(symbols.values())) if keep else 0
+    distinct += len(built.gpu)
+    laps, library = planned.clock.laps, _library_calls(made)
+    rows, was = planned.rows(), {one.name: one.cached for one in records}
+    if planned.key is not None:
+        kept_plans.keep(planned.key, lambda: _plain(planned, rows))
+    done = Compiled(
+        graph, program, "fused", spec, records, library, distinct, timings=laps,
+        steps=facts.told(graph, rows, was), sketch=facts.sketch(graph, rows), source=planned.sources(), sampled=program,
+    )  # fmt: skip
+    watching.tell(
+        lambda: Seen(graph, planned.passes, made, {r.name: r.source for r in records}, done)
+    )
+    return done
+
+
+def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
+    """ATen's operators one by one, exchanged for the kernels when these are built."""
+    from ..runtime import _native
+    from ..runtime.executor.lower import load
+
+    graph = planned.graph
+    one_by_one = schedule.plan(planned.better, fuse=False)
+    spec = schedule.spec(one_by_one, {})
+    program: Program = load(spec)
+    if not isinstance(program, _native.Program):  # nothing could be exchanged
+        return _at_once(planned)
+    owner, library = SESSION.owner, sum(isinstance(step, Node) for step in one_by_one.steps)
+    made = Compiled(graph, program, "background", spec, (), library, sampled=program)
+
+    def exchange() -> None:
+        with SESSION.working_for(*owner):
+            try:
+                done = _finished(planned, _built(planned))
+                program.become(done.program)
+                done.part = made.part
+                done.timings["total"] = sum(done.timings.values())
+                tell(done, level)
+            except Exception as error:
+                code, reason = told(graph, error)
+                SESSION.emit(Fallback(code=code, reason=reason))
+
+    SESSION.emit(Fallback(code="FB315", reason=f"{len(planned.made.kernels)} kernels to be built"))
+    BACKGROUND.submit(f"building {len(planned.made.kernels)} kernels of {graph.name}", exchange)
+    return made
+
+
+def _records(planned: _Planned, built: _Built, launches: Any) -> tuple[KernelRecord, ...]:
+    """The kernels for the report."""
+    found = []
+    for kernel in planned.made.kernels:
+        nest, on_gpu = kernel.nest, launches.get(kernel.nest.name)
+        if on_gpu is not None:
+            text, cached = _shown(on_gpu)
+            found.append(record(nest.name, text, nest.covers, kernel.bytes, cached, "#"))
+        elif built.library is not None:
+            text, cached = planned.texts[nest.name], built.library.cached
+            found.append(record(nest.name, text, nest.covers, kernel.bytes, cached))
+    return tuple(found)
+
+
+def _shown(on_gpu: Any) -> tuple[str, bool]:
+    parts = on_gpu.parts
+    return "\n".join([part.text.source for part in parts]), all(p.loaded.cached for p in parts)
+
+
+class _Clock:
+    def __init__(self, laps: dict[str, float]) -> None:
+        self.laps, self.last = laps, time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name], self.last = now - self.last, now

@@ -1,0 +1,139 @@
+"""What the backend gives: a graph that can run, and records of its kernels for the report."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...ir.dataclass import dataclass, field
+from ...ir.graph.nodes import Graph
+from ...ir.graph.summary import Sketch
+from ...ir.symbolic.expr import hint_of
+from ...runtime.events.events import Compiled as CompiledEvent
+from ...runtime.events.events import StepFacts
+from ...runtime.events.loggers import ROOMS, asked
+from ...runtime.process.session import SESSION
+from ...runtime.program.program import ProgramSpec
+from ...runtime.report import timings as clocks
+from .replay import compile_replay
+from .shadow import can_compare, shadowed
+
+if TYPE_CHECKING:
+    from ...ir.passes.pipeline import PassRecord
+    from ..schedule.plan import Plan
+
+Program = Callable[..., tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecord:
+    """One kernel for the report: its text, what it covers (operator and line), bytes moved a call."""
+
+    name: str
+    source: str
+    covers: tuple[str, ...]
+    bytes: int
+    cached: bool = False
+
+
+def record(
+    name: str, text: str, covers: tuple[str, ...], nbytes: int, cached: bool, comment: str = "//"
+) -> KernelRecord:
+    """The record of a kernel: what it covers stands above its text, in comments of its language."""
+    head = "".join(f"{comment} {line}\n" for line in covers)
+    return KernelRecord(name, head + text, covers, nbytes, cached)
+
+
+@dataclass(slots=True)
+class Compiled:
+    """A graph that can run. `program` takes input tensors by position and returns a tuple of outputs.
+
+    mode      "fused", "replay" (`reason` says why), or "background": ATen's operators until kernels take their place
+    kernels   a record a kernel; `distinct`: how many there are in the library; `library` counts ATen calls
+    timings   stage -> seconds
+    part      "forward" or "backward" of a graph for training, else ""
+    steps     what reports tell of each step; sketch: of the graph; source: the text of all kernels
+    sampled   the native program, around which `program` may be
+    """
+
+    graph: Graph
+    program: Program
+    mode: str
+    spec: ProgramSpec | None = None
+    kernels: tuple[KernelRecord, ...] = ()
+    library: int = 0
+    distinct: int = 0
+    reason: str = ""
+    timings: dict[str, float] = field(default_factory=dict)
+    part: str = ""
+    steps: tuple[StepFacts, ...] = ()
+    sketch: Sketch | None = None
+    source: str = ""
+    sampled: Any = None
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        return self.program(*inputs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """For who looks on (`runtime.events.observers`): how a graph became a program. `passes`: each with the graph that it gave;
+    `texts`: of the kernels, by name, in C++ or Triton."""
+
+    graph: Graph
+    passes: tuple[PassRecord, ...]
+    plan: Plan
+    texts: dict[str, str]
+    compiled: Compiled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Divided:
+    """The same of a graph with its backward: both as one graph, the passes over that, and the halves."""
+
+    whole: Graph
+    passes: tuple[PassRecord, ...]
+    forward: Graph
+    backward: Graph
+    seconds: float
+
+
+def sampled(compiled: Compiled) -> None:
+    """Whoever is compiled for can tell of the program's run times (`runtime.report.timings`)."""
+    clocks.follow(compiled.sampled, compiled.graph.name, compiled.part)
+
+
+def tell(compiled: Compiled, level: str) -> None:
+    """The event of a graph that has been compiled."""
+    graph = compiled.graph
+    SESSION.emit(
+        CompiledEvent(
+            graph=graph.name,
+            level=level,
+            nodes=sum(node.op == "call" for node in graph.nodes),
+            kernels=len(compiled.kernels),
+            distinct=compiled.distinct,
+            library=compiled.library,
+            arena_bytes=0 if compiled.spec is None else hint_of(compiled.spec.arena),
+            seconds=compiled.timings["total"],
+            part=compiled.part,
+            steps=compiled.steps,
+            sketch=compiled.sketch,
+            source=compiled.source,
+            varied=any(origin[0] != "number" for origin in graph.symbols.values()),
+        )
+    )
+
+
+def watched(graph: Graph, program: Program, kernels: Sequence[str] = ()) -> Program:
+    """The program, under GRAFTJIT_CHECK with each run compared with eager's."""
+    if not SESSION.options.check or not can_compare(graph):
+        return program
+    return shadowed(program, compile_replay(graph), graph, kernels)
+
+
+def show() -> Callable[[str], None] | None:
+    """Where the passes' graphs are printed, if they are."""
+    debug, logger = SESSION.options.debug, ROOMS["ir"]
+    return logger.debug if (debug >= 4 or not debug) and asked(logger, logging.DEBUG) else None

@@ -1,0 +1,211 @@
+"""The torch level as one Python function: `replay(*inputs) -> tuple`.
+
+Compiled from `graph.calls`, as readable source of our own making: what runs when a gradient is needed (autograd
+and hooks see each call as in eager), at level O0, and beside compiled code under GRAFTJIT_CHECK.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...ir.graph.nodes import Call, Graph, Ref
+from ...ir.symbolic.expr import Expr, fold, symbols_of
+from ...ir.symbolic.operators import OPS, SIGNS
+
+_LITERALS = (bool, int, str, type(None), type(...))
+
+
+class _Writer:
+    """Collects lines, and the objects that they name."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.names: dict[str, Any] = {}
+        self.known: dict[int, str] = {}
+        self.lines: list[str] = []
+        self.last = self._last_uses()
+
+    def _last_uses(self) -> dict[int, int]:
+        """Ref -> the last call that mentions it."""
+        last: dict[int, int] = {}
+        for position, call in enumerate(self.graph.calls):
+            for ref in _refs((call.args, call.kwargs, call.results)):
+                last[ref] = position
+        for output in self.graph.call_outputs:
+            last.pop(output.index, None)
+        return last
+
+    def named(self, value: Any, hint: str) -> str:
+        """A global name for an object."""
+        name = self.known.get(id(value))
+        if name is None:
+            hint = hint if hint.isidentifier() and not keyword.iskeyword(hint) else "value"
+            name = hint if hint not in self.names else f"{hint}_{len(self.names)}"
+            self.names[name] = value
+            self.known[id(value)] = name
+        return name
+
+    def text(self, value: Any) -> str:
+        """An argument."""
+        if isinstance(value, Ref):
+            return self.variable(value.index)
+        kind = type(value)
+        if kind in _LITERALS:
+            return repr(value)
+        if isinstance(value, Expr):
+            return self.number(value)
+        if kind is tuple:
+            return "(" + "".join(f"{self.text(item)}, " for item in value) + ")"
+        if kind is list:
+            return "[" + ", ".join(self.text(item) for item in value) + "]"
+        if kind is dict and all(type(key) in _LITERALS for key in value):
+            return "{" + ", ".join(f"{k!r}: {self.text(v)}" for k, v in value.items()) + "}"
+        if kind is slice:
+            return (
+                "slice("
+                + ", ".join(self.text(v) for v in (value.start, value.stop, value.step))
+                + ")"
+            )
+        if kind is torch.dtype:
+            return self.named(value, str(value).removeprefix("torch."))
+        return self.named(value, "given")
+
+    def read_sizes(self) -> None:
+        """The sizes and strides that the calls mention."""
+        used = symbols_of([(call.args, call.kwargs) for call in self.graph.calls])
+        for symbol, (what, position, *dim) in self.graph.symbols.items():
+            if what != "number" and symbol in used:
+                method = self.named(getattr(torch.Tensor, what), f"read_{what}")
+                self.lines.append(f"    {symbol.name} = {method}(v{position}, {dim[0]})")
+
+    def number(self, value: Expr) -> str:
+        """A symbolic number: computed from the sizes and numbers that came in."""
+        made = fold(value, self.constant, lambda s: s.name, _call)
+        for op in OPS:
+            self.names.setdefault(f"number_{op}", OPS[op])
+        return str(made)
+
+    def constant(self, value: Any) -> str:
+        """A plain number of an expression; a text cannot say nan or an infinity."""
+        return repr(value) if type(value) is int else self.named(value, "number")
+
+    def variable(self, ref: int) -> str:
+        constant = self.graph.constants.get(ref)
+        return f"v{ref}" if constant is None else self.named(constant, f"constant{ref}")
+
+    def pattern(self, results: Any) -> str:
+        """The left side of an assignment that takes a call's results apart."""
+        if isinstance(results, Ref):
+            return f"v{results.index}" if results.index not in self.graph.constants else "_"
+        if isinstance(results, (tuple, list)) and results and any(True for _ in _refs(results)):
+            return "(" + "".join(f"{self.pattern(item)}, " for item in results) + ")"
+        return "_"
+
+    def call(self, position: int) -> None:
+        call = self.graph.calls[position]
+        called: Any = call.target
+        target = self.named(call.target, getattr(call.target, "__name__", "call"))
+        arguments = [self.text(item) for item in call.args]
+        arguments += [
+            f"{key}={self.text(item)}" if key.isidentifier() and not keyword.iskeyword(key)
+            else f"**{{{key!r}: {self.text(item)}}}"
+            for key, item in call.kwargs.items()
+        ]  # fmt: skip
+        line = f"{target}({', '.join(arguments)})"
+        if isinstance(call.results, dict):
+            self.lines.append(f"    found = {line}")
+            for key, item in call.results.items():
+                self.lines.append(f"    {self.pattern(item)} = found[{self.text(key)}]")
+            self.lines.append("    del found")
+        elif any(True for _ in _refs(call.results)):
+            self.lines.append(f"    {self.pattern(call.results)} = {line}")
+        else:
+            self.lines.append(f"    {line}")
+        if call.where is not None:
+            self.lines[-1] += f"  # {call.where.file}:{call.where.line}"
+        step = _LEAVES.get(getattr(call.target, "__name__", ""))
+        if call.results is None and step is not None:  # see `_restoring`
+            context = self.named(called.__self__, "given") if step == "append" else ""
+            self.lines.append(f"    entered.{step}({context})")
+        dead = sorted(
+            ref for ref in set(_refs((call.args, call.kwargs, call.results)))
+            if self.last.get(ref) == position and ref not in self.graph.constants
+        )  # fmt: skip
+        if dead:
+            self.lines.append("    del " + ", ".join(f"v{ref}" for ref in dead))
+
+
+def _call(op: str, _kind: str, *parts: str) -> str:
+    sign = SIGNS.get(op)
+    return f"({f' {sign} '.join(parts)})" if sign else f"number_{op}({', '.join(parts)})"
+
+
+def _refs(value: Any) -> list[int]:
+    """The numbers of all Refs in a nested value."""
+    if isinstance(value, Ref):
+        return [value.index]
+    if isinstance(value, (tuple, list)):
+        return [ref for item in value for ref in _refs(item)]
+    if isinstance(value, dict):
+        return [ref for item in value.values() for ref in _refs(item)]
+    if isinstance(value, slice):
+        return _refs((value.start, value.stop, value.step))
+    return []
+
+
+def source(graph: Graph) -> tuple[str, dict[str, Any]]:
+    """(the text of the function, the objects it names)."""
+    writer = _Writer(graph)
+    inputs = [f"v{i}" for i in range(len(graph.inputs))]
+    head = f"def replay({', '.join(inputs + [symbol.name for symbol in graph.numbers])}):"
+    restores = any(_changes_state(call) for call in graph.calls)
+    if restores:
+        writer.names.update(
+            dict.fromkeys(("grad", "entered", "context"))
+        )  # taken: locals of its own
+        writer.names["grad_is_enabled"] = torch.is_grad_enabled
+        writer.names["set_grad"] = torch._C._set_grad_enabled
+    writer.read_sizes()
+    for position in range(len(graph.calls)):
+        writer.call(position)
+    outputs = "".join(f"{writer.variable(ref.index)}, " for ref in graph.call_outputs)
+    writer.lines.append(f"    return ({outputs})")
+    body = _restoring(writer.lines) if restores else writer.lines
+    return "\n".join([head, *body]) + "\n", writer.names
+
+
+_LEAVES = {"__enter__": "append", "__exit__": "pop"}
+
+
+def _changes_state(call: Call) -> bool:
+    return call.results is None and (
+        call.target is torch._C._set_grad_enabled or getattr(call.target, "__name__", "") in _LEAVES
+    )
+
+
+def _restoring(body: list[str]) -> list[str]:
+    """The same lines; an exception among them leaves the interpreter's state as it was, as `with` does."""
+    return [
+        "    grad, entered = grad_is_enabled(), []",
+        "    try:",
+        *[f"    {line}" for line in body],
+        "    except BaseException:",
+        "        for context in reversed(entered):",
+        "            context.__exit__(None, None, None)",
+        "        set_grad(grad)",
+        "        raise",
+    ]
+
+
+def compile_replay(graph: Graph) -> Callable[..., tuple[Any, ...]]:
+    """The function itself; `replay.source` is its text."""
+    text, names = source(graph)
+    scope = dict(names)
+    exec(compile(text, f"<graftjit replay of {graph.name}>", "exec"), scope)
+    function: Any = scope["replay"]
+    function.source = text
+    return function  # type: ignore[no-any-return]

@@ -1,0 +1,228 @@
+"""Under GRAFTJIT_CHECK: each run of a compiled graph beside the replay of its torch-level calls.
+
+`shadowed(program, replay, ...)` is a program that runs both and raises CheckError, naming the graph's kernels, where
+they differ by more than `TOLERANCE` allows, and by more than eager's own values move when its inputs do by a rounding. Used
+by `codegen.programs.compiled`; programs with a backward: `codegen.training.Twin`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from ...ir.graph.effects import root, writes
+from ...ir.graph.nodes import Graph, Meta, Node
+from ...ir.trace.autocast_cache import cached_cast
+from ...runtime.autograd import rng_state as generators
+from ...runtime.errors import CheckError
+from ...runtime.events.loggers import ROOMS
+from .sensitivity import Sensitivity
+
+Slack = Callable[[], torch.Tensor | None]
+
+# dtype -> (relative, absolute by the largest element) error allowed; fused sums run in another order than eager's
+TOLERANCE: dict[torch.dtype, tuple[float, float]] = {
+    torch.float64: (1e-9, 1e-12),
+    torch.float32: (3e-4, 3e-5),
+    torch.bfloat16: (5e-2, 2e-2),
+    torch.float16: (1e-2, 4e-3),
+}
+# integers and bools may hang on a comparison of floats: this part of the elements may differ
+FLIPS = 1e-3
+
+
+def shadowed(
+    program: Callable[..., Any], replay: Callable[..., Any], graph: Graph, kernels: Sequence[str]
+) -> Callable[..., Any]:
+    """The program with the comparison after it: of its results, of the inputs that it writes to, and of the states in which
+    it leaves the random generators. The calls run on copies of those inputs, with the random numbers of the program."""
+    allowed, devices = tolerance(graph), generators.drawn_from(graph)
+    tail = f"; kernels: {', '.join(kernels) or 'none'}"
+
+    cancels, names = bool(graph.written) or graph.spends, _names(graph)
+    blank = {at for at, node in enumerate(graph.outputs) if is_blank(graph, node)}
+
+    def compare(
+        what: str, ours: torch.Tensor, theirs: torch.Tensor, scale: float, slack: Slack
+    ) -> None:
+        ours, theirs = ours.detach(), theirs.detach()
+        difference = differs(ours, theirs, allowed, scale)
+        if difference:
+            difference = differs(ours, theirs, allowed, scale, slack())
+        if difference:
+            raise CheckError(
+                f"{what} of the compiled graph {graph.name} is not what eager gives",
+                expected=_short(theirs),
+                found=f"{_short(ours)}; {difference}{tail}",
+            )
+
+    def checked(*inputs: Any) -> Any:
+        if devices and threading.active_count() > 1:
+            not_compared(graph, "it draws random numbers, and other threads may draw in between")
+            return program(*inputs)
+        kept, twins = list(inputs), list(inputs)
+        for at in graph.written:
+            kept[at], twins[at] = copied(inputs[at]), copied(inputs[at])
+        before, scale = generators.states(devices), largest(inputs) if cancels else 0.0
+        found = program(*inputs)
+        after = generators.states(devices)
+
+        def eager(given: list[Any]) -> list[torch.Tensor]:
+            generators.put_back(before)
+            with torch.set_grad_enabled(graph.spends):
+                results = replay(*given)
+            return [*results, *(given[at] for at in graph.written)]
+
+        try:
+            expected = eager(twins)
+            drawn = generators.states(devices)
+            sensitivity = Sensitivity(eager, kept, copied)
+            ours = [*found, *(inputs[at] for at in graph.written)]
+            for number, (what, one, other) in enumerate(zip(names, ours, expected, strict=True)):
+                if number not in blank:
+                    compare(what, one, other, scale, partial(sensitivity.slack, number, expected))
+        finally:
+            generators.put_back(after)
+        if any(not torch.equal(a, b) for (_, a), (_, b) in zip(after, drawn, strict=True)):
+            raise CheckError(
+                f"the compiled graph {graph.name} has not drawn the random numbers that eager draws{tail}"
+            )
+        return found
+
+    return checked
+
+
+def _names(graph: Graph) -> list[str]:
+    """What is compared, in words."""
+    return [
+        *(f"result {at}" for at in range(len(graph.outputs))),
+        *(f"input {at}, which is written to by a call" for at in graph.written),
+    ]
+
+
+def is_blank(graph: Graph, node: Node) -> bool:
+    """Whether this is memory that nobody has written to: it holds anything."""
+    made = root(node)
+    if made.op != "call" or made.target.overloadpacket not in _BLANK:
+        return False
+    return all(root(one) is not made for other in graph.nodes for one in writes(other))
+
+
+_BLANK = (
+    torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.empty_strided, torch.ops.aten.new_empty,
+    torch.ops.aten.new_empty_strided, torch.ops.aten.empty_permuted,
+)  # fmt: skip
+
+
+def largest(inputs: Sequence[Any]) -> float:
+    """The largest finite element of the float inputs. Updates and gradients that cancel to nothing have errors of
+    the size of what cancelled."""
+    floats = [t.detach() for t in inputs if isinstance(t, torch.Tensor) and t.is_floating_point()]
+    kept = [t[t.isfinite()].abs().max() for t in floats if bool(t.isfinite().any())]
+    return max(map(float, kept), default=0.0)
+
+
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor over a copy of its whole memory; a leaf, if it requires a gradient."""
+    bare = tensor.detach()
+    length = bare.untyped_storage().nbytes() // bare.element_size()
+    with torch.no_grad():
+        memory = torch.as_strided(bare, (length,), (1,), 0).clone()
+        copy = memory.as_strided(bare.shape, bare.stride(), bare.storage_offset())
+    return copy.requires_grad_(tensor.requires_grad)
+
+
+def can_compare(graph: Graph) -> bool:
+    """Whether the calls can run beside the program. Halves of a joint program have none: `codegen.training.Twin` compares."""
+    if not graph.calls:
+        return False
+    written = {root(one) for node in graph.nodes for one in writes(node)}
+    if any(one.op == "constant" for one in written):
+        not_compared(graph, "it writes to a tensor that is baked into it")
+        return False
+    # autocast keeps casts by the tensor itself: a copy of the weight has none
+    if any(root(node.args[0]) in written for node in graph.nodes if node.target is cached_cast):
+        not_compared(graph, "it writes to a weight whose cast autocast keeps")
+        return False
+    return True
+
+
+def not_compared(graph: Graph, why: str) -> None:
+    """Say once of a graph what GRAFTJIT_CHECK leaves out."""
+    if (graph.name, why) not in _SAID:
+        _SAID.add((graph.name, why))
+        ROOMS["codegen"].warning("GRAFTJIT_CHECK does not compare graph %s: %s", graph.name, why)
+
+
+_SAID: set[tuple[str, str]] = set()
+
+
+def tolerance(graph: Graph) -> tuple[float, float]:
+    """What the narrowest float on the way allows: a float64 result may be the sum of float32 values, each with
+    the error of a float32 function."""
+    found = (0.0, 0.0)
+    for node in (*graph.inputs, *graph.nodes):
+        metas = node.meta if isinstance(node.meta, tuple) else (node.meta,)
+        for meta in metas:
+            if isinstance(meta, Meta):
+                found = max(found, TOLERANCE.get(meta.dtype, found))
+    return found
+
+
+def differs(
+    ours: torch.Tensor,
+    theirs: torch.Tensor,
+    allowed: tuple[float, float] = (0.0, 0.0),
+    scale: float = 0.0,
+    slack: torch.Tensor | None = None,
+) -> str:
+    """What is different, in words; empty if nothing is. `allowed` is the least error to be let pass, the absolute one in
+    units of the largest element, or of `scale` if that is larger; `slack` may be added for each element (`sensitivity`)."""
+    for name in ("shape", "dtype", "device"):
+        if getattr(ours, name) != getattr(theirs, name):
+            return f"{name} {getattr(ours, name)} in place of {getattr(theirs, name)}"
+    if ours.numel() == 0:
+        return ""
+    strides = [
+        (a, b) for a, b, n in zip(ours.stride(), theirs.stride(), ours.shape, strict=True) if n > 1
+    ]
+    if any(a != b for a, b in strides):
+        return f"strides {ours.stride()} in place of {theirs.stride()}"
+    if ours.dtype not in TOLERANCE:
+        if ours.is_complex():
+            return "" if torch.allclose(ours, theirs, 1e-4, 1e-4, equal_nan=True) else "values"
+        other = ours != theirs
+        wrong = int((other if slack is None else other & (slack.to(ours.device) == 0)).sum())
+        return f"{wrong} elements differ" if wrong > max(1, FLIPS * ours.numel()) else ""
+    relative, absolute = max(allowed, TOLERANCE[ours.dtype])
+    loose = torch.zeros(()) if slack is None else slack
+    return _float_difference(
+        ours.double(), theirs.double(), relative, absolute, scale, loose.to(ours.device)
+    )
+
+
+def _float_difference(
+    ours: Any, theirs: Any, relative: float, absolute: float, scale: float, slack: torch.Tensor
+) -> str:
+    finite = theirs.isfinite()
+    same_kind = (ours.isnan() == theirs.isnan()) & ((ours == theirs) | finite | theirs.isnan())
+    same_kind |= slack.isinf()
+    if not bool(same_kind.all()):
+        return f"{int((~same_kind).sum())} elements are nan or infinite in one of them only"
+    if not bool(finite.any()):
+        return ""
+    scale = max(scale, float(theirs[finite].abs().max()))
+    error = (ours - theirs).abs()
+    wrong = finite & ~(error <= relative * theirs.abs() + absolute * max(scale, 1e-30) + slack)
+    if not bool(wrong.any()):
+        return ""
+    return f"{int(wrong.sum())} elements differ, by up to {float(error[wrong].max()):.3g}"
+
+
+def _short(tensor: torch.Tensor) -> str:
+    values = tensor.detach().flatten()[:4].tolist()
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)} {values}"

@@ -1,0 +1,275 @@
+"""The kernels of a plan that run on GPUs: their text, what becomes of those that have none, and their launches.
+
+`write(made, world)` renders each kernel on a cuda device as Triton, in several launches where a long fold is
+split or elements are scattered. What the renderer declines stays ATen's: the plan is made again without those operators, and an event names kernel and reason.
+Equal kernels are one text: it bears the name of its weightiest operator and a digest, not that of the plan's kernel. `load`
+asks `codegen.triton.cubins` for them. Called by
+`codegen.pipeline`; `codegen.schedule.plan` writes the steps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ...ir.dataclass import dataclass, field
+from ...ir.graph.effects import root
+from ...ir.graph.nodes import Meta, Node
+from ...runtime.errors import BuildError
+from ...runtime.events.events import Fallback
+from ...runtime.process import hardware as machine
+from ...runtime.process.session import SESSION
+from ...runtime.program.program import DeviceLaunch
+from ..loops.kernel import Kernel
+from ..loops.loop_nest import LoopNest
+from ..plan_cache import serialize as plan_form
+from ..triton import compiler as triton_compile
+from ..triton import matmul_fusion as triton_hosts
+from ..triton import renderer as triton
+from ..triton import scatter as triton_scatter
+from ..triton.matmul import Configuration
+from ..triton.matmul_fusion import Hosts
+from ..triton.renderer import TritonKernel
+from ..triton.split_reduction import split
+from ..triton.tiling import Tiling
+from . import inplace
+from . import plan as schedule
+
+LETTERS = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
+ATTEMPTS = 8  # plans that are made again for kernels without a text, before all of them stay ATen's
+TEXT_NAME = "kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One launch: the key of its text, and which of the planned kernel's buffers (behind them: what parts hand each
+    other) are its own; positions among these of pointers that a launch looks at (`DeviceLaunch.aligned`)."""
+
+    key: str
+    text: TritonKernel
+    operands: tuple[int, ...]
+    looked_at: tuple[int, ...] = ()
+    loaded: Any = None  # cubins.Loaded, or what stands for one in a plan that is kept
+
+    def step(
+        self, slots: tuple[int, ...], device: torch.device, writes: tuple[int, ...]
+    ) -> DeviceLaunch:
+        text, loaded = self.text, self.loaded
+        kinds = "".join(LETTERS[kind] for _name, kind in text.arguments if kind in LETTERS)
+        return DeviceLaunch(
+            text.name, loaded.function, tuple([slots[one] for one in self.operands]), device, text.programs,
+            loaded.threads, loaded.shared, loaded.hidden, text.numbers, kinds, loaded.keep, writes, self.looked_at,
+            plan_form.General(text, self.looked_at, device) if self.looked_at else None,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevice:
+    """What runs in place of one planned kernel. `partial`: bytes of each piece of memory between its parts."""
+
+    parts: tuple[Part, ...]
+    partial: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True)
+class Written:
+    """The kernels of a plan on GPUs: what runs for each, by its name; the texts by their keys."""
+
+    launches: dict[str, OnDevice] = field(default_factory=dict)
+    capabilities: dict[str, int] = field(default_factory=dict)  # key -> of the device
+
+    @property
+    def texts(self) -> dict[str, TritonKernel]:
+        return {part.key: part.text for one in self.launches.values() for part in one.parts}
+
+    def add(self, name: str, found: OnDevice, gpu: Gpu) -> None:
+        """What runs for the kernel of this name."""
+        self.launches[name] = found
+        for part in found.parts:
+            self.capabilities[part.key] = gpu.capability
+
+    def plain(self) -> dict[str, Any]:
+        """What a kept plan has of them: texts by key, and whose they are. Raises NotKept."""
+        return {
+            "texts": {key: plan_form.written_kernel(text) for key, text in self.texts.items()},
+            "capabilities": dict(self.capabilities),
+            "of": {name: [part.key for part in one.parts] for name, one in self.launches.items()},
+        }
+
+    def bound(self, to: Mapping[str, Any]) -> dict[str, OnDevice]:
+        """The launches of kernels that were loaded, by key."""
+        return {
+            name: replace(
+                one, parts=tuple([replace(part, loaded=to[part.key]) for part in one.parts])
+            )
+            for name, one in self.launches.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What kernels are written for. `capability`: 90 is sm_90."""
+
+    capability: int
+    multiprocessors: int
+
+
+def world(device: torch.device) -> Gpu:
+    """The device as it is here."""
+    found = machine.gpu(device)
+    return Gpu(10 * found.capability[0] + found.capability[1], found.multiprocessors)
+
+
+# --- texts -----------------------------------------------------------------------------------------------------
+
+
+def write(made: schedule.Plan, of: Any = None) -> tuple[schedule.Plan, Written]:
+    """The plan in which each kernel on a GPU has a text, and the texts. `of`: device -> Gpu."""
+    of = of or world
+    for attempt in range(ATTEMPTS):
+        written, failed = _attempt(made, of)
+        if not failed:
+            return made, written
+        for kernel, reason in failed:
+            SESSION.emit(Fallback(code="FB318", reason=f"{kernel.nest.name}: {reason}"))
+        last = attempt == ATTEMPTS - 2
+        left = [one for one in made.kernels if one.device.type == "cuda"] if last else None
+        refused = left if left is not None else [kernel for kernel, _reason in failed]
+        made = schedule.without(made, {node for kernel in refused for node in kernel.nodes})
+    raise BuildError("kernels of the GPU could not be written", found=made.graph.name)
+
+
+def refuse(made: schedule.Plan, written: Written, failed: Mapping[str, str]) -> schedule.Plan:
+    """The plan without the kernels whose texts (by name) failed to compile, each for the reason that stands there."""
+    nodes: set[Node] = set()
+    for kernel in made.kernels:
+        on_gpu = written.launches.get(kernel.nest.name)
+        for part in () if on_gpu is None else on_gpu.parts:
+            if part.text.name in failed:
+                nodes.update(kernel.nodes)
+                reason = failed[part.text.name].splitlines()[0]
+                SESSION.emit(Fallback(code="FB318", reason=f"{kernel.nest.name}: {reason}"))
+    return schedule.without(made, nodes)
+
+
+def _attempt(made: schedule.Plan, of: Any) -> tuple[Written, list[tuple[Kernel, str]]]:
+    written, failed = Written(), []
+    fresh = aligned_memory(made)
+    for kernel in made.kernels:
+        if kernel.device.type != "cuda":
+            continue
+        gpu = of(kernel.device)
+        try:
+            found = on_device(kernel, gpu, fresh, made.hosts)
+        except KeyError as error:
+            failed.append((kernel, f"there is no Triton text for {error}"))
+        except BuildError as error:
+            failed.append((kernel, _words(error)))
+        else:
+            written.add(kernel.nest.name, found, gpu)
+    return written, failed
+
+
+def _words(error: BuildError) -> str:
+    return str(error).splitlines()[0]
+
+
+def on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) -> OnDevice:
+    """The launches of one kernel. Raises KeyError or BuildError."""
+    nodes = triton_hosts.given(kernel)
+    aligned = {at for at, node in enumerate(nodes) if node in fresh}
+    looked_at = {at for at, node in enumerate(nodes) if node not in fresh and _likely(node)}
+    aligned |= looked_at
+    everything = tuple(range(len(nodes)))
+
+    def of(nest: LoopNest, places: tuple[int, ...]) -> Part:
+        here = [place for place, one in enumerate(places) if one in aligned]
+        tiling = nest.hints.tiling or Tiling()
+        text = triton.render(anonymous(nest), aligned=here, tiling=tiling)
+        return _part(text, kernel.nest.name, places, gpu, looked_at)
+
+    if kernel.host is not None:
+        text = hosted(kernel, hosts[kernel.host].way, aligned)
+        return OnDevice((_part(text, kernel.nest.name, everything, gpu, looked_at),))
+    if kernel.nest.scatters:
+        several = triton_scatter.split(kernel.nest)
+        return OnDevice(tuple([of(one.nest, one.buffers) for one in several]))
+    parts = split(kernel.nest, gpu.multiprocessors)
+    if parts is None:
+        return OnDevice((of(kernel.nest, everything),))
+    aligned.update(range(len(nodes), len(nodes) + len(parts.between)))
+    found = [of(nest, places) for nest, places in zip(parts.nests, parts.places, strict=True)]
+    return OnDevice(tuple(found), tuple(one.size * one.dtype.itemsize for one in parts.between))
+
+
+def hosted(kernel: Kernel, way: Configuration, aligned: Collection[int] = ()) -> TritonKernel:
+    """The text of a product and its epilogue."""
+    return triton_hosts.text(kernel, anonymous(kernel.nest), way, aligned)
+
+
+def _part(
+    text: TritonKernel, name: str, operands: tuple[int, ...], gpu: Gpu, looked_at: Collection[int]
+) -> Part:
+    """A launch of a text that was written under the name `TEXT_NAME`."""
+    facts = (text.source, text.arguments, sorted(text.constants.items()), text.aligned, text.warps,
+             text.stages, text.fp_fusion, text.debug)  # fmt: skip
+    digest = hashlib.blake2b(repr(facts).encode(), digest_size=5).hexdigest()
+    name = f"{re.sub('^k[0-9]+_', '', name)}_{digest}"
+    source = text.source.replace(f"def {TEXT_NAME}(", f"def {name}(")
+    text = replace(text, name=name, source=source)
+    look = tuple([place for place, one in enumerate(operands) if one in looked_at])
+    return Part(f"{name}:{gpu.capability}", text, operands, look)
+
+
+def anonymous(nest: LoopNest) -> LoopNest:
+    """The same nest under names that equal kernels share."""
+    counts = {"in": 0, "out": 0}
+    buffers = []
+    for buffer in nest.buffers:
+        kind = "out" if buffer.written else "in"
+        buffers.append(replace(buffer, name=f"{kind}{counts[kind]}"))
+        counts[kind] += 1
+    return replace(nest, name=TEXT_NAME, covers=(), buffers=tuple(buffers))
+
+
+def aligned_memory(made: schedule.Plan) -> frozenset[Node]:
+    """What surely begins at a multiple of 16 bytes: what kernels of ours, and operators that always allocate, have made.
+    Of inputs and constants nobody knows: the launch looks (`_likely`)."""
+    found: set[Node] = set()
+    for step in made.steps:
+        if isinstance(step, Kernel):
+            found.update(node for node in step.stores if node.op != "input")
+            found.update(
+                node for node in step.reads
+                if inplace.is_own(node) and root(node) is node and _begins(node)
+            )  # fmt: skip
+    return frozenset(found)
+
+
+def _begins(node: Node) -> bool:
+    return isinstance(node.meta, Meta) and type(node.meta.offset) is int and node.meta.offset == 0
+
+
+def _likely(node: Node) -> bool:
+    """Memory of whoever called begins at such a place if its storage does, as those of torch's allocator do. Of a single
+    element there are no wide loads."""
+    meta = node.meta
+    if not isinstance(meta, Meta) or type(meta.offset) is not int:
+        return False
+    alone = all(type(size) is int and size == 1 for size in meta.shape)
+    return not alone and meta.offset * meta.dtype.itemsize % triton_compile.ALIGNMENT == 0
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------
+
+
+def load(
+    written: Written, name: str, covers: tuple[str, ...], stored: bool = False
+) -> dict[str, Any]:
+    """The kernels, built or found, by key. Raises BuildError, or NotBuilt where `stored` says that none shall be built."""
+    return plan_form.load_kernels(written.texts, written.capabilities, name, covers, stored)

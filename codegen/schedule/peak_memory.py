@@ -1,0 +1,115 @@
+"""How much memory a plan needs at most, beside eager: `schedule.plan` weighs its ways of fusion with it.
+
+A value lives from the step that makes it to the last one that reads it or a view of it; results live on. What is written over an
+operand (`inplace`) adds nothing. Eager is taken
+at its best: an operator's result is freed after its last reader, as if no local variable held it longer. What lies
+between kernels is in one workspace, which stays until the program ends. Of inputs those count that die with their last reader
+(what a backward alone holds); constants and what operators allocate inside count for neither.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...ir.dataclass import dataclass
+from ...ir.graph.effects import reads, root
+from ...ir.graph.nodes import Meta, Node
+from ..analysis.dataflow import Flow, is_plain_view
+from ..loops.extents import estimated
+from ..loops.kernel import Kernel
+
+Use = tuple[tuple[Node, ...], tuple[Node, ...]]  # what a step makes, and what it reads, as roots
+
+
+def peak(steps: Sequence[Kernel | Node], flow: Flow, scratch: frozenset[Node], over: Mapping[Node, Node]) -> int:  # fmt: skip
+    """Bytes of a plan's steps; `scratch`: what lies in the workspace; `over`: what takes another one's memory."""
+    used = uses(steps, flow)
+    apart = _highest(used, flow, lambda node: node not in scratch, over)
+    return apart + (_highest(used, flow, scratch.__contains__, over) if scratch else 0)
+
+
+def uses(steps: Sequence[Kernel | Node], flow: Flow) -> list[Use]:
+    """What each step makes and reads."""
+    return [
+        (tuple(node for node in step.stores if node.op != "input"), step.uses)
+        if isinstance(step, Kernel)
+        else _of_call(step, flow)
+        for step in steps
+    ]
+
+
+def peak_of_eager(flow: Flow) -> int:
+    """Bytes of the operators one by one, in the order of the program."""
+    calls = [
+        node
+        for node in flow.nodes
+        if node.op == "call" and node not in flow.whole and not is_plain_view(node)
+    ]
+    return _highest([_of_call(node, flow) for node in calls], flow, lambda node: True, {})
+
+
+def _of_call(node: Node, flow: Flow) -> Use:
+    made: Iterable[Node] = (node,)
+    if not isinstance(node.meta, Meta):
+        made = (user for user in flow.users.get(node, ()) if user.op == "get")
+    return tuple(one for one in made if one.alias is None), tuple(map(root, reads(node)))
+
+
+def owned(flow: Flow) -> list[Node]:
+    """The inputs that die with their last reader."""
+    return [flow.graph.inputs[at] for at in sorted(flow.graph.own)]
+
+
+def size_of(node: Node) -> int:
+    return estimated(node.meta.shape) * node.meta.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A value takes so many bytes from the step that makes it to the last one that needs them, both of them counted."""
+
+    node: Node
+    nbytes: int
+    made: int
+    last: int
+
+
+def lives(steps: Sequence[Kernel | Node], flow: Flow, over: Mapping[Node, Node]) -> list[Life]:
+    """Of all that a plan's steps make; for tools/peak_memory.py, too."""
+    return _lives(uses(steps, flow), flow, lambda node: True, over)
+
+
+def _lives(
+    used: Sequence[Use], flow: Flow, counted: Callable[[Node], bool], over: Mapping[Node, Node]
+) -> list[Life]:
+    last: dict[Node, int] = {}
+    for position, (made, read) in enumerate(used):
+        last.update(dict.fromkeys((*made, *read), position))
+    last.update((root(node), len(used)) for node in flow.graph.outputs)
+    found = {
+        node: Life(node, size_of(node), 0, last.get(node, 0))
+        for node in owned(flow)
+        if counted(node)
+    }
+    for position, (made, _) in enumerate(used):
+        for node in made:
+            if node in found or not counted(node):
+                continue
+            nbytes, below = size_of(node), over.get(node)
+            if below in found:
+                given = found[below]
+                nbytes = given.nbytes
+                found[below] = replace(given, last=position - 1)
+            found[node] = Life(node, nbytes, position, last[node])
+    return list(found.values())
+
+
+def _highest(used: Sequence[Use], *rest: Any) -> int:
+    change = [0] * (len(used) + 2)
+    for life in _lives(used, *rest):
+        change[life.made] += life.nbytes
+        change[life.last + 1] -= life.nbytes
+    return max(itertools.accumulate(change), default=0)

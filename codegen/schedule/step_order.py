@@ -1,0 +1,109 @@
+"""The order of a program's steps.
+
+`in_order(flow, units)` stays close to the order of the program. `put_off(...)` gives another one, in which what makes memory
+is put off until shortly before it is read: projections whose products come late, gradients that are handed out. Which of the
+two needs less memory shows only when it is known what lies over what (`inplace`), so `schedule.plan` weighs both.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from ...ir.graph.effects import root
+from ...ir.graph.nodes import Node
+from ..analysis.dataflow import Flow
+from ..fusion.fuse import Unit
+from ..loops.kernel import Kernel
+from . import peak_memory as memory
+
+
+def in_order(flow: Flow, units: list[Unit]) -> list[Unit]:
+    """An order in which each unit comes after those right before it, close to the order of the program."""
+    position = {node: index for index, node in enumerate(flow.nodes)}
+    last = {unit: max(position[node] for node in unit.nodes) for unit in units}
+    missing = {unit: len(unit.before) for unit in units}
+    ready = [(last[unit], unit.number, unit) for unit in units if not unit.before]
+    heapq.heapify(ready)
+    found: list[Unit] = []
+    while ready:
+        unit = heapq.heappop(ready)[2]
+        found.append(unit)
+        for later in unit.after:
+            missing[later] -= 1
+            if not missing[later]:
+                heapq.heappush(ready, (last[later], later.number, later))
+    if len(found) != len(units):
+        raise AssertionError("the units of a graph follow each other in a circle")
+    return found
+
+
+def put_off(
+    steps: Sequence[Kernel | Node], follows: Sequence[set[int]], flow: Flow
+) -> list[Kernel | Node]:
+    """The steps from the last to the first: next comes what leaves less memory alive before it than behind it, else the last
+    one in the given order. follows[i]: positions of steps that step i comes after."""
+    given = _Backwards(steps, flow)
+    waits = [0] * len(steps)
+    for before in follows:
+        for at in before:
+            waits[at] += 1
+    ready = [(given.key(at), at) for at in range(len(steps)) if not waits[at]]
+    heapq.heapify(ready)
+    found: list[Kernel | Node] = []
+    placed: set[int] = set()
+    while ready:
+        key, at = heapq.heappop(ready)
+        if at in placed:
+            continue
+        if key != given.key(at):  # it is another one since something else was placed
+            heapq.heappush(ready, (given.key(at), at))
+            continue
+        placed.add(at)
+        found.append(steps[at])
+        changed = given.place(at)
+        for other in follows[at]:
+            waits[other] -= 1
+        for other in {*follows[at], *changed}:
+            if not waits[other] and other not in placed:
+                heapq.heappush(ready, (given.key(other), other))
+    found.reverse()
+    return found
+
+
+class _Backwards:
+    """What is alive before the steps that are placed."""
+
+    def __init__(self, steps: Sequence[Kernel | Node], flow: Flow) -> None:
+        self.uses = memory.uses(steps, flow)
+        self.size: dict[Node, int] = {node: memory.size_of(node) for node in memory.owned(flow)}
+        self.makers: dict[
+            Node, int
+        ] = {}  # how many of them are not placed yet: parts of a cat have many
+        self.readers: dict[Node, list[int]] = {}
+        for at, (made, read) in enumerate(self.uses):
+            for node in dict.fromkeys(made):
+                self.size.setdefault(node, memory.size_of(node))
+                self.makers[node] = self.makers.get(node, 0) + 1
+            for node in dict.fromkeys(read):
+                self.readers.setdefault(node, []).append(at)
+        self.live = {root(node) for node in flow.graph.outputs}
+
+    def key(self, at: int) -> tuple[bool, int]:
+        made, read = self.uses[at]
+        more = sum(self.size.get(node, 0) for node in {*read} - {*made} if node not in self.live)
+        less = sum(self.size[node] for node in {*made} & self.live if self.makers[node] == 1)
+        return more >= less, -at
+
+    def place(self, at: int) -> list[int]:
+        """Steps whose keys may be others now."""
+        made, read = self.uses[at]
+        changed: list[int] = []
+        for node in dict.fromkeys(made):
+            self.makers[node] -= 1
+            if not self.makers[node]:
+                self.live.discard(node)
+        for node in {*read} - self.live:
+            self.live.add(node)
+            changed += self.readers[node]
+        return changed

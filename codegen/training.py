@@ -1,0 +1,248 @@
+"""Graphs that need a gradient: a forward program and a backward program, joined to autograd by one node.
+
+`compile_joint(graph, ...)` divides the graph (`ir.autograd.partition`), compiles the forward now and the backward when it is first
+asked for, and gives a `runtime.autograd.joint_program.JointProgram`. Used by `codegen.backend`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..ir.autograd.before import wanted_before
+from ..ir.autograd.partial_backward import without
+from ..ir.autograd.partition import Halves, divide, joined
+from ..ir.graph.interpreter import substitute
+from ..ir.graph.nodes import Call, Graph, Meta, Node, Ref
+from ..ir.passes.pipeline import PassRecord
+from ..ir.symbolic.expr import hint_of
+from ..runtime.autograd import rng_state as generators
+from ..runtime.autograd.joint_program import JointProgram, Plan
+from ..runtime.errors import CheckError
+from ..runtime.events import observers as watching
+from ..runtime.events.events import Fallback
+from ..runtime.process.session import SESSION
+from .lower import backward as lower_backward
+from .programs.compiled import Divided
+from .programs.replay import compile_replay
+from .programs.shadow import differs, is_blank, largest, tolerance
+
+# imported to fill the table of rules, by programs that are trained alone
+_TABLES = (lower_backward,)
+Build = Callable[[Graph], Any]
+
+
+def compile_joint(
+    graph: Graph, build: Build, check: bool = False, show: Callable[[str], None] | None = None
+) -> tuple[JointProgram, Any]:
+    """(program, the compiled forward). `build` compiles a graph without gradients."""
+    started, passes = time.perf_counter(), list[PassRecord]()
+    watched = watching.watched()
+    halves = divide(graph, check=check, show=show, records=passes if watched else None)
+    spent = time.perf_counter() - started
+    watching.tell(
+        lambda: Divided(joined(graph), tuple(passes), halves.forward, halves.backward, spent)
+    )
+    forward = build(halves.forward)
+
+    def backward(missing: Sequence[int]) -> tuple[Any, Any]:
+        if not missing:
+            return build(halves.backward).program, plan.gradients
+        n = len(halves.saved)
+        results = range(n, n + len(graph.joint.results))
+        part, places = without(halves.backward, [n + at for at in missing], results)
+        places = tuple(None if at is None else places[at] for at in plan.gradients)
+        return build(part).program, places
+
+    owner = SESSION.owner
+
+    def tell(reason: str) -> None:
+        with SESSION.working_for(*owner):
+            SESSION.emit(Fallback(code="FB317", reason=reason))
+
+    replay = compile_replay(graph)
+    plan = _plan(graph, halves)
+    twin = Twin(graph, plan, replay) if check else None
+    program = JointProgram(
+        plan, forward.program, backward, replay, tell, _tail(graph), twin, graph.late
+    )
+    if watched:  # whoever looks on wants to see it before autograd asks for it
+        backward(())
+    return program, forward
+
+
+def _tail(graph: Graph) -> Callable[..., Any] | None:
+    """What makes the results of the pieces: views by ATen, as the trace recorded them; None where they are the pieces."""
+    joint = graph.joint
+    if joint.given == joint.pieces and joint.results:
+        return None
+    numbers = {node: at for at, node in enumerate((*graph.inputs, *joint.pieces))}
+    for at, node in enumerate(graph.inputs):
+        numbers[node] = at
+    fresh = itertools.count(len(graph.inputs) + len(joint.pieces))
+    constants = {}
+    parts: dict[
+        Any, dict[int, Ref]
+    ] = {}  # of an operator with several results, those that are used
+
+    def ref(node: Any) -> Ref:
+        if node not in numbers:
+            numbers[node] = next(fresh)
+        at = numbers[node]
+        if node.op == "constant":
+            constants[at] = node.target
+        return Ref(at)
+
+    calls = []
+    for node, quiet in joint.views:
+        if node.op == "get":
+            parts[node.args[0]][node.target] = ref(node)
+            continue
+        args = substitute(node.args, ref, Node)
+        several = isinstance(node.meta, tuple)
+        results = parts.setdefault(node, {}) if several else ref(node)
+        call = Call(node.target, args, node.kwargs, results, node.where)
+        around = [Call(torch._C._set_grad_enabled, (on,), {}, None) for on in (False, True)]
+        calls += [around[0], call, around[1]] if quiet else [call]
+    return compile_replay(
+        Graph(
+            f"{graph.name}_views",
+            inputs=[*graph.inputs, *joint.pieces],
+            calls=calls,
+            call_outputs=[ref(node) for node in joint.given],
+            constants=constants,
+            symbols=graph.symbols,
+            numbers=graph.numbers,
+        )
+    )
+
+
+def _plan(graph: Graph, halves: Halves) -> Plan:
+    joint = graph.joint
+    dirty = {at: node.target for at, node in enumerate(joint.pieces) if node.op == "input"}
+    pieces = {node: at for at, node in enumerate(joint.pieces)}
+    inner = {
+        at: pieces.get(node)
+        for at in joint.inner
+        if (node := joint.given[at]) in pieces or node.op not in ("input", "constant")
+    }
+    return Plan(
+        name=graph.name,
+        node=joint.name,
+        n_tensors=len(graph.inputs),
+        n_numbers=len(graph.numbers),
+        n_pieces=len(joint.pieces),
+        results=joint.results,
+        found=tuple(joint.found[at] for at in joint.results),
+        orders=tuple(_order(node.meta) for node in joint.tangents),
+        wanted=joint.wanted,
+        gradients=halves.gradients,
+        saved=halves.saved,
+        witnesses=halves.witnesses,
+        dirty=dirty,
+        parameters=joint.parameters,
+        numbers=tuple(graph.symbols[symbol] for symbol in halves.backward.numbers),
+        random=generators.drawn_from(graph),
+        written=tuple(graph.written),
+        before=wanted_before(graph),
+        inner=tuple(sorted({piece for piece in inner.values() if piece is not None})),
+        inner_views=tuple(at for at, piece in inner.items() if piece is None),
+    )
+
+
+def _order(meta: Meta) -> tuple[int, ...] | None:
+    """The dimensions by stride, None where they are in order."""
+    dims = sorted(range(len(meta.shape)), key=lambda dim: -hint_of(meta.stride[dim]))
+    return None if dims == list(range(len(dims))) else tuple(dims)
+
+
+class Twin:
+    """The calls under autograd beside the programs: see `runtime.autograd.joint_program.Twin`."""
+
+    def __init__(self, graph: Graph, plan: Plan, replay: Callable[..., Any]) -> None:
+        self._graph, self._plan, self._replay = graph, plan, replay
+        self._allowed = max(
+            tolerance(graph), tolerance(replace(graph, nodes=list(graph.joint.nodes)))
+        )
+        # (place among the pieces, place among the results) of what has no gradient
+        with_history = set(plan.results)
+        self._others = [
+            (at, graph.outputs.index(node))
+            for at, node in enumerate(graph.joint.pieces)
+            if at not in with_history and node in graph.outputs and not is_blank(graph, node)
+        ]
+
+    def begin(self, inputs: Sequence[Any]) -> Any:
+        graph, n = self._graph, len(self._graph.inputs)
+        before = generators.states(generators.drawn_from(graph))
+        with torch.enable_grad():
+            # memory of their own, for what the graph writes it writes after this
+            bare = [
+                t.detach().clone() if at in graph.written else t.detach()
+                for at, t in enumerate(inputs[:n])
+            ]
+            leaves = [
+                t.requires_grad_(given.requires_grad)
+                for t, given in zip(bare, inputs[:n], strict=True)
+            ]
+            twins = [t.view_as(t) if t.requires_grad else t for t in leaves]
+            twins = [t.clone() if at in graph.written else t for at, t in enumerate(twins)]
+            results = self._replay(*twins, *inputs[n:])
+            found = self._plan.pieces_of(results, twins)
+        generators.put_back(before)
+        others = [results[number].detach() for _, number in self._others]
+        return leaves, found, twins, others
+
+    def values(self, begun: Any, inputs: Sequence[Any], made: Sequence[Any]) -> None:
+        _, pieces, twins, others = begun
+        scale = largest(inputs)
+        given = [made[at] for at in self._plan.results]
+        pairs = [(f"result {at}", *pair) for at, pair in enumerate(zip(given, pieces, strict=True))]
+        pairs += [
+            (f"result {number}, which has no gradient,", made[at], theirs)
+            for (at, number), theirs in zip(self._others, others, strict=True)
+        ]
+        pairs += [
+            (f"input {at}, which is written to by a call", inputs[at], twins[at])
+            for at in self._graph.written
+        ]
+        for what, ours, theirs in pairs:
+            difference = differs(ours.detach(), theirs.detach(), self._allowed, scale)
+            if difference:
+                raise CheckError(
+                    f"{what} of the compiled graph {self._graph.name} is not what eager gives",
+                    expected="eager's value",
+                    found=difference,
+                )
+
+    def compare(self, begun: Any, given: Sequence[Any], found: Sequence[Any]) -> None:
+        leaves, pieces, *_ = begun
+        joint = self._graph.joint
+        wanted = [at for at in joint.wanted if found[at] is not None]
+        if not wanted:
+            return
+        pairs = [pair for pair in zip(pieces, given, strict=True) if pair[1] is not None]
+        with torch.autocast(leaves[wanted[0]].device.type, enabled=False):  # as the program runs
+            eager = torch.autograd.grad(
+                [piece for piece, _ in pairs], [leaves[at] for at in wanted], [one for _, one in pairs],
+                retain_graph=True, allow_unused=True,
+            )  # fmt: skip
+        # Gradients that cancel to nothing have errors of the size of what cancelled.
+        scale = max(float(one.abs().max()) if one is not None and one.numel() and one.isfinite().all() else 0.0
+                    for one in (*eager, *given))  # fmt: skip
+        for at, theirs in zip(wanted, eager, strict=True):
+            expected = torch.zeros_like(found[at]) if theirs is None else theirs
+            difference = differs(
+                found[at].contiguous(), expected.contiguous(), self._allowed, scale
+            )
+            if difference:
+                raise CheckError(
+                    f"the gradient of input {at} of the compiled graph {self._graph.name} is not what eager gives",
+                    expected="eager's gradient",
+                    found=difference,
+                )

@@ -1,0 +1,5 @@
+"""Triton kernels: a loop nest becomes text, and a cubin.
+
+In: a loop nest. Out: Triton text, compiled by worker processes.
+Open first: `renderer.py`.
+"""

@@ -1,0 +1,217 @@
+"""The body of a Triton kernel: the lines that compute one tile.
+
+Every axis of the nest gets an index variable from its dimension of the tile (`codegen.triton.tiling`), so strides,
+broadcasts and masks fall out of one rule: a pointer moves along the dimensions of the axes in its index, and takes
+their masks. Reductions are `codegen.triton.reductions`. Called by `codegen.triton.renderer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...ir.dataclass import dataclass, field
+from ...ir.symbolic.expr import Expr
+from ..loops import loop_nest as loops
+from ..loops import online_reductions as pairs
+from ..loops import operators as expr
+from ..loops.loop_nest import Index
+from . import memory as triton_memory
+from . import reductions as triton_folds
+from .arguments import Numbers, kind_of
+from .dialect import DIALECT
+from .tiling import Dim, Plan
+
+
+@dataclass(slots=True)
+class Body:
+    """Lines of text, not yet indented below the function's head."""
+
+    lines: list[str] = field(default_factory=list)
+    depth: int = 0
+
+    def add(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+
+def body_of(plan: Plan, parameters: Sequence[str], numbers: Numbers) -> Body:
+    """The lines of one program; `numbers` gets those that it takes."""
+    return Writer(plan, parameters, numbers).write()
+
+
+class Writer:
+    """Writes the lines of one program. `along`: for each value, the dimensions along which its tile really extends.
+    `spreads`: what is the same in each row of a tile is loaded for each (`triton_memory.spread`)."""
+
+    spreads = True
+
+    def __init__(self, plan: Plan, parameters: Sequence[str], numbers: Numbers) -> None:
+        self.numbers = numbers
+        self.plan = plan
+        self.nest = plan.nest
+        self.parameters = parameters
+        self.body = Body()
+        self.level = loops.levels(self.nest)
+        looped = any(dim.looped for dim in plan.dims)
+        self.pairs = triton_folds.paired(plan) if looped else {}
+        self.phase = pairs.phases(self.nest, self.pairs)
+        self.sizes = self.nest.outer + self.nest.inner
+        self.dim_of = {axis: dim for dim in plan.dims for axis in dim.axes}
+        self.split = {
+            axis
+            for index in loops.indices(self.nest)
+            for dim in plan.dims
+            if triton_memory.straight(index, dim, self.sizes) is None
+            for axis in dim.axes
+            if index.strides[axis]
+        }
+        self.axis_name: dict[int, str] = {}
+        self.along = self._along()
+        self.asserted: set[int] = set()
+
+    def write(self) -> Body:
+        self._places()
+        looped = next((dim for dim in self.plan.dims if dim.looped and dim.constant), None)
+        if looped is not None:
+            triton_folds.walk(self, looped)
+            return self.body
+        line = self.plan.split_by
+        if line is not None:
+            pid = "tl.program_id(0)" + ".to(tl.int64)" * line.wide
+            end = self.numbers.text(line.extent)
+            self.body.add(f"if ({pid} + 1) * {line.constant} <= {end}:")
+            masked, self.plan = self.plan, replace(self.plan, dims=(replace(line, full=True),))
+            self._tile(True)
+            self.body.add("else:")
+            self.plan = masked
+        self._tile(line is not None)
+        return self.body
+
+    def _tile(self, indented: bool) -> None:
+        """The values and stores of a tile that holds all that a program does."""
+        self.body.depth += indented
+        self.asserted.clear()  # by another branch
+        for number in range(len(self.nest.values)):
+            self.value(number)
+        for store in self.nest.stores:
+            self.body.add(triton_memory.store(self, store))
+        self.body.depth -= indented
+
+    # -- places: which element of each dimension, of each axis --------------------------------------
+
+    def _places(self) -> None:
+        """Variables of all dimensions that the program's number decides."""
+        spread = [dim for dim in self.plan.dims if not dim.looped]
+        number = "tl.program_id(0)"
+        several = [dim for dim in spread if not dim.single]
+        if len(several) > 1:
+            self.body.add(f"pid = {number}")
+            number = "pid"
+        for dim in reversed(spread):
+            part = "0"
+            if not dim.single:
+                part = number
+                if dim is not several[0]:
+                    count = self._narrow(
+                        f"tl.cdiv({self.numbers.text(dim.extent)}, {dim.constant})", dim.extent
+                    )
+                    self.body.add(f"{dim.name}_pid = {number} % {count}")
+                    part = f"{dim.name}_pid"
+                    rest = f"{number} // {count}"
+                    if dim is several[1]:
+                        number = rest
+                    else:
+                        self.body.add(f"pid = {rest}")
+            self.place(dim, part)
+
+    def place(self, dim: Dim, part: str) -> None:
+        if not dim.constant:
+            whole = f"tl.full((), {part}, tl.int64)"  # of a loop's number, whose type is the loop's
+            self.body.add(f"{dim.name} = {whole if dim.looped else part}")
+        else:
+            part = f"({part})" if "//" in part else part
+            part = f"{part}.to(tl.int64)" if dim.wide and not dim.looped else part
+            base = "" if part == "0" else f"{part} * {dim.constant} + "
+            base = f"{part} + " if dim.looped else base
+            line = f"{base}tl.arange(0, {dim.constant}){dim.view}"
+            wide = ".to(tl.int64)" if dim.wide and dim.looped else ""
+            self.body.add(f"{dim.name} = ({line}){wide}" if wide else f"{dim.name} = {line}")
+        if dim.masked:
+            self.body.add(f"{dim.name}_mask = {dim.name} < {self.numbers.text(dim.extent)}")
+        self._axes(dim)
+
+    def _narrow(self, text: str, *of: Any) -> str:
+        """A scalar in 32 bits: what counts programs has no more, though it is made of numbers that may."""
+        wide = any(isinstance(one, Expr) and kind_of(one) != "i32" for one in of)
+        return f"{text}.to(tl.int32)" if wide else text
+
+    def _axes(self, dim: Dim) -> None:
+        """Split a dimension's number into those of its axes."""
+        if len(dim.axes) == 1:
+            self.axis_name[dim.axes[0]] = dim.name
+            return
+        below: Any = 1
+        for position, axis in reversed(list(enumerate(dim.axes))):
+            if axis in self.split:
+                text = dim.name if _is_one(below) else f"{dim.name} // {self._divisor(dim, below)}"
+                if position:
+                    text += f" % {self._divisor(dim, self.sizes[axis])}"
+                self.axis_name[axis] = f"i{axis}"
+                self.body.add(f"i{axis} = {text}")
+            below = below * self.sizes[axis]
+
+    def _divisor(self, dim: Dim, number: Any) -> str:
+        text = self.numbers.text(number)
+        return text if dim.wide else self._narrow(text, number)
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def _along(self) -> list[frozenset[str]]:
+        """For each value: the dimensions along which its tile really extends."""
+        found: list[frozenset[str]] = []
+        for value in self.nest.values:
+            forms: Iterable[Index] = loops.indices_of(value)
+            args = value.args
+            if value.op == "inside":
+                asked = triton_memory.comparisons(self, value)
+                forms, args = [one[0] for one in asked or ()], args if asked is not None else ()
+            moved = frozenset(
+                self.dim_of[axis].name
+                for form in forms
+                for axis, stride in enumerate(form.strides)
+                if stride
+            )
+            moved = moved.union(*(found[arg] for arg in args))
+            moved = moved | {"c"} if value.op == "scan" else moved
+            found.append(moved - {"c", "k"} if value.op == "reduce" else moved)
+        return found
+
+    def value(self, number: int) -> None:
+        value = self.nest.values[number]
+        name = f"v{number}"
+        if value.op in loops.LOADS:
+            self.body.add(f"{name} = {triton_memory.load(self, value)}")
+        elif value.op == "inside":
+            self.body.add(f"{name} = {triton_memory.inside(self, value)}")
+        elif value.op == "checked":
+            if number not in self.asserted:  # once, though several walks over a row may use it
+                self.asserted.add(number)
+                self.body.add(triton_memory.checked(self, number))
+            self.body.add(f"{name} = v{value.args[0]}")
+        elif value.op == "index":
+            self.body.add(f"{name} = {triton_memory.position(self, value)}")
+        elif value.op == "reduce":
+            triton_folds.fold(self, number)
+        elif value.op == "scan":
+            triton_folds.scan(self, number)
+        elif value.op == "number":
+            self.body.add(f"{name} = {self.numbers.scalar(value.attr, value.dtype)}")
+        else:
+            args = tuple(f"v{arg}" for arg in value.args)
+            dtypes = tuple(self.nest.values[arg].dtype for arg in value.args)
+            self.body.add(expr.statement(DIALECT, name, value, args, dtypes))
+
+
+def _is_one(number: Any) -> bool:
+    return not isinstance(number, Expr) and number == 1

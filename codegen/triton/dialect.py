@@ -1,0 +1,344 @@
+"""How Triton kernels write operators: the dialect table of `codegen.triton.renderer`, its helpers and its reductions.
+
+Text only: nothing here imports triton. Math goes to libdevice, the library behind CUDA's own exp, tanh, pow, so
+results agree with eager's on a GPU; division and square root are the correctly rounded ones (`tl.div_rn`), for
+Triton's `/` and `tl.sqrt` are approximations in float32. Narrow floats are computed in float32.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import torch
+
+from ...ir.dataclass import dataclass
+from ..loops import operators as expr
+from ..loops.loop_nest import REDUCTIONS, Value
+
+# dtype -> (name in triton.language, name in a kernel's signature)
+TYPES: dict[torch.dtype, tuple[str, str]] = {
+    torch.float32: ("tl.float32", "fp32"),
+    torch.float64: ("tl.float64", "fp64"),
+    torch.bfloat16: ("tl.bfloat16", "bf16"),
+    torch.float16: ("tl.float16", "fp16"),
+    torch.bool: ("tl.int1", "i1"),
+    torch.uint8: ("tl.uint8", "u8"),
+    torch.int8: ("tl.int8", "i8"),
+    torch.int16: ("tl.int16", "i16"),
+    torch.int32: ("tl.int32", "i32"),
+    torch.int64: ("tl.int64", "i64"),
+}
+_NARROW_FLOATS = (torch.bfloat16, torch.float16)
+
+
+def const(number: bool | int | float, dtype: torch.dtype) -> str:
+    """A typed scalar: a bare literal would let Triton's promotion choose the type."""
+    if dtype in _NARROW_FLOATS:
+        return f"{const(number, torch.float32)}.to({TYPES[dtype][0]})"
+    if dtype == torch.bool:
+        return f"tl.full((), {int(bool(number))}, tl.int1)"
+    if not dtype.is_floating_point:
+        return f"tl.full((), {int(number)}, {TYPES[dtype][0]})"
+    value = float(number)
+    if dtype == torch.float32:  # round once, here, as torch does for a Python scalar
+        value = torch.tensor(value, dtype=torch.float64).to(torch.float32).item()
+    if value == 0 and math.copysign(1, value) < 0:  # tl.full makes +0 of every zero
+        return f"(tl.full((), -1.0, {TYPES[dtype][0]}) * 0.0)"
+    return f"tl.full((), {literal(value)}, {TYPES[dtype][0]})"
+
+
+def literal(number: float) -> str:
+    """A float as Triton reads it."""
+    return repr(float(number)) if math.isfinite(number) else f'float("{number}")'
+
+
+def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
+    """Conversion as torch's `.to`: narrow floats by way of float32, floats to narrow integers by way of wide."""
+    if source == target:
+        return text
+    if target == torch.bool:
+        wide = cast(text, source, torch.float32) if source in _NARROW_FLOATS else text
+        return f"({wide} != 0)"
+    steps = [target]
+    if target in _NARROW_FLOATS and source != torch.float32:
+        steps.insert(0, torch.float32)
+    elif source.is_floating_point and target in (torch.uint8, torch.int8, torch.int16):
+        steps.insert(0, torch.int64 if target == torch.uint8 else torch.int32)
+    if source in _NARROW_FLOATS and steps[0] != torch.float32:
+        steps.insert(0, torch.float32)
+    return text + "".join(f".to({TYPES[step][0]})" for step in steps)
+
+
+def _declare(name: str, dtype: torch.dtype, text: str) -> str:
+    return f"{name} = {text}"
+
+
+def _by_float(single: str, double: str) -> expr.Form:
+    """One form in float32, another in float64."""
+
+    def form(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
+        return (double if dtypes[0] == torch.float64 else single).format(*args)
+
+    return form
+
+
+def _signbit(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
+    whole = "tl.int64" if dtypes[0] == torch.float64 else "tl.int32"
+    return f"{args[0]}.to({whole}, bitcast=True) < 0"
+
+
+def _shift(name: str) -> expr.Form:
+    def form(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
+        return f"{name}({args[0]}, {args[1]}, {torch.iinfo(dtypes[0]).bits})"
+
+    return form
+
+
+def _not(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
+    # triton 3.6's interpreter cannot write ~ of unsigned integers
+    return f"{args[0]} ^ 255" if dtypes[0] == torch.uint8 else f"~{args[0]}"
+
+
+def _library(name: str, arity: int = 1) -> str:
+    return f"libdevice.{name}" + ("({0})" if arity == 1 else "({0}, {1})")
+
+
+_NAN = ", propagate_nan=tl.PropagateNan.ALL)"
+FORMS: dict[str, expr.Form] = {
+    "add": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "mul": "{0} * {1}",
+    "div": _by_float("tl.div_rn({0}, {1})", "{0} / {1}"),
+    "fma": "tl.fma({0}, {1}, {2})",
+    "neg:f": "{0} * -1.0",  # Triton's -x is 0 - x, which loses the sign of zero
+    "neg:i": "-{0}",
+    "abs": "tl.abs({0})",
+    "sign": "({0} > 0).to({0}.dtype) - ({0} < 0).to({0}.dtype)",
+    "fmod": _library("fmod", 2),
+    "remainder": "_remainder({0}, {1})",
+    "floor_div": "_floor_div({0}, {1})",
+    "int_floor_div": "_int_floor_div({0}, {1})",
+    "int_trunc_div": "{0} // {1}",  # Triton's // and % of integers are C's
+    "int_remainder": "_int_remainder({0}, {1})",
+    "int_fmod": "{0} % {1}",
+    "maximum:f": "tl.maximum({0}, {1}" + _NAN,
+    "minimum:f": "tl.minimum({0}, {1}" + _NAN,
+    "maximum:i": "tl.maximum({0}, {1})",
+    "minimum:i": "tl.minimum({0}, {1})",
+    "fmax": "_fmax({0}, {1})",
+    "fmin": "_fmin({0}, {1})",
+    "and": "{0} & {1}",
+    "or": "{0} | {1}",
+    "xor": "{0} ^ {1}",
+    "not": _not,
+    "shl": _shift("_shl"),
+    "shr": _shift("_shr"),
+    "lt": "{0} < {1}",
+    "le": "{0} <= {1}",
+    "gt": "{0} > {1}",
+    "ge": "{0} >= {1}",
+    "eq": "{0} == {1}",
+    "ne": "{0} != {1}",
+    "isnan": "{0} != {0}",
+    "isinf": 'tl.abs({0}) == float("inf")',
+    "isfinite": 'tl.abs({0}) < float("inf")',
+    "signbit": _signbit,
+    "where": "tl.where({0}, {1}, {2})",
+    "floor": "tl.floor({0})",
+    "ceil": "tl.ceil({0})",
+    "round": _library("rint"),
+    "sqrt": _by_float("tl.sqrt_rn({0})", "tl.sqrt({0})"),
+    "rsqrt": _library("rsqrt"),
+    "reciprocal": _by_float("tl.div_rn(tl.full((), 1.0, tl.float32), {0})", "1.0 / {0}"),
+    "sigmoid": _by_float(
+        "tl.div_rn(tl.full((), 1.0, tl.float32), 1.0 + libdevice.exp(-{0}))",
+        "1.0 / (1.0 + libdevice.exp(-{0}))",
+    ),
+    **{
+        name: _library(name)
+        for name in (
+            "trunc", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
+            "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
+        )
+    },
+    **{name: _library(name, 2) for name in ("pow", "atan2", "hypot", "copysign")},
+}  # fmt: skip
+
+DIALECT = expr.Dialect("triton", FORMS, const, cast, _declare)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """How one reduction is written, over {x} (a tile whose masked elements hold the identity).
+
+    step     the accumulator {acc} of the same shape takes another tile in (looped reductions)
+    finish   one value a row, kept as a column
+    """
+
+    step: str
+    finish: str
+
+
+def _reduce(helper: str) -> str:
+    return "tl.reduce({x}, 1, " + helper + ", keep_dims=True)"
+
+
+# "reduction" or "reduction:kind"; the position-giving ones carry a pair (value, position)
+FOLDS: dict[str, Fold] = {
+    "sum": Fold("{acc} + {x}", "tl.sum({x}, 1, keep_dims=True)"),
+    "prod": Fold("{acc} * {x}", _reduce("_product")),
+    "max:f": Fold("_nan_max({acc}, {x})", _reduce("_nan_max")),
+    "min:f": Fold("_nan_min({acc}, {x})", _reduce("_nan_min")),
+    "max:i": Fold("tl.maximum({acc}, {x})", "tl.max({x}, 1, keep_dims=True)"),
+    "min:i": Fold("tl.minimum({acc}, {x})", "tl.min({x}, 1, keep_dims=True)"),
+    "any": Fold("{acc} | {x}", "tl.max({x}.to(tl.int32), 1, keep_dims=True) != 0"),
+    "all": Fold("{acc} & {x}", "tl.min({x}.to(tl.int32), 1, keep_dims=True) != 0"),
+    "argmax": Fold("_first_max({acc}, {position}, {x}, {c})", _reduce("_first_max")),
+    "argmin": Fold("_first_min({acc}, {position}, {x}, {c})", _reduce("_first_min")),
+}
+
+
+# How a scan puts two neighbours together, and what came before with what comes: a helper
+COMBINE = {"sum": "_total", "prod": "_product", "max": "_nan_max", "min": "_nan_min"}
+
+
+def fold_of(reduction: str, dtype: torch.dtype) -> Fold:
+    """The row of FOLDS; dtype is the argument's."""
+    reduction = reduction.removeprefix("first ")
+    return FOLDS.get(f"{reduction}:{expr.kind_of(dtype)}") or FOLDS[reduction]
+
+
+def identity(reduction: str, dtype: torch.dtype) -> str:
+    """What masked elements hold and accumulators start from: a number of the argument's own dtype."""
+    number = REDUCTIONS[reduction].identity
+    if dtype.is_floating_point:
+        return literal(number)
+    if dtype == torch.bool:
+        return const(number > 0, dtype)
+    if math.isinf(number):
+        limits = torch.iinfo(dtype)
+        number = limits.max if number > 0 else limits.min
+    return str(int(number))
+
+
+# Functions that kernels call: put before a kernel where its text names them.
+HELPERS: dict[str, str] = {
+    "_remainder": """
+def _remainder(a, b):
+    rest = libdevice.fmod(a, b)
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+""",
+    "_divide": """
+def _divide(a, b):
+    if a.dtype == tl.float64:
+        return a / b
+    else:
+        return tl.div_rn(a, b)
+""",
+    "_floor_div": """
+def _floor_div(a, b):
+    quotient = _divide(a, b)
+    rest = libdevice.fmod(a, b)
+    exact = _divide(a - rest, b)
+    exact = tl.where((rest != 0) & ((rest < 0) != (b < 0)), exact - 1.0, exact)
+    down = tl.floor(exact)
+    down = tl.where(exact - down > 0.5, down + 1.0, down)
+    down = tl.where(exact != 0, down, libdevice.copysign(exact * 0.0, quotient))
+    return tl.where(b == 0, quotient, down)
+""",
+    # Without a word about nan, triton 3.6's interpreter keeps it where a GPU drops it.
+    "_fmax": """
+def _fmax(a, b):
+    return tl.where(a != a, b, tl.where(b != b, a, tl.maximum(a, b)))
+""",
+    "_fmin": """
+def _fmin(a, b):
+    return tl.where(a != a, b, tl.where(b != b, a, tl.minimum(a, b)))
+""",
+    "_int_floor_div": """
+def _int_floor_div(a, b):
+    quotient = a // b
+    uneven = (a - quotient * b != 0) & ((a < 0) != (b < 0))
+    return quotient - uneven.to(quotient.dtype)
+""",
+    "_int_remainder": """
+def _int_remainder(a, b):
+    rest = a % b
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+""",
+    "_shl": """
+def _shl(a, count, BITS: tl.constexpr):
+    outside = (count < 0) | (count >= BITS)
+    return tl.where(outside, a * 0, a << tl.where(outside, count * 0, count))
+""",
+    "_shr": """
+def _shr(a, count, BITS: tl.constexpr):
+    outside = (count < 0) | (count >= BITS)
+    shifted = a >> tl.where(outside, count * 0, count)
+    return tl.where(outside, tl.where(a < 0, a * 0 - 1, a * 0), shifted)
+""",
+    "_total": """
+def _total(a, b):
+    return a + b
+""",
+    "_product": """
+def _product(a, b):
+    return a * b
+""",
+    "_nan_max": """
+def _nan_max(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+""",
+    "_nan_min": """
+def _nan_min(a, b):
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+""",
+    # A lane's largest element so far, its sum of exp(element - that one), and another element: one exp.
+    "_exp_in": """
+def _exp_in(top, total, x):
+    away = tl.where(x == top, 0.0, x - top)
+    scale = libdevice.exp(-tl.abs(away))
+    return tl.where(away > 0, total * scale + 1.0, total + scale)
+""",
+    "_exp_out": """
+def _exp_out(tops, totals, top, shift):
+    total = tl.sum(totals * libdevice.exp(tops - top), 1, keep_dims=True)
+    return tl.where(tl.abs(top) == float("inf"), libdevice.exp(top - shift), total)
+""",
+    # A lane's mean of the elements so far and its sum of squares about that (Welford)
+    "_squares_in": """
+def _squares_in(mean, squares, x, count):
+    away = x - mean
+    mean = mean + away * (1.0 / count)
+    return mean, squares + away * (x - mean)
+""",
+    "_squares_out": """
+def _squares_out(means, squares, counts, shift):
+    away = means - shift
+    return tl.sum(squares + counts * (away * away), 1, keep_dims=True)
+""",
+    "_first_max": """
+def _first_max(a, i, b, j):
+    same = (a == b) | ((a != a) & (b != b))
+    left = (same & (i < j)) | (a > b) | ((a != a) & (b == b))
+    return tl.where(left, a, b), tl.where(left, i, j)
+""",
+    "_first_min": """
+def _first_min(a, i, b, j):
+    same = (a == b) | ((a != a) & (b != b))
+    left = (same & (i < j)) | (a < b) | ((a != a) & (b == b))
+    return tl.where(left, a, b), tl.where(left, i, j)
+""",
+}
+
+
+def helpers_of(text: str) -> list[str]:
+    """The helpers that a kernel's text names, and those that they name, in the table's order."""
+    found: set[str] = set()
+    queue = [text]
+    while queue:
+        words = set(re.findall(r"\b_\w+", queue.pop()))
+        queue.extend(HELPERS[name] for name in words & HELPERS.keys() - found)
+        found |= words & HELPERS.keys()
+    return [name for name in HELPERS if name in found]

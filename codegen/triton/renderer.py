@@ -1,0 +1,190 @@
+"""The Triton renderer: a loop nest becomes the readable source of one `@triton.jit` function.
+
+`render` gives a `TritonKernel`: text, argument signature, constants, grid. It needs no triton; what does is in
+`codegen.triton.compiler` and is handed on from here with BuildErrors: `compile_kernel` makes a cubin, `launch` runs a
+kernel through Triton's own launcher. Called by the GPU backend and by tests.
+"""
+
+from __future__ import annotations
+
+import functools
+import keyword
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...ir.dataclass import dataclass
+from ...ir.symbolic.expr import Expr
+from ...runtime.errors import BuildError
+from ..loops.loop_nest import Buffer, LoopNest
+from . import compiler as triton_compile
+from .arguments import Numbers
+from .body import Body, body_of
+from .dialect import TYPES, helpers_of
+from .tiling import Plan, Tiling, choices, plan_of
+
+# Names that bodies use
+_TAKEN = r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|left|right|tile|first|beside|triton|libdevice|.+_mask|.+_pid|_.*"
+
+_HEADER = """\
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TritonKernel:
+    """One kernel as text and the description of its launch.
+
+    name        of the function in `source`, a whole module
+    arguments   (name, type) in order: pointers first ("*fp32", "*i1"), one for each buffer of the nest, then
+                numbers that a launch is given ("i64", "i32", "fp64", "fp32"), then the "constexpr" ones
+    constants   the values of the constexpr arguments
+    programs    the grid: a launch is one-dimensional; with 0 programs there is none
+    aligned     positions of pointers whose address the caller promises to be a multiple of 16 bytes, and of numbers
+                that are multiples of 16
+    warps       of a program
+    fp_fusion   may a product and a sum become one fused multiply-add? Eager's chains of operators never do
+    numbers     the expressions of the numbers, in order
+    stages      of a pipelined loop: how many rounds of loads are under way
+    debug       are its assertions compiled in?
+    """
+
+    name: str
+    source: str
+    arguments: tuple[tuple[str, str], ...]
+    constants: Mapping[str, int]
+    programs: int | Expr
+    aligned: tuple[int, ...] = ()
+    warps: int = 4
+    fp_fusion: bool = False
+    numbers: tuple[Expr, ...] = ()
+    stages: int = 3
+    debug: bool = False
+
+    @property
+    def pointers(self) -> int:
+        """How many tensors a launch takes."""
+        return sum(kind.startswith("*") for _name, kind in self.arguments)
+
+
+def render(
+    nest: LoopNest,
+    *,
+    aligned: Sequence[int] = (),
+    fp_fusion: bool = False,
+    tiling: Tiling = Tiling(),  # noqa: B008 - frozen
+) -> TritonKernel:
+    """The kernel of a nest. `aligned`: buffers known to start at a multiple of 16 bytes.
+
+    `tiling`: the tile, where it is not the one of the rules. Sizes, strides and offsets that are expressions are
+    numbers of the launch; one text serves them all. A nest that scatters has been split (`triton_scatter`).
+    KeyError: an operator or dtype that Triton text lacks. BuildError:
+    what Triton text cannot say; there the caller runs the operators one by one.
+    """
+    if nest.tiled is not None:
+        raise BuildError("Triton kernels are called by nobody but the program", found=nest.name)
+    parameters = names(nest.buffers)
+    plan: Plan = plan_of(nest, tiling)
+    numbers = Numbers()
+    body: Body = body_of(plan, parameters, numbers)
+    arguments = [
+        (parameter, "*" + TYPES[buffer.dtype][1])
+        for parameter, buffer in zip(parameters, nest.buffers, strict=True)
+    ]
+    arguments += numbers.arguments
+    made = assemble(nest.name, nest.covers, arguments, plan.constants, body.lines, plan.programs)
+    return replace(
+        made,
+        aligned=(*sorted(aligned), *(len(parameters) + at for at in numbers.aligned)),
+        warps=plan.warps,
+        fp_fusion=fp_fusion,
+        numbers=tuple(numbers.names),
+        debug=nest.may_fail,
+    )
+
+
+def variants(nest: LoopNest, **options: Any) -> list[TritonKernel]:
+    """The kernel as the rules have it, and others that measurement may find faster."""
+    found = [render(nest, tiling=tiling, **options) for tiling in choices(nest)]
+    seen: dict[Any, TritonKernel] = {}
+    for kernel in found:
+        seen.setdefault((kernel.source, tuple(kernel.constants.items()), kernel.warps), kernel)
+    return list(seen.values())
+
+
+def assemble(
+    name: str,
+    covers: Sequence[str],
+    arguments: Sequence[tuple[str, str]],
+    constants: Mapping[str, int],
+    lines: Sequence[str],
+    programs: int | Expr,
+) -> TritonKernel:
+    """A kernel with these lines as its body; `arguments`: those that are no constants."""
+    name = _identifier(name, "kernel")
+    every = (*arguments, *((constant, "constexpr") for constant in constants))
+    head = ", ".join(
+        f"{argument}: tl.constexpr" if kind == "constexpr" else argument for argument, kind in every
+    )
+    function = "\n".join(
+        [
+            *(f"# {line}" for line in covers),
+            "@triton.jit",
+            f"def {name}({head}):",
+            *(f"    {line}" for line in lines),
+        ]
+    )
+    return TritonKernel(name, _module(function), every, constants, programs)
+
+
+def _module(function: str) -> str:
+    from .dialect import HELPERS
+
+    parts = [_HEADER]
+    parts += [f"\n\n@triton.jit{HELPERS[name].rstrip()}\n" for name in helpers_of(function)]
+    return "".join([*parts, "\n\n", function, "\n"])
+
+
+def names(buffers: Sequence[Buffer]) -> list[str]:
+    """One valid, unique name a buffer, apart from the names that the body uses."""
+    taken: set[str] = set()
+    found: list[str] = []
+    for buffer in buffers:
+        name = _identifier(buffer.name, "buffer")
+        if re.fullmatch(_TAKEN, name):
+            name = f"p_{name}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        found.append(name)
+    return found
+
+
+def _identifier(name: str, default: str) -> str:
+    text = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or default
+    return f"{default}_{text}" if text[0].isdigit() or keyword.iskeyword(text) else text
+
+
+def _told(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with what it finds wrong as a BuildError."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        try:
+            return function(*args, **named)
+        except triton_compile.Fault as fault:
+            from .cubins import error_of  # late: it knows the processes that compile
+
+            raise error_of(fault) from fault.__cause__
+
+    return call
+
+
+available = triton_compile.available
+interpreting = _told(triton_compile.interpreting)
+load = _told(triton_compile.load)
+compile_kernel = _told(triton_compile.compile_kernel)
+launch = _told(triton_compile.launch)

@@ -1,0 +1,490 @@
+"""A nest whose few rows are long, as several nests: folds of parts of the rows, then the folds of what they gave.
+
+`split` gives nests in order, each a plain one: for each phase "part" (rows are parts of rows, stores partial folds) and
+"whole" (folds those, stores what is one value a row), and last "rest", the elements that need them. A GPU runs
+as many programs as a nest has rows to share out; the planner calls this where they would leave it idle. Sums and
+extremes have partial folds of their own kind; argmax a pair (value, position); the pairs of `codegen.loops.online_reductions` partial sums
+about a value of their part, so softmax takes three nests, and a variance or a cross-entropy of one row two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ...ir.dataclass import dataclass
+from ...ir.symbolic.expr import is_symbolic
+from ..loops import axis_order as order
+from ..loops import loop_nest as loops
+from ..loops import online_reductions as pairs
+from ..loops.loop_nest import REDUCTIONS, Buffer, Index, LoopNest, Store, Value
+from .arguments import DIVISOR
+from .tiling import plan_of
+
+LONG = 8192  # elements of a row that one program had better not fold alone
+MUCH = 65536  # elements that one program had better not read alone
+SHORT = 1024  # elements of a part, at the least
+ROUNDS = 4  # programs of the first nest for each multiprocessor
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A buffer that one nest writes and later ones read: `size` elements that lie side by side."""
+
+    dtype: torch.dtype
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`nests` in order. `places`: for each nest, of each of its buffers, the number among the buffers of the nest
+    that was split, followed by those of `between`."""
+
+    nests: tuple[LoopNest, ...]
+    between: tuple[Between, ...]
+    places: tuple[tuple[int, ...], ...]
+
+
+def split(nest: LoopNest, multiprocessors: int, longest: int = LONG) -> Split | None:
+    """The nests that stand for this one where its programs are too few and do too much each, else None."""
+    sizes = [
+        nest.outer,
+        nest.inner,
+        *((index.strides, index.offset) for index in loops.indices(nest)),
+    ]
+    folds = any(value.op == "reduce" for value in nest.values)
+    if not folds or is_symbolic(sizes) or nest.tiled is not None or nest.may_fail:
+        return None
+    if any(value.op == "scan" for value in nest.values) or nest.scatters:
+        return None
+    nest = loops.collapse(nest)
+    programs = plan_of(nest).programs
+    much = nest.rows * nest.columns // max(1, programs)
+    if programs >= 2 * multiprocessors or (
+        nest.columns <= longest and much <= MUCH * longest // LONG
+    ):
+        return None
+    parts = _parts(nest, -(-ROUNDS * multiprocessors // programs), SHORT * longest // LONG)
+    return None if parts is None else _Splitter(nest, parts).split()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """How the folded axes are cut: `whole` ones number the parts, as do the `pieces` of the next one, each of `length`."""
+
+    whole: int
+    pieces: int
+    length: int
+    uneven: bool
+
+    def outer(self, inner: tuple[int, ...]) -> tuple[int, ...]:
+        return (*inner[: self.whole], self.pieces)
+
+    def inner(self, inner: tuple[int, ...]) -> tuple[int, ...]:
+        return (self.length, *inner[self.whole + 1 :])
+
+
+def _parts(nest: LoopNest, wanted: int, shortest: int) -> Parts | None:
+    """Parts of equal length where a number near the wanted one gives them."""
+    if nest.rows > 1 and not _neighbours(nest):
+        shortest = max(1, shortest // 32)  # rows side by side make the programs wide
+    wanted = min(wanted, nest.columns // max(1, shortest))
+    if wanted < 2:
+        return None
+    whole, count = 0, 1
+    while whole + 1 < len(nest.inner) and count * nest.inner[whole] <= wanted:
+        count *= nest.inner[whole]
+        whole += 1
+    size = nest.inner[whole]
+    pieces = min(size, max(1, wanted // count))
+    if count * pieces < 2:
+        return None
+    fewest = max(1 if count > 1 else 2, pieces // 2)
+    near = [n for n in range(fewest, min(size, 2 * pieces) + 1) if size % n == 0]
+    if near:
+        pieces = min(near, key=lambda n: ((size // n) % DIVISOR != 0, abs(n - pieces)))
+        return Parts(whole, pieces, size // pieces, False)
+    length = -(-size // pieces)
+    if length >= 4 * DIVISOR:  # parts that begin where loads are wide
+        length = -(-length // DIVISOR) * DIVISOR
+    return Parts(whole, -(-size // length), length, True)
+
+
+def _neighbours(nest: LoopNest) -> bool:
+    """Do elements of a row lie side by side somewhere?"""
+    return any(abs(index.strides[-1]) == 1 for index in loops.indices(nest) if nest.inner)
+
+
+class _Splitter:
+    def __init__(self, nest: LoopNest, parts: Parts) -> None:
+        self.nest, self.parts = nest, parts
+        self.level = loops.levels(nest)
+        self.pairs = pairs.find(nest)
+        self.phase = pairs.phases(nest, self.pairs)
+        self.between: list[Between] = []
+        self.rows: dict[
+            int, int
+        ] = {}  # a value of the row -> the buffer that holds it for later nests
+        self.counts = parts.outer(nest.inner)
+        folded = (n for n, phase in enumerate(self.phase) if phase and not self.level[n])
+        self.known = frozenset(folded)  # values of the row that a fold has given
+
+    def split(self) -> Split | None:
+        nest, last = self.nest, max(self.phase)
+        along = [s for s in nest.stores if self.level[s.value] or nest.moves_inner(s.index)]
+        early = [s for s in along if not self.phase[s.value] and self.level[s.value]]
+        if self.parts.uneven or any(buffer.shared for buffer in nest.buffers):
+            early = []  # what is stored over an operand has to be stored last
+        rest = [store for store in along if store not in early]
+        of_rows = [store for store in nest.stores if store not in along]
+        if rest and any(nest.buffers[store.buffer].shared for store in of_rows):
+            return None
+        made = [self._rest(rest)] if rest else []
+        for phase in range(last, 0, -1):
+            stores = [s for s in of_rows if max(1, self.phase[s.value]) == phase]
+            partial = self._places_of_partials(phase)
+            made.append(self._whole(phase, stores, partial))
+            made.append(self._part(phase, early if phase == 1 else [], partial))
+        nests = [one.nest() for one in reversed(made)]
+        places = tuple(tuple(one.places) for one in reversed(made))
+        return Split(tuple(nests), tuple(self.between), places)
+
+    # -- buffers between nests ---------------------------------------------------------------------
+
+    def new(self, dtype: torch.dtype, size: int) -> int:
+        self.between.append(Between(dtype, size))
+        return len(self.nest.buffers) + len(self.between) - 1
+
+    def row_buffer(self, number: int) -> int:
+        """Where a later nest finds a value of the row."""
+        if number not in self.rows:
+            self.rows[number] = self.new(self.nest.values[number].dtype, self.nest.rows)
+        return self.rows[number]
+
+    def folds(self, phase: int) -> list[int]:
+        values = self.nest.values
+        return [n for n, v in enumerate(values) if v.op == "reduce" and self.phase[n] == phase]
+
+    def partials(self, number: int) -> list[tuple[str, int]]:
+        """The partial folds, (name, of which element or fold), of which a fold is made."""
+        value, pair = self.nest.values[number], self.pairs.get(number)
+        if pair is not None and pair.what == "exp":
+            return [("max", pair.element), ("exp", number)]
+        if pair is not None:
+            return [("sum", pair.element), ("squares", number)]
+        if value.attr in ("argmax", "argmin"):
+            return [(value.attr[3:], value.args[0]), (value.attr, value.args[0])]
+        return [(value.attr, value.args[0])]
+
+    def _places_of_partials(self, phase: int) -> dict[tuple[str, int], int]:
+        size = math.prod(self.counts) * self.nest.rows
+        found: dict[tuple[str, int], int] = {}
+        for number in self.folds(phase):
+            for key in self.partials(number):
+                if key not in found:
+                    dtype = self.nest.values[key[1]].dtype
+                    dtype = torch.int64 if key[0].startswith("arg") else dtype
+                    found[key] = self.new(dtype, size)
+        return found
+
+    # -- the nests ---------------------------------------------------------------------------------
+
+    def _rest(self, stores: list[Store]) -> _Nest:
+        """The elements that need what was folded."""
+        made = _Nest(self, "rest", (), self.nest.outer + self.nest.inner, 0)
+        made.copy([store.value for store in stores])
+        for store in stores:
+            made.store(store.buffer, store.index, made.get(store.value))
+        return made
+
+    def _whole(self, phase: int, stores: list[Store], partial: dict[tuple[str, int], int]) -> _Nest:
+        """The folds of the partial folds; what is one value a row from there on."""
+        outer = self.nest.outer
+        made = _Nest(self, "whole", outer, self.counts, 0)
+        wanted = [number for number in self.rows if self.phase[number] == phase]
+        folds = frozenset(self.folds(phase))
+        queue, needed = [*wanted, *(store.value for store in stores)], set()
+        while queue:
+            number = queue.pop()
+            if number not in needed and self.phase[number] in (0, phase):
+                needed.add(number)
+                pair = self.pairs.get(number)
+                shift = () if pair is None else (pair.shift,)
+                queue += shift if number in folds else self.nest.values[number].args
+        for number in sorted(needed):
+            if number in folds:
+                made.numbers[number] = _combined(made, number, partial)
+            else:
+                made.copied(number)
+        for number in wanted:
+            made.store(self.rows[number], made.row_index(), made.get(number))
+        for store in stores:
+            strides = store.index.strides[: len(outer)] + (0,) * len(self.counts)
+            made.store(store.buffer, replace(store.index, strides=strides), made.get(store.value))
+        return made
+
+    def _part(self, phase: int, stores: list[Store], partial: dict[tuple[str, int], int]) -> _Nest:
+        """Partial folds, a row for each part of a row."""
+        outer = (*self.counts, *self.nest.outer)
+        inner = self.parts.inner(self.nest.inner)
+        made = _Nest(self, "part", outer, inner, len(self.counts), cut=True)
+        for (kind, number), place in partial.items():
+            made.store(place, made.part_index(), _partial(made, kind, number))
+        made.copy([store.value for store in stores])
+        for store in stores:
+            made.store(store.buffer, made.moved(store.index), made.get(store.value))
+        return made
+
+
+class _Nest:
+    """A nest that is made of values of the one that is split. `rows_at`: its first axis that counts rows;
+    `cut`: its rows are parts."""
+
+    def __init__(
+        self,
+        owner: _Splitter,
+        suffix: str,
+        outer: tuple[int, ...],
+        inner: tuple[int, ...],
+        rows_at: int,
+        cut: bool = False,
+    ) -> None:
+        self.owner, self.suffix = owner, suffix
+        self.outer, self.inner, self.rows_at, self.cut = outer, inner, rows_at, cut
+        self.values: list[Value] = []
+        self.numbers: dict[int, int] = {}  # a value of the nest that is split -> its own
+        self.guarded: dict[tuple[int, str], int] = {}
+        self.buffers: list[Buffer] = []
+        self.places: list[int] = []
+        self.stores: list[Store] = []
+        self.inside = self._inside() if cut and owner.parts.uneven else None
+
+    def nest(self) -> LoopNest:
+        nest = self.owner.nest
+        found = LoopNest(
+            f"{nest.name}_{self.suffix}", self.outer, self.inner, tuple(self.buffers),
+            tuple(self.values), tuple(self.stores), nest.covers,
+        )  # fmt: skip
+        return found if self.outer or self.cut else _as_stored(found)
+
+    # -- axes and buffers --------------------------------------------------------------------------
+
+    def moved(self, index: Index) -> Index:
+        """An index of the nest that is split, over the axes of this one."""
+        n_outer, parts = len(self.owner.nest.outer), self.owner.parts
+        rows, along = index.strides[:n_outer], index.strides[n_outer:]
+        if self.cut:
+            piece = along[parts.whole]
+            counts = (*along[: parts.whole], piece * parts.length)
+            return Index((*counts, *rows, *along[parts.whole :]), index.offset)
+        rest = along if self.suffix == "rest" else (0,) * len(self.inner)
+        return Index((*rows, *rest), index.offset)
+
+    def _index(self, first: int, strides: tuple[int, ...]) -> Index:
+        after = len(self.outer) + len(self.inner) - first - len(strides)
+        return Index((0,) * first + strides + (0,) * after)
+
+    def row_index(self) -> Index:
+        return self._index(self.rows_at, _row_major(self.owner.nest.outer))
+
+    def part_index(self) -> Index:
+        """Where a partial fold lies: rows side by side."""
+        counts, rows = self.owner.counts, self.owner.nest.outer
+        strides = _row_major((*counts, *rows))
+        if self.cut:
+            return self._index(0, strides)
+        return Index((*strides[len(counts) :], *strides[: len(counts)]))
+
+    def buffer(self, place: int, written: bool = False) -> int:
+        if place not in self.places:
+            known = self.owner.nest.buffers
+            if place < len(known):
+                self.buffers.append(known[place])
+            else:
+                one = self.owner.between[place - len(known)]
+                name = f"between{place - len(known)}"
+                self.buffers.append(Buffer(name, one.dtype, (one.size,), (1,), written))
+            self.places.append(place)
+        return self.places.index(place)
+
+    def store(self, place: int, index: Index, value: int) -> None:
+        self.stores.append(Store(self.buffer(place, True), index, value))
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def add(self, op: str, args: tuple[int, ...], dtype: torch.dtype, attr: Any = None) -> int:
+        self.values.append(Value(op, args, dtype, attr))
+        return len(self.values) - 1
+
+    def apply(self, op: str, *args: int) -> int:
+        asks = op in ("eq", "isnan", "isinf")
+        return self.add(op, args, torch.bool if asks else self.values[args[-1]].dtype)
+
+    def const(self, number: Any, dtype: torch.dtype) -> int:
+        return self.add("const", (), dtype, number)
+
+    def load(self, place: int, index: Index) -> int:
+        buffer = self.buffer(place)
+        return self.add("load", (), self.buffers[buffer].dtype, (buffer, index))
+
+    def get(self, number: int) -> int:
+        """The value; one of the row that earlier nests have found is loaded."""
+        if number not in self.numbers:
+            place = self.owner.row_buffer(number)
+            self.numbers[number] = self.load(place, self.row_index())
+        return self.numbers[number]
+
+    def copy(self, roots: Iterable[int]) -> None:
+        """These values and what they need, down to what earlier nests have found."""
+        known = self.owner.known
+        for number in loops.needed(self.owner.nest, roots, known):
+            self.copied(number)
+
+    def copied(self, number: int) -> None:
+        if number in self.numbers:
+            return
+        value = self.owner.nest.values[number]
+        args = tuple(self.get(arg) for arg in value.args)
+        value = replace(loops.with_indices(value, self.moved), args=args)
+        if value.op in loops.LOADS:
+            buffer, index = value.attr
+            value = replace(value, attr=(self.buffer(buffer), index))
+            if self.inside is not None and index.strides[self._piece()]:
+                value = self._load_if(value)
+        self.values.append(value)
+        self.numbers[number] = len(self.values) - 1
+
+    def _load_if(self, value: Value) -> Value:
+        """A load of an element that the row may have no more."""
+        assert self.inside is not None
+        if value.op == "load_if":
+            both = self.apply("and", self.inside, value.args[0])
+            return replace(value, args=(both, *value.args[1:]))
+        other = self.const(0, value.dtype)
+        return replace(value, op="load_if", args=(self.inside, other, *value.args))
+
+    def _piece(self) -> int:
+        """The first axis along a part."""
+        return len(self.outer)
+
+    def _inside(self) -> int:
+        parts = self.owner.parts
+        strides = [0] * (len(self.outer) + len(self.inner))
+        strides[parts.whole], strides[self._piece()] = parts.length, 1
+        form = (Index(tuple(strides)), 0, self.owner.nest.inner[parts.whole])
+        return self.add("inside", (), torch.bool, (form,))
+
+    def kept(self, value: int, kind: str) -> int:
+        """The value where the row has an element, elsewhere what a fold of this kind starts from."""
+        if self.inside is None:
+            return value
+        if (value, kind) not in self.guarded:
+            other = self.const(_identity(kind, self.values[value].dtype), self.values[value].dtype)
+            self.guarded[value, kind] = self.apply("where", self.inside, value, other)
+        return self.guarded[value, kind]
+
+    def reduce(self, kind: str, value: int, dtype: torch.dtype | None = None) -> int:
+        value = self.kept(value, kind)
+        made = Value("reduce", (value,), dtype or self.values[value].dtype, kind)
+        if made in self.values:
+            return self.values.index(made)
+        return self.add("reduce", (value,), made.dtype, kind)
+
+    def count(self, dtype: torch.dtype) -> int:
+        """How many elements a part has."""
+        parts, inner = self.owner.parts, self.owner.nest.inner
+        rest = math.prod(inner[parts.whole + 1 :])
+        if not parts.uneven:
+            return self.const(float(parts.length * rest), dtype)
+        first = 0 if self.cut else len(self.outer)
+        strides = [0] * (len(self.outer) + len(self.inner))
+        strides[first + parts.whole] = -parts.length * rest
+        form = Index(tuple(strides), inner[parts.whole] * rest)
+        left = self.add("index", (), torch.int64, form)
+        most = self.const(parts.length * rest, torch.int64)
+        return self.add("cast", (self.apply("minimum", left, most),), dtype)
+
+
+def _partial(made: _Nest, kind: str, number: int) -> int:
+    """A fold of a part of a row: `number` is the element, or the second fold of a pair."""
+    owner = made.owner
+    pair = owner.pairs.get(number)
+    element = number if pair is None or kind not in ("exp", "squares") else pair.element
+    made.copy([element])
+    value = made.get(element)
+    if kind in ("argmax", "argmin"):
+        parts, inner = owner.parts, owner.nest.inner
+        strides = _row_major(inner)[: parts.whole + 1]
+        strides = (*strides[:-1], strides[-1] * parts.length)
+        first = made.add("index", (), torch.int64, made._index(0, strides))
+        return made.apply("add", made.reduce(kind, value, torch.int64), first)
+    if kind == "exp":
+        away = made.apply("sub", value, _finite(made, made.reduce("max", value)))
+        return made.reduce("sum", made.apply("exp", away))
+    if kind == "squares":
+        total = made.reduce("sum", value)
+        mean = made.apply("div", total, made.count(made.values[value].dtype))
+        away = made.apply("sub", value, mean)
+        return made.reduce("sum", made.apply("mul", away, away))
+    return made.reduce(kind, value)
+
+
+def _finite(made: _Nest, top: int) -> int:
+    zero = made.const(0.0, made.values[top].dtype)
+    return made.apply("where", made.apply("isinf", top), zero, top)
+
+
+def _combined(made: _Nest, number: int, partial: dict[tuple[str, int], int]) -> int:
+    """A fold of the row, of the partial folds of its parts."""
+    owner = made.owner
+    value, pair = owner.nest.values[number], owner.pairs.get(number)
+    keys = owner.partials(number)
+    loaded = [made.load(partial[key], made.part_index()) for key in keys]
+    if pair is not None and pair.what == "exp":
+        top, total = loaded
+        shift = made.get(pair.shift)
+        scale = made.apply("exp", made.apply("sub", _finite(made, top), shift))
+        direct = made.apply("exp", made.apply("sub", top, shift))  # 0, infinity or nan
+        scaled = made.apply("mul", total, scale)
+        return made.reduce("sum", made.apply("where", made.apply("isinf", top), direct, scaled))
+    if pair is not None:
+        total, squares = loaded
+        count = made.count(value.dtype)
+        gap = made.apply("sub", made.apply("div", total, count), made.get(pair.shift))
+        moved = made.apply("mul", count, made.apply("mul", gap, gap))
+        return made.reduce("sum", made.apply("add", squares, moved))
+    if value.attr in ("argmax", "argmin"):
+        found, place = loaded
+        best = made.reduce(value.attr[3:], found)
+        taken = made.apply("eq", found, best)
+        if made.values[found].dtype.is_floating_point:
+            taken = made.apply("or", taken, made.apply("isnan", found))
+        beyond = made.const(torch.iinfo(torch.int64).max, torch.int64)
+        return made.reduce("min", made.apply("where", taken, place, beyond))
+    return made.reduce(value.attr, loaded[0])
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _identity(kind: str, dtype: torch.dtype) -> Any:
+    number = REDUCTIONS[kind].identity
+    if dtype == torch.bool:
+        return number > 0
+    if dtype.is_floating_point:
+        return number
+    if math.isinf(number):
+        limits = torch.iinfo(dtype)
+        return limits.max if number > 0 else limits.min
+    return int(number)
+
+
+def _as_stored(nest: LoopNest) -> LoopNest:
+    """A nest of elements alone, its axes in the order of what it stores."""
+    steps = nest.stores[0].index.strides
+    return order.permuted(nest, sorted(range(len(steps)), key=lambda axis: -abs(steps[axis])))

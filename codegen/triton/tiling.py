@@ -1,0 +1,380 @@
+"""How a loop nest is cut into tiles of a Triton kernel.
+
+`plan_of` chooses the tile: a line of elements (pointwise), a square over two axes (transposes), or rows by
+columns (reductions). Called by `codegen.triton.renderer`; the lines of a program are `codegen.triton.body`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...ir.dataclass import dataclass
+from ...ir.symbolic.expr import is_symbolic, product
+from ..loops import loop_nest as loops
+from ..loops.loop_nest import LoopNest
+from .arguments import DIVISOR, INT32, blocks, is_multiple, most, weight
+from .memory import straight
+
+LINE = 1024  # elements of a pointwise tile
+SQUARE = 32  # side of a tile for transposes
+COLUMN_BLOCK = 2048  # of long rows that lie side by side
+REGISTERS = 32768  # of 32 bits, of all threads of a program, that a row may fill
+ACROSS = 32  # rows of a tile where their elements lie apart: 128 bytes side by side
+PER_THREAD = 16  # elements of a tile with folds
+MOST_WARPS = 16
+MOST_COLUMNS = 16384  # of a row that is held as a whole
+OWN = 16  # registers of a thread for all but the elements
+PROGRAMS = 264  # as many keep a device busy
+STRIDED_BLOCK = 64  # of the folded axis where its elements lie apart
+FEW_TILES = 64  # a line of fewer is done before wider loads would show
+WARP = 32  # threads that load together
+SHORT = 16  # a dimension that would hold less than so small a part of a tile takes another axis
+TILE = 2048  # elements of a tile of short rows
+LANES = 128  # rows side by side that are walked an element at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """A dimension of the tile: variable `name`, over the axes it walks in row-major order.
+
+    block    elements of it in a tile; 1 with an empty `constant`: a plain number a program
+    view     how its range is placed among the tile's dimensions
+    looped   one program walks all of it, with an empty `constant` one element after the other, around the rest
+    full     its tile is known to be inside: nothing is masked
+
+    The extent may be an expression: it is a mask, then, that ends the last tile, and there are as many programs as a
+    call needs, none at all where there is no element.
+    """
+
+    name: str
+    axes: tuple[int, ...]
+    extent: Any
+    block: int
+    constant: str = ""
+    view: str = ""
+    looped: bool = False
+    full: bool = False
+
+    @property
+    def masked(self) -> bool:
+        if not self.constant or self.full:
+            return False
+        if is_symbolic(self.extent) and self.single and not self.looped:
+            return True  # it may be empty
+        return bool(self.extent == 0 or self.extent % self.block != 0)
+
+    @property
+    def wide(self) -> bool:
+        """Has its variable 64 bits? That of a program needs none: a grid has fewer than 2**31 of them."""
+        if not self.constant:
+            return self.looped
+        return most(self.extent + self.block) >= INT32
+
+    @property
+    def programs(self) -> Any:
+        whole = self.looped or most(self.extent) <= self.block
+        return 1 if whole else blocks(self.extent, self.block)
+
+    @property
+    def single(self) -> bool:
+        """Is there one program along it, in every call?"""
+        return not is_symbolic(self.programs) and self.programs == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A nest (collapsed) and its tile. `dims`: the slowest first."""
+
+    nest: LoopNest
+    dims: tuple[Dim, ...]
+    warps: int
+
+    @property
+    def wide(self) -> bool:
+        """Do positions of elements need 64 bits?"""
+        return any(dim.wide for dim in self.dims)
+
+    @property
+    def around(self) -> Dim | None:
+        """What is walked around the columns."""
+        return next((dim for dim in self.dims if dim.looped and not dim.constant), None)
+
+    @property
+    def split_by(self) -> Dim | None:
+        """The dimension of a line whose last tile alone is masked, in a branch of its own: where the mask of one that is
+        no multiple of what a thread loads would make each load one of an element. None: there is one branch."""
+        if len(self.dims) != 1 or not self.dims[0].masked or self.nest.has_reduction:
+            return None
+        (line,) = self.dims
+        reached = loops.accesses(self.nest)
+        beside = [at for at, index in reached if straight(index, line, self.sizes) == 1]
+        wide = DIVISOR // min((self.nest.buffers[at].dtype.itemsize for at in beside), default=16)
+        few = not is_symbolic(line.extent) and line.extent < FEW_TILES * line.block
+        return None if few or line.single or is_multiple(line.extent, wide) else line
+
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        return self.nest.outer + self.nest.inner
+
+    @property
+    def constants(self) -> dict[str, int]:
+        return {dim.constant: dim.block for dim in self.dims if dim.constant}
+
+    @property
+    def programs(self) -> Any:
+        return product(dim.programs for dim in self.dims)
+
+    @property
+    def shape(self) -> str:
+        return "(" + ", ".join(dim.constant for dim in self.dims if dim.constant) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """What a kernel's tile shall be where it is not the rules' choice (0): measurement compares some (`choices`).
+
+    rows, columns  of a tile of a nest with folds; rows of at most so many columns are held as a whole
+    warps          of a program
+    """
+
+    rows: int = 0
+    columns: int = 0
+    warps: int = 0
+
+
+def plan_of(nest: LoopNest, tiling: Tiling = Tiling()) -> Plan:  # noqa: B008 - frozen
+    """The rules' choice of a tile, with what `tiling` says instead."""
+    nest = loops.collapse(nest)
+    if nest.has_reduction or nest.outer:
+        dims = _rows_by_columns(nest, tiling)
+    else:
+        dims = _square(nest) or _planes(nest) or (_line(nest),)
+    tile = product(dim.block for dim in dims)
+    warps = min(MOST_WARPS, max(1, _power(tile // (_each(nest, dims, tile) * WARP))))
+    return Plan(nest, dims, tiling.warps or warps)
+
+
+def _each(nest: LoopNest, dims: Sequence[Dim], tile: int) -> int:
+    """Elements of a tile for each thread. Those of a row that is held as a whole are all asked for at once, so few threads
+    keep much under way; where a program of 16 warps would fill a multiprocessor alone, one of 8 leaves room for a second."""
+    if not (nest.has_reduction or nest.outer):
+        return 8
+    if any(dim.looped for dim in dims):
+        return 8 if _side_by_side(nest) and _narrowest(nest) >= 4 else PER_THREAD
+    crowded = OWN + PER_THREAD * _words(nest) > 64 and tile >= PER_THREAD * WARP * MOST_WARPS
+    return 2 * PER_THREAD if crowded else PER_THREAD
+
+
+def choices(nest: LoopNest) -> list[Tiling]:
+    """Tilings worth measuring, the rules' first."""
+    plan = plan_of(nest)
+    found = [Tiling()]
+    found += [
+        Tiling(warps=warps)
+        for warps in (plan.warps // 2, plan.warps * 2)
+        if 1 <= warps <= MOST_WARPS
+    ]
+    columns = plan.dims[-1]
+    in_turn = columns.looped and columns.block == 1
+    if not plan.nest.has_reduction or in_turn:
+        return found
+    if columns.looped:
+        found += [Tiling(columns=columns.block // 2), Tiling(columns=columns.block * 2)]
+    elif columns.block > COLUMN_BLOCK:  # a walk in place of a row held as a whole
+        found.append(Tiling(columns=COLUMN_BLOCK))
+    rows = next((dim.block for dim in plan.dims if dim.name == "r"), 1)
+    found += [Tiling(rows=rows * 2)] + ([Tiling(rows=rows // 2)] if rows > 1 else [])
+    return found
+
+
+def _dim(name: str, nest: LoopNest, axes: Iterable[int], limit: int, view: str = "") -> Dim:
+    axes = tuple(axes)
+    sizes = nest.outer + nest.inner
+    extent = product(sizes[axis] for axis in axes)
+    block = min(limit, _power(weight(extent)))
+    return Dim(name, axes, extent, block, f"{name.upper()}BLOCK", view)
+
+
+def _numbers(nest: LoopNest, axes: Sequence[int]) -> tuple[Dim, ...]:
+    """A dimension of which each program has one element; none where there are no such axes."""
+    sizes = nest.outer + nest.inner
+    extent = product(sizes[axis] for axis in axes)
+    return (Dim("z", tuple(axes), extent, 1),) if axes else ()
+
+
+def _line(nest: LoopNest) -> Dim:
+    return _dim("x", nest, range(len(nest.inner)), LINE)
+
+
+def _planes(nest: LoopNest) -> tuple[Dim, ...] | None:
+    """A dimension for the last axes, one for those before, and programs for the rest: where a line over all axes
+    would have to be divided by sizes that are not known, for each of its elements, or would load what is one value a
+    row for each of them."""
+    if not _divides(nest, range(len(nest.inner))) and not _repeats(nest):
+        return None
+    last = len(nest.inner) - 1
+    x = _together(nest, last, LINE)
+    first = x[0]
+    across = _dim("x", nest, x, LINE, "[None, :]")
+    across = replace(across, block=_fitting(across, LINE))
+    y = _together(nest, first - 1, LINE // across.block) if first else ()
+    rest = range(y[0] if y else 0)
+    down = (_dim("y", nest, y, max(1, LINE // across.block), "[:, None]"),) if y else ()
+    return (*_numbers(nest, rest), *down, across)
+
+
+def _together(nest: LoopNest, last: int, enough: int) -> tuple[int, ...]:
+    """This axis, and of those before it as many as make a dimension large enough: division by their sizes is cheap, for
+    they are known and small."""
+    axes, sizes, first = [last], nest.outer + nest.inner, len(nest.outer)
+    while (
+        axes[0] > first
+        and not is_symbolic(sizes[axes[0] - 1 : last + 1])
+        and product(sizes[axis] for axis in axes) * SHORT <= enough
+    ):
+        axes.insert(0, axes[0] - 1)
+    return tuple(axes)
+
+
+def _repeats(nest: LoopNest) -> bool:
+    """Is there something that is the same all along the last axis, where a tile may have that for its own? It is then a
+    load a row. Of tensors whose rows do not begin at 16 bytes a line has the wider loads."""
+    last = len(nest.inner) - 1
+    size = nest.inner[last] if nest.inner else 1
+    if is_symbolic(nest.inner) or size % DIVISOR or size < WARP:
+        return False
+    block = _fitting(_dim("x", nest, (last,), LINE), LINE)
+    if block < WARP or -(-size // block) * block * 8 > size * 9:
+        return False
+    return any(not i.strides[last] and any(i.strides) for _buffer, i in loops.accesses(nest))
+
+
+def _fitting(dim: Dim, limit: int) -> int:
+    """The largest block of a dimension that leaves no more than an eighth of its tiles empty; if there is none, the
+    block that holds it all."""
+    if is_symbolic(dim.extent):
+        return dim.block
+    found = [
+        block
+        for block in (1 << power for power in range(limit.bit_length()))
+        if WARP <= block <= limit and -(-dim.extent // block) * block * 8 <= dim.extent * 9
+    ]
+    return max(found, default=dim.block)
+
+
+def _divides(nest: LoopNest, axes: Sequence[int]) -> bool:
+    """Would one variable over these axes be divided by a size that is not known, or in 64 bits?"""
+    sizes = nest.outer + nest.inner
+    line = Dim("", tuple(axes), product(sizes[axis] for axis in axes), 1, "LINE")
+    if not line.wide and not is_symbolic(tuple(sizes[axis] for axis in axes[1:])):
+        return False
+    return any(straight(index, line, sizes) is None for index in loops.indices(nest))
+
+
+def _rows_by_columns(nest: LoopNest, tiling: Tiling) -> tuple[Dim, ...]:
+    """Rows that lie side by side as a whole where registers hold them; several short ones; of rows whose elements lie
+    apart as many as make wide loads. Else blocks of columns, one after the other."""
+    n_outer = len(nest.outer)
+    side_by_side = _side_by_side(nest)
+    held, block = _limits(nest, side_by_side)
+    if tiling.columns and held > 1:
+        held = block = tiling.columns
+    columns = _dim("c", nest, range(n_outer, n_outer + len(nest.inner)), held, "[None, :]")
+    walked: tuple[Dim, ...] = ()
+    if most(columns.extent) > columns.block:
+        if _divides(nest, columns.axes):
+            columns, walked = _nested(nest, block)
+        if is_symbolic(columns.extent):
+            block = min(block, columns.block)
+        columns = replace(columns, block=block, looped=True)
+    limit = max(1, TILE // columns.block) if side_by_side else ACROSS
+    if columns.block == 1 and columns.looped:
+        limit = LANES
+    limit = tiling.rows or _shared_out(product(nest.outer), limit, 1 if side_by_side else SHORT)
+    if _divides(nest, range(n_outer)):
+        rows = _dim("r", nest, (n_outer - 1,), limit, "[:, None]")
+        return (*_numbers(nest, range(n_outer - 1)), rows, *walked, columns)
+    return _dim("r", nest, range(n_outer), limit, "[:, None]"), *walked, columns
+
+
+def _limits(nest: LoopNest, side_by_side: bool) -> tuple[int, int]:
+    """(columns that a tile holds as a whole, columns of a block of longer rows)."""
+    words = _words(nest)
+    across = 1 if side_by_side else ACROSS
+    held = min(MOST_COLUMNS, _power(int(REGISTERS / (words * across)) + 1) // 2)
+    block = COLUMN_BLOCK * 4 // max(2, _narrowest(nest))
+    if any(v.op == "scan" and v.attr.endswith("in turn") for v in nest.values):
+        return (held, block) if side_by_side else (1, 1)
+    if side_by_side:
+        return held, block
+    folds_once = max(loops.phases(nest)) <= 1 and not any(
+        nest.moves_inner(store.index) for store in nest.stores
+    )
+    return min(held, STRIDED_BLOCK) if folds_once else held, STRIDED_BLOCK
+
+
+def _words(nest: LoopNest) -> float:
+    """How many registers an element of a row takes: what is loaded and one value that is computed."""
+    level = loops.levels(nest)
+    wide = max((v.dtype.itemsize for n, v in enumerate(nest.values) if level[n]), default=4)
+    return max(1, wide // 4) + sum(width / 4 for width in _loaded(nest))
+
+
+def _loaded(nest: LoopNest) -> list[int]:
+    """Bytes of an element of each thing that is loaded along the rows."""
+    found = {
+        value.attr: nest.buffers[value.attr[0]].dtype.itemsize
+        for value in nest.values
+        if value.op in loops.LOADS and nest.moves_inner(value.attr[1])
+    }
+    return list(found.values())
+
+
+def _narrowest(nest: LoopNest) -> int:
+    return min(_loaded(nest), default=4)
+
+
+def _shared_out(rows: Any, limit: int, least: int) -> int:
+    """Fewer rows a program where there would be fewer programs than a device has multiprocessors, twice."""
+    while limit > least and weight(rows) < limit * PROGRAMS:
+        limit //= 2
+    return limit
+
+
+def _nested(nest: LoopNest, limit: int) -> tuple[Dim, tuple[Dim, ...]]:
+    """Columns of the last of the folded axes, and a dimension that is walked one by one around them."""
+    first = len(nest.outer)
+    axes = _together(nest, first + len(nest.inner) - 1, limit)
+    rest = tuple(range(first, axes[0]))
+    extent = product((nest.outer + nest.inner)[axis] for axis in rest)
+    around = (Dim("k", rest, extent, 1, looped=True),) if rest else ()
+    return _dim("c", nest, axes, limit, "[None, :]"), around
+
+
+def _side_by_side(nest: LoopNest) -> bool:
+    """Do the elements of a row lie next to each other in every tensor that is read along it?"""
+    if not nest.inner or not nest.outer:
+        return True
+    steps = [index.strides[-1] for index in loops.indices(nest) if nest.moves_inner(index)]
+    return not steps or min(weight(abs(step)) for step in steps) <= 1
+
+
+def _square(nest: LoopNest) -> tuple[Dim, ...] | None:
+    """Dimensions for a nest that reads along one axis and writes along another, else None."""
+    last = len(nest.inner) - 1
+    for index in loops.indices(nest):
+        for axis in range(last):
+            apart = index.strides[last] not in (0, 1)
+            sides = weight(nest.inner[axis]), weight(nest.inner[last])
+            if apart and index.strides[axis] == 1 and min(sides) >= 8:
+                batch = _numbers(nest, [other for other in range(last) if other != axis])
+                y = _dim("y", nest, (axis,), SQUARE, "[:, None]")
+                return (*batch, y, _dim("x", nest, (last,), SQUARE, "[None, :]"))
+    return None
+
+
+def _power(number: int) -> int:
+    """The smallest power of two that is not below the number, at least 1."""
+    return 1 << max(0, number - 1).bit_length()

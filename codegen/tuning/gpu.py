@@ -1,0 +1,363 @@
+"""Kernels on a GPU at level O2, by measurement: how they are cut, and which products are kernels of ours.
+
+In: a plan. Out: the same plan, in which nests have another tiling than the rules' where that is clearly faster
+(`triton_tiles.choices`), and products that are faster as kernels of ours with what follows them (`triton_hosts`, each cut in
+the way that was the fastest) than as the library's call with a kernel behind it. All ways of a graph are compiled at once,
+side by side, and run on memory of their own, with the tensors' sizes and layouts, on the current stream between events.
+What was found is kept in the kernel store, under the kernel, the ways and the device; another process measures nothing.
+Where nothing can be measured, the rules and the library are taken. Called by `codegen.pipeline`; `codegen.tuning.cpu` does the
+same for kernels on the CPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+
+from ...ir.dataclass import dataclass
+from ...ir.graph.interpreter import substitute
+from ...ir.graph.nodes import Meta, Node
+from ...ir.symbolic.expr import is_symbolic
+from ...runtime.errors import BuildError
+from ...runtime.program.program import Aten, ProgramSpec, Slot, Step
+from ..build import cxx as build
+from ..loops import loop_nest as loops
+from ..loops.kernel import Kernel
+from ..schedule import gpu_kernels as gpu_plan
+from ..schedule import plan as schedule
+from ..schedule.gpu_kernels import OnDevice
+from ..schedule.plan import Plan
+from ..triton import matmul_fusion as triton_hosts
+from ..triton import tiling as triton_tiles
+from ..triton.matmul import Configuration, Product, configurations
+from ..triton.matmul_fusion import Host
+from ..triton.tiling import Tiling
+from . import cpu as tune
+from .timing import LEAST, NOISE, ROOM, Timing
+
+BUDGET = 0.5  # seconds of running a graph's products, and of its other kernels
+MOST = 8  # of each
+WORK = 1 << 20  # multiplications; below that the launch is what costs, and one is fewer than two
+BYTES = 1 << 20  # that another kernel moves; below that, too
+ROUNDS = 15
+SAMPLE = 200e-6  # seconds between two events, at least
+LIBRARY, RULES = "library", "default"
+
+Run = Callable[[], Any]
+Way = Configuration | Tiling | None  # None: the library's call, and a kernel behind it
+
+
+@dataclass(slots=True)
+class Question:
+    """A kernel that occurs some times in a plan, and the ways to have it; the first one is taken where none is clearly
+    faster. `fresh`: what surely begins at a multiple of 16 bytes."""
+
+    kernels: list[Kernel]
+    key: str
+    ways: tuple[Way, ...]
+    fresh: frozenset[Node]
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.kernels[0]
+
+    @property
+    def names(self) -> list[str]:
+        return [named(way) for way in self.ways]
+
+
+def named(way: Way) -> str:
+    """`128 x 64 x 64, 4 warps, 3 stages` of a product, `rows 4, columns 1024` of a nest"""
+    if way is None:
+        return LIBRARY
+    if isinstance(way, Configuration):
+        return f"{way.rows} x {way.columns} x {way.step}, {way.warps} warps, {way.stages} stages"
+    told = [f"{f.name} {getattr(way, f.name)}" for f in fields(way) if getattr(way, f.name)]
+    return ", ".join(told) or RULES
+
+
+def chosen(made: Plan, stored: bool) -> Plan:
+    """The plan with what is faster. NotBuilt where something is not known and `stored` says that nothing shall be built."""
+    every = {
+        step: Host(configurations(triton_hosts.product_of(step)[0])[0])
+        for step in made.steps
+        if isinstance(step, Node) and triton_hosts.takes(step)
+    }
+    if every:
+        hosts: dict[Node, Host] = {}
+        for one, way in _answers(products(schedule.hosting(made, every)), stored):
+            for kernel in one.kernels:
+                if isinstance(way, Configuration) and kernel.host is not None:
+                    hosts[kernel.host] = Host(way)
+        made = schedule.hosting(made, hosts) if hosts else made
+    tilings: dict[str, Tiling] = {}
+    for one, way in _answers(nests(made), stored):
+        if isinstance(way, Tiling) and way != Tiling():
+            tilings |= {kernel.nest.name: way for kernel in one.kernels}
+    return _tiled(made, tilings)
+
+
+def _tiled(made: Plan, tilings: dict[str, Tiling]) -> Plan:
+    if not tilings:
+        return made
+    steps = [
+        _with(step, tilings[step.nest.name])
+        if isinstance(step, Kernel) and step.nest.name in tilings
+        else step
+        for step in made.steps
+    ]
+    return replace(made, steps=steps)
+
+
+def _with(kernel: Kernel, tiling: Tiling) -> Kernel:
+    hints = replace(kernel.nest.hints, tiling=tiling)
+    return replace(kernel, nest=replace(kernel.nest, hints=hints))
+
+
+def _answers(asked: Sequence[Question], stored: bool) -> list[tuple[Question, Way]]:
+    """What is known of each, or found out now, and told. Those of which nothing is known have no answer."""
+    known = {one.key: tune.remembered((one.key,), one.names) for one in asked}
+    left = [one for one in asked if known[one.key] is None]
+    if left and stored:
+        raise build.NotBuilt
+    measured = measure(left) if left else {}
+    found = []
+    for one in asked:
+        times = known[one.key] or measured.get(one.key)
+        if times:
+            way, nest = tune.choose(times), one.kernel.nest
+            tune.tell(nest.name, one.names, times, way, one.key not in measured, nest.covers)
+            found.append((one, one.ways[way]))
+    return found
+
+
+# --- what is asked ---------------------------------------------------------------------------------------------
+
+
+def products(trial: Plan) -> list[Question]:
+    """The products with an epilogue, each once, those with most work first."""
+
+    def work(kernel: Kernel) -> int:
+        if kernel.host is None:
+            return 0
+        product = _product(kernel)
+        found = product.batch * product.m * product.n * product.k
+        return found if found >= WORK else 0
+
+    def ways(kernel: Kernel) -> Sequence[Way]:
+        found = configurations(_product(kernel))
+        try:  # a nest whose axes part elsewhere than the product's has no text
+            gpu_plan.hosted(kernel, found[0])
+        except (BuildError, KeyError):
+            return ()
+        return (None, *found)
+
+    return _asked(trial, work, ways)
+
+
+def nests(made: Plan) -> list[Question]:
+    """The kernels of one launch that move most bytes, each once."""
+
+    def work(kernel: Kernel) -> int:
+        alone = kernel.host is None and not kernel.nest.scatters
+        return kernel.bytes if alone and kernel.bytes >= BYTES else 0
+
+    def ways(kernel: Kernel) -> Sequence[Way]:
+        gpu = gpu_plan.world(kernel.device)
+        return triton_tiles.choices(kernel.nest) if _one_launch(kernel, gpu) else ()
+
+    return _asked(made, work, ways)
+
+
+def _product(kernel: Kernel) -> Product:
+    assert kernel.host is not None
+    return triton_hosts.product_of(kernel.host, kernel.prologues)[0]
+
+
+def _one_launch(kernel: Kernel, gpu: gpu_plan.Gpu) -> bool:
+    try:
+        return len(gpu_plan.on_device(kernel, gpu, frozenset(), {}).parts) == 1
+    except (BuildError, KeyError):
+        return False
+
+
+def _asked(
+    made: Plan, work: Callable[[Kernel], int], ways: Callable[[Kernel], Sequence[Way]]
+) -> list[Question]:
+    fresh = gpu_plan.aligned_memory(made)
+    found: dict[str, Question] = {}
+    weight: dict[str, int] = {}
+    for kernel in made.kernels:
+        if kernel.device.type != "cuda" or not _known(kernel):
+            continue
+        amount = work(kernel)
+        if not amount:
+            continue
+        key = _key(kernel, fresh)
+        if key not in found:
+            found[key] = Question([], key, tuple(ways(kernel)), fresh)
+        found[key].kernels.append(kernel)
+        weight[key] = weight.get(key, 0) + amount
+    worth = [one for one in found.values() if len(one.ways) > 1]
+    return sorted(worth, key=lambda one: -weight[one.key])[:MOST]
+
+
+def _known(kernel: Kernel) -> bool:
+    """Can it be run by itself? Its sizes are known, and there is room."""
+    metas = [node.meta for node in triton_hosts.given(kernel)]
+    if is_symbolic([(meta.shape, meta.stride) for meta in metas]):
+        return False
+    nest = kernel.nest
+    if is_symbolic((nest.outer, nest.inner)) or any(one.op == "number" for one in nest.values):
+        return False
+    return sum(_elements(meta) * meta.dtype.itemsize for meta in metas) <= ROOM
+
+
+def _key(kernel: Kernel, fresh: frozenset[Node]) -> str:
+    """All that the times depend on, but for the ways."""
+    product = None if kernel.host is None else _product(kernel)
+    given = triton_hosts.given(kernel)
+    layouts = [(n.meta.shape, n.meta.stride, str(n.meta.dtype), n in fresh) for n in given]
+    nest = loops.text(replace(kernel.nest, name="kernel", covers=()))
+    name = torch.cuda.get_device_properties(kernel.device).name
+    return f"{name} {product} {layouts} {nest}"
+
+
+# --- measurement -----------------------------------------------------------------------------------------------
+
+
+def measure(asked: Sequence[Question]) -> dict[str, list[Timing]]:
+    """Times of the ways, by question. What cannot be built or run is left out, and told."""
+    if torch.cuda.is_current_stream_capturing():  # nothing else may be run meanwhile
+        return {}
+    found: dict[str, list[Timing]] = {}
+    try:
+        built = _built(asked)
+        for one, launches in zip(asked, built, strict=True):
+            with torch.cuda.device(one.kernel.device):
+                times = RACE(_runs(one, launches), BUDGET / len(asked))
+            if times:
+                tune.remember((one.key,), one.names, times)
+                found[one.key] = times
+    except (BuildError, OSError, RuntimeError) as error:  # the driver's among them, out of memory
+        tune.told_fault(error)
+    return found
+
+
+Launches = list[tuple[Kernel, OnDevice]]
+
+
+def _built(asked: Sequence[Question]) -> list[list[Launches]]:
+    """For each question, the launches of its ways, loaded."""
+    written = gpu_plan.Written()
+    rows = []
+    for place, one in enumerate(asked):
+        gpu = gpu_plan.world(one.kernel.device)
+        for number, way in enumerate(one.ways):
+            row = [(f"{place} {number} {n}", k) for n, k in enumerate(_kernels(one.kernel, way))]
+            hosts: dict[Node, Host] = {}
+            if isinstance(way, Configuration) and one.kernel.host is not None:
+                hosts[one.kernel.host] = Host(way)
+            for name, kernel in row:
+                written.add(name, gpu_plan.on_device(kernel, gpu, one.fresh, hosts), gpu)
+            rows.append(row)
+    bound = written.bound(gpu_plan.load(written, "ways", ()))
+    every = iter([[(kernel, bound[name]) for name, kernel in row] for row in rows])
+    return [[next(every) for _way in one.ways] for one in asked]
+
+
+def _kernels(kernel: Kernel, way: Way) -> list[Kernel]:
+    """What is launched in this way, in order; the library's call comes before the last one."""
+    if isinstance(way, Configuration):
+        return [kernel]
+    if isinstance(way, Tiling):
+        return [_with(kernel, way)]
+    nest = replace(kernel.nest, tiled=None)
+    behind = replace(kernel, nest=nest, host=None, prologues=())
+    return [*(one.kernel for one in kernel.prologues), behind]
+
+
+def _runs(one: Question, ways: Sequence[Launches]) -> list[Run]:
+    """A call of each way, over tensors of its own."""
+    from ...runtime.executor.lower import load  # late: it loads the native extension
+
+    host, device = one.kernel.host, one.kernel.device
+    every = [] if host is None else _operands(host)
+    for launches in ways:
+        every += [node for kernel, _on in launches for node in triton_hosts.given(kernel)]
+    nodes = [node for node in dict.fromkeys(every) if node is not host]
+    tensors = [_tensor(node.meta) for node in nodes]
+    slots = {node: number for number, node in enumerate(nodes)}
+    tile = len(nodes)
+    runs: list[Run] = []
+    for way, launches in zip(one.ways, ways, strict=True):
+        here = slots if host is None else {**slots, host: tile}
+        steps: list[Step] = []
+        for place, (kernel, on_device) in enumerate(launches):
+            if way is None and place == len(launches) - 1:
+                assert host is not None
+                args, kwargs = _slotted(host.args, slots), _slotted(host.kwargs, slots)
+                steps.append(Aten(host.target, args, kwargs, (tile,)))
+            places = tuple(here[node] for node in triton_hosts.given(kernel))
+            steps += [part.step(places, device, ()) for part in on_device.parts]
+        program = load(ProgramSpec("way", len(nodes), tile + 1, tuple(steps), (0,)))
+        runs.append(functools.partial(program, *tensors))
+    return runs
+
+
+def _operands(host: Node) -> list[Node]:
+    return [one for one in host.args if isinstance(one, Node)]
+
+
+def _slotted(value: Any, slots: dict[Node, int]) -> Any:
+    return substitute(value, lambda node: Slot(slots[node]), Node)
+
+
+def _tensor(meta: Meta) -> torch.Tensor:
+    """Memory with this layout, of small numbers."""
+    made = torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device=meta.device)
+    return made.fill_(0.5) if meta.dtype.is_floating_point else made.zero_()
+
+
+def _elements(meta: Meta) -> int:
+    return 1 + sum((size - 1) * step for size, step in zip(meta.shape, meta.stride, strict=True))
+
+
+def race(runs: Sequence[Run], seconds: float) -> list[Timing]:
+    """Each of these in turn, round after round, between events of the current stream. Empty where the time is not enough,
+    or where the first one takes a different time each time."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def once(run: Run, times: int) -> float:
+        begin.record()
+        for _ in range(times):
+            run()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) / 1e3 / times
+
+    repeat = []
+    for run in runs:
+        run()
+        repeat.append(max(1, round(SAMPLE / max(once(run, 2), 1e-7))))
+    samples: list[list[float]] = [[] for _ in runs]
+    spent = 0.0
+    while len(samples[0]) < ROUNDS and spent < seconds:
+        for run, times, found in zip(runs, repeat, samples, strict=True):
+            found.append(once(run, times))
+            spent += found[-1] * times
+    if len(samples[0]) < LEAST:
+        return []
+    timings = []
+    for found in samples:
+        low, median, high = statistics.quantiles(found, n=4)
+        timings.append(Timing(median, low, high))
+    return timings if timings[0].high - timings[0].low <= NOISE * timings[0].median else []
+
+
+RACE = race  # tests without a device put another one here

@@ -1,0 +1,194 @@
+"""Products and convolutions at level O2: a kernel of ours or the library's call, by measurement.
+
+In: a graph. Out: for those of its products and of the convolutions that a kernel of ours takes that are neither clearly the one nor the other, which is faster on this machine
+by itself, where that is not the default's answer (what is fused with a nest comes on top of it). Both run as programs of
+one step over tensors of their own with the operands' layouts. `answered` holds while the graph is planned;
+`lower_product.pays` and `convolutions.takes` ask. Called by `codegen.backend`; found out and remembered as all schedules are (`codegen.tuning.cpu`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from subprocess import SubprocessError
+from typing import Any
+
+import torch
+
+from ...ir.graph.nodes import Graph, Meta, Node
+from ...runtime.errors import BuildError
+from ..analysis import products as matrix_products
+from ..build import cxx as build
+from ..cpp import renderer as cpp
+from ..fusion.nest_builder import describe
+from ..kernels import convolution as convolutions
+from ..kernels import registry as replaced
+from ..loops.extents import is_symbolic
+from ..loops.kernel import Kernel
+from ..lower import matmul as lower_product
+from ..schedule import plan as schedule
+from . import cpu as tune
+from . import timing as clock
+from .timing import Timing
+
+BUDGET = 0.25  # seconds of running a graph
+MOST = 8  # products of a graph
+THIN = 64  # rows or columns: the library, beyond
+SMALL, MOST_WORK = 1 << 16, 1 << 26  # multiplications: of any shape, of a thin one
+LEAST = (
+    1 << 20
+)  # multiplications of a convolution: below that a kernel of ours is clearly the faster one
+WAYS = {True: "nest", False: "library"}
+CONVOLUTIONS = {True: "kernel", False: "library"}
+
+
+def answers(graph: Graph, stored: bool) -> dict[str, bool]:
+    """Product -> is a nest the faster one, where the default says otherwise. NotBuilt where something is not known
+    and `stored` says that nothing shall be built."""
+    found: dict[str, bool] = {}
+    asked = _questions(graph)
+    known = {key: tune.remembered((key,), _ways(node)) for key, node in asked.items()}
+    left = {key: node for key, node in asked.items() if known[key] is None}
+    if left and stored:
+        raise build.NotBuilt
+    for key, node in asked.items():
+        times = known[key]
+        if times is not None:
+            _answer(key, node, times, True, found)
+    end = time.perf_counter() + BUDGET
+    for number, (key, node) in enumerate(left.items()):
+        seconds = (end - time.perf_counter()) / (len(left) - number)
+        try:
+            times = _timed(node, seconds)
+        except (BuildError, OSError, MemoryError, SubprocessError) as error:
+            tune.told_fault(error)
+            break
+        if times:
+            tune.remember((key,), _ways(node), times)
+            _answer(key, node, times, False, found)
+    return found
+
+
+@contextmanager
+def answered(found: Mapping[str, bool]) -> Iterator[None]:
+    """What is planned within the block goes by these answers."""
+    token = matrix_products.MEASURED.set(found)
+    try:
+        yield
+    finally:
+        matrix_products.MEASURED.reset(token)
+
+
+def _questions(graph: Graph) -> dict[str, Node]:
+    """The products worth a measurement, each once, those with most work first."""
+    nodes = [node for node in graph.nodes if _open(node)]
+    found = {matrix_products.known_as(node): node for node in nodes}
+    often = Counter(matrix_products.known_as(node) for node in nodes)
+    work = {key: n * _work(found[key]) for key, n in often.items()}
+    return {key: found[key] for key in sorted(found, key=lambda key: -work[key])[:MOST]}
+
+
+def _open(node: Node) -> bool:
+    """May either be the faster one?"""
+    if node.op != "call" or not (_convolves(node) or node.target in matrix_products.LETTERS):
+        return False
+    metas = [arg.meta for arg in node.args if isinstance(arg, Node)]
+    if is_symbolic([(meta.shape, meta.stride) for meta in metas]):
+        return False
+    if _convolves(node):
+        return convolutions.takes(node) and _work(node) >= LEAST
+    if not lower_product.possible(node) or not lower_product.in_order(node):
+        return False
+    found = matrix_products.sizes(node)
+    if lower_product.unrolled(found, matrix_products.LETTERS[node.target][3]):
+        return False
+    work = matrix_products.work(found)
+    thin = min(found.get("m", 1), found.get("n", 1)) <= THIN
+    return work <= SMALL or (work <= MOST_WORK and thin)
+
+
+def _convolves(node: Node) -> bool:
+    return node.target is torch.ops.aten.convolution.default
+
+
+def _work(node: Node) -> int:
+    """Multiplications."""
+    if not _convolves(node):
+        return int(matrix_products.work(matrix_products.sizes(node)))
+    walked = (
+        node.args[0] if node.args[6] else node
+    )  # whose each place meets the weight of its channel
+    return int(math.prod((*walked.meta.shape, *node.args[1].meta.shape)) // walked.meta.shape[1])
+
+
+def _ways(node: Node) -> list[str]:
+    """The default one first."""
+    if _convolves(node):
+        return [CONVOLUTIONS[True], CONVOLUTIONS[False]]
+    ours = lower_product.pays(node)
+    return [WAYS[ours], WAYS[not ours]]
+
+
+def _answer(
+    key: str, node: Node, times: Sequence[Timing], known: bool, found: dict[str, bool]
+) -> None:
+    ways, way = _ways(node), tune.choose(times)
+    tune.tell(node.name, ways, times, way, known, (describe(node),))
+    if way:
+        found[key] = ways[way] != WAYS[False]
+
+
+def _timed(node: Node, seconds: float) -> list[Timing]:
+    """In the order of `_ways`."""
+    alone = _alone(node)
+    tensors = [_tensor(each.meta) for each in alone.inputs]
+    named = CONVOLUTIONS if _convolves(node) else WAYS
+    runs = {named[ours]: _program(alone, node, ours, tensors) for ours in (True, False)}
+    return clock.race([runs[way] for way in _ways(node)], seconds)
+
+
+def _alone(node: Node) -> Graph:
+    """A graph of this product, over inputs with its operands' layouts."""
+    inputs: list[Node] = []
+
+    def operand(argument: Any) -> Any:
+        if not isinstance(argument, Node):
+            return argument
+        number, meta = len(inputs), replace(argument.meta, offset=0)
+        inputs.append(Node("input", number, meta=meta, name=f"x{number}"))
+        return inputs[-1]
+
+    args = tuple(operand(argument) for argument in node.args)
+    call = Node("call", node.target, args, dict(node.kwargs), node.meta, "y")
+    return Graph("product", inputs, [call], [call])
+
+
+def _tensor(meta: Meta) -> torch.Tensor:
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        made = torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device="cpu")
+        clock.fill(made.data_ptr(), made.untyped_storage().nbytes(), meta.dtype)
+    return made
+
+
+def _program(
+    graph: Graph, node: Node, ours: bool, tensors: Sequence[torch.Tensor]
+) -> Callable[[], Any]:
+    """A call of the product's program."""
+    from ...runtime.executor.lower import load  # late: it loads the native extension
+
+    addresses: dict[str, int] = {}
+    keep: Any = None
+    with answered({matrix_products.known_as(graph.nodes[0]): ours}):
+        made = schedule.plan(graph)
+    kernels = [step.nest for step in made.steps if isinstance(step, Kernel)]
+    if kernels:
+        addresses = build.once(cpp.render(kernels, build.vector_bytes()), [kernels[0].name])
+    if made.replaced:  # what the library's call is on this machine
+        keep = replaced.load(made.replaced.values())
+        addresses |= keep.addresses
+    program = load(schedule.spec(made, addresses, keep))
+    return lambda: program(*tensors)

@@ -1,0 +1,128 @@
+"""`python -m graftjit bench SCRIPT`: what a program's jitted calls take beside plain Python.
+
+In: a script or module with its own words. It is run once; the calls of its jitted functions are kept, one for each
+combination of arguments that was compiled, and made again and again (`replays`). Out: a table on stdout, and the exit
+status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from . import run_script as scripts
+from .explain import all_modules, program_of
+
+if TYPE_CHECKING:
+    from .recorded_calls import Result
+
+NAME = "bench"
+HELP = "run a script, then time the calls of its jitted functions beside plain Python"
+NEEDS_ALL = True
+EXAMPLES = """\
+What stands after SCRIPT (or after -m MODULE) is the script's own. Each call is made in turns: plain,
+jitted, and with --peer by torch.compile; told are medians. Where results need gradients the forward
+is timed alone.
+
+examples:
+  python -m graftjit bench train.py --epochs 1
+  python -m graftjit bench --all model.py               every nn.Module called from outside of another
+  python -m graftjit bench --peer -m package.predict    beside torch.compile
+  python -m graftjit bench --json times.json train.py
+
+exit status: that of the script where it fails; 1 where results differ, or nothing was jitted; 0 else
+"""
+SLOWER = 1.05  # from here on a call is said to be slower than plain Python; below it is noise
+TOLERATED = 1e-2  # by the largest value of a result; narrow floats are that far from each other
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("script", nargs="?", metavar="SCRIPT", help="a Python program")
+    parser.add_argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
+        help="in place of SCRIPT: a module, with its own arguments behind it",
+    )  # fmt: skip
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its own")
+    parser.add_argument(
+        "--all", action="store_true", help="compile every nn.Module called from outside of another"
+    )
+    parser.add_argument("--peer", action="store_true", help="time torch.compile too")
+    parser.add_argument("--json", metavar="FILE", help="also as JSON")
+
+
+def run(parsed: argparse.Namespace) -> int:
+    program = program_of(parsed)
+    from ..runtime.process.session import SESSION
+    from . import recorded_calls as replays
+
+    with all_modules(parsed.all), replays.recording() as found:
+        status, alive = scripts.run(program)
+        if status:
+            print(f"the script ended with {status}: nothing was timed", file=sys.stderr)
+            return status
+        results = [replays.measure(call, parsed.peer) for call in found.calls]
+        del alive
+    if not results:
+        print("nothing was jitted: see --all, or put @graftjit.jit on a function", file=sys.stderr)
+        return 1
+    if SESSION.options.check:
+        print("GRAFTJIT_CHECK is set: what is jitted is checked at each call, and slow for that")
+    for line in table(results, parsed.peer):
+        print(line)
+    if found.left_out:
+        print(f"{found.left_out} more combinations of arguments were compiled and are not timed")
+    if parsed.json:
+        with open(parsed.json, "w", encoding="utf-8") as stream:
+            json.dump([dataclasses.asdict(result) for result in results], stream, indent=2)
+    return int(any((result.error or 0.0) > TOLERATED for result in results))
+
+
+def table(results: list[Result], peer: bool) -> Iterator[str]:
+    """A line a call, under its function, and what is to be said of it."""
+    columns = [
+        "plain",
+        "graftjit",
+        "speedup",
+        *(["torch.compile", "speedup"] if peer else []),
+        "error",
+    ]
+    widths = [max(9, len(title)) for title in columns]
+    wide = min(46, max(len(result.signature) for result in results) + 2)
+    yield " " * wide + "  ".join(f"{t:>{w}}" for t, w in zip(columns, widths, strict=True))
+    last = ""
+    for result in results:
+        if result.name != last:
+            last = result.name
+            yield last
+        shown = (
+            result.signature
+            if len(result.signature) <= wide - 2
+            else result.signature[: wide - 5] + "..."
+        )
+        cells = _cells(result, peer) if result.plain else []
+        row = "  ".join(f"{c:>{w}}" for c, w in zip(cells, widths, strict=False))
+        yield f"  {shown:<{wide - 2}}{row}".rstrip()
+        if result.said:
+            yield f"    {result.said}"
+        if result.jitted > SLOWER * result.plain:
+            times = result.jitted / result.plain
+            yield f"    takes {times:.2g} times as long as in plain Python: python -m graftjit explain says why"
+
+
+def _cells(result: Result, peer: bool) -> list[str]:
+    cells = [_time(result.plain), _time(result.jitted), f"{result.plain / result.jitted:.2f}x"]
+    if peer:
+        cells += [_time(result.peer), f"{result.plain / result.peer:.2f}x"]
+    error = result.error
+    return [*cells, "-" if error is None else "none" if error == 0 else f"{error:.0e}"]
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1 or unit == "us":
+            return f"{seconds * scale:.3g} {unit}"
+    raise AssertionError

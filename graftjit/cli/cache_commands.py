@@ -1,0 +1,103 @@
+"""`python -m graftjit cache info | clear | save FILE | load FILE`: what it does and what it prints.
+
+In: the words of the command line. Out: text or JSON on stdout, and the exit status. An error of the user's raises
+UserError, which the command line prints.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from ..runtime.errors import UserError
+from ..runtime.process.session import SESSION
+from ..runtime.store import bundle
+from ..runtime.store.store import KernelStore, StoreStats
+from .parser import size, sure
+
+
+def run(action: str, file: str | None, digest: str, as_json: bool, yes: bool = False) -> int:
+    """Do one action on the store of this process and say what came of it. `yes`: do not ask before kernels go."""
+    if action in ("save", "load") and file is None:
+        raise UserError(f"cache {action} needs the name of a file", expected=f"cache {action} FILE")
+    if action not in ("save", "load") and file is not None:
+        raise UserError(f"cache {action} takes no file", found=file)
+    store = SESSION.store
+    if action == "clear" and not yes and not _sure_to_clear(store):
+        print("nothing was removed")
+        return 1
+    done = _ACTIONS[action](store, Path(file or ""), digest)
+    stats = store.stats()
+    if as_json:
+        print(json.dumps({**_facts(stats), **done}))
+        return 0
+    for name, value in done.items():
+        if value or type(value) is int:
+            print(f"{name + ':':<9} {value}")
+    print(f"folder:   {stats.folder}" + (f"  ({stats.unusable})" if stats.unusable else ""))
+    print(
+        f"kernels:  {stats.files}" + (f" and {stats.cubins} of GPUs" if stats.cubins else "") +
+        f", {size(stats.bytes)} of at most {size(stats.limit)}"
+    )  # fmt: skip
+    if stats.oldest is not None and stats.newest is not None:
+        day = "%Y-%m-%d %H:%M"
+        old, new = (time.strftime(day, time.localtime(t)) for t in (stats.oldest, stats.newest))
+        print(f"used:     from {old} to {new}")
+    return 0
+
+
+def _sure_to_clear(store: KernelStore) -> bool:
+    stats = store.stats()
+    return not stats.files or sure(
+        f"remove {stats.files} libraries of kernels ({size(stats.bytes)}) from {stats.folder}?"
+    )
+
+
+def _facts(stats: StoreStats) -> dict[str, Any]:
+    return {
+        "folder": str(stats.folder),
+        "writable": stats.writable,
+        "unusable": stats.unusable,
+        "files": stats.files,
+        "cubins": stats.cubins,
+        "bytes": stats.bytes,
+        "limit": stats.limit,
+    }
+
+
+def _info(_store: KernelStore, _file: Path, _digest: str) -> dict[str, Any]:
+    return {}
+
+
+def _clear(store: KernelStore, _file: Path, _digest: str) -> dict[str, Any]:
+    return {"removed": store.clear()}
+
+
+def _save(store: KernelStore, file: Path, _digest: str) -> dict[str, Any]:
+    _refuse_to_replace(file)
+    done = bundle.save(store, file)
+    return {"saved": done.kernels, "digest": done.digest, "damaged": list(done.refused)}
+
+
+def _refuse_to_replace(file: Path) -> None:
+    """A bundle may take the place of a bundle, and of nothing else."""
+    if not file.exists():
+        return
+    if file.is_file():
+        with open(file, "rb") as stream:
+            if stream.read(len(bundle.MAGIC)) == bundle.MAGIC:
+                return
+    raise UserError(
+        "there is something else under this name, and it stays", found=str(file),
+        todo="give another name, or remove it first",
+    )  # fmt: skip
+
+
+def _load(store: KernelStore, file: Path, digest: str) -> dict[str, Any]:
+    done = bundle.load(store, file, digest)
+    return {"loaded": done.kernels, "digest": done.digest, "of another processor": done.elsewhere}
+
+
+_ACTIONS = {"info": _info, "clear": _clear, "save": _save, "load": _load}

@@ -1,0 +1,121 @@
+"""`python -m graftjit codes`: the table of codes, by code, by family or by a word.
+
+In: words of the user's. Out: rows as text, JSON or Markdown, on stdout. `code_docs` has the examples and the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from ..runtime import codes
+from ..runtime.errors import did_you_mean
+from . import code_docs
+from .parser import Paint
+
+NAME = "codes"
+HELP = (
+    "what the codes in reports, errors and warnings mean: why, what it costs, the cure, an example"
+)
+NEEDS_ALL = False
+EXAMPLES = """\
+examples:
+  python -m graftjit codes GB104               one code, with an example before and after its cure
+  python -m graftjit codes RC                  a family: GB breaks, PL plain frames, FB fallbacks,
+                                               RC recompiles, ER errors, WN warnings
+  python -m graftjit codes numpy               those in which a word occurs
+  python -m graftjit codes --json GB           as JSON
+  python -m graftjit codes --markdown          the whole table, as in docs/codes.md
+
+exit status: 0 found; 2 there is no such code and no such word
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "code", nargs="*", metavar="CODE", help="a code, the two letters of a family, or a word"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as JSON")
+    form.add_argument(
+        "--markdown", action="store_true", help="the whole table, as in docs/codes.md"
+    )
+
+
+def run(parsed: argparse.Namespace) -> int:
+    if parsed.markdown:
+        print(code_docs.page(), end="")
+        return 0
+    found: dict[str, codes.Code] = {}
+    for word in parsed.code:
+        rows = list(matching(word))
+        if not rows:
+            print(_none(word), file=sys.stderr)
+            return 2
+        found.update((row.id, row) for row in rows)
+    rows = list(found.values() if parsed.code else codes.CODES.values())
+    if parsed.json:
+        print(json.dumps([code_docs.as_dict(row) for row in rows], indent=2))
+    else:
+        for line in text(rows, examples=len(rows) <= 3):
+            print(line)
+    return 0
+
+
+def matching(word: str) -> Iterator[codes.Code]:
+    """The rows that a word stands for: a code, a family, or a word of their texts."""
+    exact = codes.CODES.get(word.upper())
+    if exact is not None:
+        yield exact
+        return
+    prefixes = [family.prefix for family in codes.FAMILIES]
+    if word.upper() in prefixes:
+        yield from (row for row in codes.CODES.values() if row.id.startswith(word.upper()))
+    elif word[:2].upper() not in prefixes or not word[2:].isdigit():
+        yield from (row for row in codes.CODES.values() if _has(row, word.lower()))
+
+
+def _has(row: codes.Code, word: str) -> bool:
+    return any(word in part.lower() for part in (row.title, row.why, row.cure))
+
+
+def _none(word: str) -> str:
+    if word.upper() in codes.RETIRED:
+        return f"{word.upper()} was a code of an earlier version; nothing raises it any more"
+    if any(c.isdigit() for c in word):
+        return f"there is no code {word.upper()}" + did_you_mean(word, codes.CODES)
+    return f"no code has the word {word!r}" + did_you_mean(
+        word, {part for row in codes.CODES.values() for part in row.title.split()}
+    )
+
+
+def text(rows: Sequence[codes.Code], examples: bool) -> Iterator[str]:
+    """The rows under the titles of their families; `examples`: with before and after."""
+    paint = Paint()
+    width = min(100, shutil.get_terminal_size((100, 24)).columns)
+    last = ""
+    for row in rows:
+        family = codes.family(row.id)
+        if family.prefix != last:
+            last = family.prefix
+            yield paint.bold(f"{'' if row is rows[0] else chr(10)}{family.prefix}  {family.title}")
+            if family.cost != "-":
+                yield from _wrapped("cost: ", family.cost, width, indent=4)
+        yield f"{paint.bold(row.id)}  {row.title}"
+        yield from _wrapped("why:  ", row.why, width)
+        yield from _wrapped("cure: ", row.cure, width)
+        example = code_docs.example(row.id) if examples else None
+        for title, program in () if example is None else example.parts:
+            yield f"       {paint.dim(title + ':')}"
+            yield from (f"         {line}".rstrip() for line in program.splitlines())
+
+
+def _wrapped(title: str, words: str, width: int, indent: int = 7) -> list[str]:
+    return textwrap.wrap(
+        words, max(40, width), initial_indent=" " * indent + title,
+        subsequent_indent=" " * (indent + len(title)), break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip

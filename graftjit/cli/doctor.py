@@ -1,0 +1,27 @@
+"""`python -m graftjit doctor`: what is there, what is missing, what to do about it."""
+
+from __future__ import annotations
+
+import argparse
+
+NAME = "doctor"
+HELP = "versions, compiler, processor, GPU, kernel store; what is missing and how to mend it"
+NEEDS_ALL = False  # it has to work where the rest of graftjit cannot be imported
+EXAMPLES = """\
+examples:
+  python -m graftjit doctor
+  python -m graftjit doctor --json | python -m json.tool
+
+exit status: 0 all is well; 1 something is to mend (the rows marked MEND, each with what to do)
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(parsed: argparse.Namespace) -> int:
+    from ..codegen.triton import probe as gpu_probe
+    from ..runtime import doctor
+
+    return doctor.main(as_json=parsed.json, more=[gpu_probe.kernels])

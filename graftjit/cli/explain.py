@@ -1,0 +1,206 @@
+"""`python -m graftjit explain SCRIPT`: run a program, then report what was compiled of it and what was not.
+
+In: a script or module with its own words. Out: the report on stdout, or wherever it is wanted, and the exit status of
+the script; 1 where the script went well and a limit on breaks or recompiles is passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.errors import NotClean, OptionError
+from . import run_script as scripts
+from .parser import near_file
+
+if TYPE_CHECKING:
+    from ..runtime.report.report import Report
+
+NAME = "explain"
+HELP = "run a script and report what was compiled of it, and what was not, and why"
+NEEDS_ALL = True
+EXAMPLES = """\
+What stands after SCRIPT (or after -m MODULE) is the script's own.
+
+examples:
+  python -m graftjit explain train.py --epochs 1
+  python -m graftjit explain -m package.train --epochs 1
+  python -m graftjit explain --html report.html --json report.json train.py
+  python -m graftjit explain --all model.py             a program that has never heard of graftjit
+  python -m graftjit explain --max-breaks 0 train.py    in CI: status 1 if there is a graph break
+  python -m graftjit explain --diff before.json train.py
+  python -m graftjit explain --stderr train.py > its_output.txt
+
+exit status: that of the script; 1 also where a limit is passed; 2 not understood
+"""
+_SUFFIXES = (".txt", ".html", ".htm", ".json")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_argument_group("what is run")
+    what.add_argument("script", nargs="?", metavar="SCRIPT", help="a Python program")
+    what.add_argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
+        help="in place of SCRIPT: a module, with its own arguments behind it",
+    )  # fmt: skip
+    what.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="its own arguments"
+    )
+    more = parser.add_argument_group("what is compiled besides what the script asks for")
+    more.add_argument(
+        "--all", action="store_true",
+        help="every nn.Module that is called from outside of another module",
+    )  # fmt: skip
+    more.add_argument(
+        "--graph-mode", action="store_true",
+        help="every nn.Cell, as after set_context(mode=GRAPH_MODE)",
+    )  # fmt: skip
+    out = parser.add_argument_group("where the report goes")
+    out.add_argument(
+        "-v", "--verbosity", type=whole_number, default=1, metavar="N",
+        help="0: is it clean; 1: one screen (the default); 2: everything, guards too; 3: graphs and kernels too",
+    )  # fmt: skip
+    out.add_argument("--html", metavar="FILE", help="also as one HTML page")
+    out.add_argument("--json", metavar="FILE", help="also as JSON")
+    out.add_argument(
+        "--save", metavar="FILE", action="append", default=[],
+        help="also to FILE, by its suffix: .txt, .html, .json, .trace.json; may be given several times",
+    )  # fmt: skip
+    out.add_argument(
+        "--stderr", action="store_true", help="on stderr: stdout is the script's alone"
+    )
+    out.add_argument("-q", "--quiet", action="store_true", help="only to files and against limits")
+    limits = parser.add_argument_group("what it is compared with")
+    limits.add_argument(
+        "--diff", metavar="OLD.json", help="also tell what has changed since a saved report"
+    )
+    for name in ("breaks", "recompiles"):
+        limits.add_argument(
+            f"--max-{name}",
+            type=whole_number,
+            metavar="N",
+            help=f"status 1 if there are more {name}",
+        )
+
+
+def whole_number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a whole number is expected, not {text!r}")
+    return int(text)
+
+
+def program_of(parsed: argparse.Namespace) -> scripts.Program:
+    """The program that `SCRIPT ...` or `-m MODULE ...` names; exit status 2 where there is none."""
+    if parsed.module:
+        if parsed.script is not None:
+            parsed.parser.error("either SCRIPT or -m MODULE")
+        return scripts.module(parsed.module[0], parsed.module[1:])
+    if parsed.script is None:
+        parsed.parser.error("a SCRIPT, or -m MODULE, is required")
+    return scripts.script(parsed.script, parsed.arguments)
+
+
+def run(parsed: argparse.Namespace) -> int:
+    program = program_of(parsed)
+    files = [name for name in (parsed.html, parsed.json, *parsed.save) if name is not None]
+    _check_files(parsed)  # before the script runs, which may take long
+    old = None if parsed.diff is None else _old_report(parsed.diff)
+    status, report, about = _watched(parsed, program)
+    out = sys.stderr if parsed.stderr else sys.stdout
+    if not parsed.quiet:
+        for line in about:
+            print(line, file=out)
+        report.show(out, parsed.verbosity)
+        if old is not None:
+            print(f"\nsince {parsed.diff}:\n{report.diff(old).text()}", file=out)
+    for name in files:
+        path = report.save(name)
+        if not parsed.quiet:
+            print(f"saved: {path}", file=out)
+    return status or _beyond_limits(parsed, report)
+
+
+def _watched(parsed: argparse.Namespace, program: scripts.Program) -> tuple[int, Report, list[str]]:
+    """Run the program. (status, report, lines about how)."""
+    from ..context import GRAPH_MODE, set_context
+    from ..jit import everything_counted
+    from ..runtime.process.session import SESSION
+    from ..runtime.report.report import report_of
+
+    if parsed.graph_mode:
+        set_context(mode=GRAPH_MODE)
+    with SESSION.log.keeping(), all_modules(parsed.all) as modules:
+        status, alive = scripts.run(program)
+        report = report_of(program.name, None, everything_counted())
+        del alive
+    return status, report, [] if modules is None else _about(modules)
+
+
+@contextlib.contextmanager
+def all_modules(wanted: bool) -> Iterator[Any]:
+    """Every outermost module is compiled in the block, if that is wanted."""
+    if not wanted:
+        yield None
+        return
+    from .jit_modules import every_module
+
+    with every_module() as found:
+        yield found
+
+
+def _about(modules: Any) -> list[str]:
+    """Which modules `--all` has compiled."""
+    names = [name + (f" ({n} of them)" if n > 1 else "") for name, n in modules.named.items()]
+    told = ", ".join(names) if names else "none was called"
+    return [f"modules called from outside of another one: {told}"]
+
+
+def _check_files(parsed: argparse.Namespace) -> None:
+    """Each can be written as far as can be known, and has a suffix that says how."""
+    for name, allowed in ((parsed.html, (".html", ".htm")), (parsed.json, (".json",))):
+        check_saves([] if name is None else [name], allowed)
+    check_saves(parsed.save)
+
+
+def check_saves(names: list[str], allowed: tuple[str, ...] = _SUFFIXES) -> None:
+    """Raise OptionError for a file that a report cannot be saved to."""
+    for name in names:
+        if not name.lower().endswith(allowed):
+            raise OptionError(
+                "a report is saved by the suffix of its file name", expected=" or ".join(allowed),
+                found=repr(name),
+            )  # fmt: skip
+        if not Path(name).absolute().parent.is_dir():
+            raise OptionError("the folder of this file is not there", found=repr(name))
+
+
+def _old_report(name: str) -> Report:
+    from ..runtime.report.report import Report
+
+    if not Path(name).is_file():
+        raise OptionError(
+            f"there is no file {name}{near_file(name)}", expected="a saved report, as JSON"
+        )
+    try:
+        return Report.from_json(Path(name).read_text(encoding="utf-8"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise OptionError(
+            f"{name} is not a saved report", expected="what explain --json wrote", found=str(error)
+        ) from error
+
+
+def _beyond_limits(parsed: argparse.Namespace, report: Report) -> int:
+    """1 where there are more breaks or recompiles than allowed; what is not limited may be as many as there are."""
+    if parsed.max_breaks is None and parsed.max_recompiles is None:
+        return 0
+    most = [sys.maxsize if n is None else n for n in (parsed.max_breaks, parsed.max_recompiles)]
+    try:
+        report.assert_clean(max_breaks=most[0], max_recompiles=most[1])
+    except NotClean as error:
+        print(f"graftjit: {str(error).partition(chr(10))[0]}", file=sys.stderr)
+        return 1
+    return 0

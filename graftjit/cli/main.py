@@ -1,0 +1,89 @@
+"""The command line: `python -m graftjit COMMAND`. One file a command; this one has the table of them.
+
+In: words. Out: text on stdout, and an exit status: 0 it went well; 1 it did not (the demo found a difference, a limit
+was passed, `doctor` found something to mend); 2 the words were not understood; `explain` and `bench` give the status of
+the script that they run. Until a command runs, nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from ..runtime.errors import GraftError, OptionError, UserError
+from . import bench as cli_bench
+from . import cache as cli_cache
+from . import codes as cli_codes
+from . import demo_command as cli_demo
+from . import doctor as cli_doctor
+from . import explain as cli_explain
+from . import trace as cli_trace
+from .parser import Parser
+
+_COMMANDS = (cli_demo, cli_explain, cli_bench, cli_trace, cli_doctor, cli_cache, cli_codes)
+
+_EXAMPLES = """\
+examples:
+  python -m graftjit demo                         handwritten digits: eager, @jit and compile side by side
+  python -m graftjit explain train.py             run a script, then say what was compiled and what not
+  python -m graftjit explain --html r.html train.py --epochs 1
+  python -m graftjit explain --all -m package.train
+  python -m graftjit bench train.py               its jitted calls beside plain Python: times and errors
+  python -m graftjit doctor                       versions, compiler, processor, GPU; what is missing
+  python -m graftjit cache                        the kernel store: where, how much
+  python -m graftjit codes GB104                  what a code in a report means, and its cure
+
+'python -m graftjit COMMAND --help' has more of each.
+exit status: 0 it went well; 1 it did not; 2 not understood; explain and bench: that of the script
+"""
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="python -m graftjit",
+        description="A just-in-time compiler for PyTorch programs.",
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("--version", action="store_true", help="the version of graftjit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for command in _COMMANDS:
+        made = commands.add_parser(
+            command.NAME, help=command.HELP, description=command.HELP, epilog=command.EXAMPLES,
+        )  # fmt: skip
+        made.prog = f"{parser.prog} {command.NAME}"
+        command.add(made)
+        made.set_defaults(run=command.run, needs_all=command.NEEDS_ALL, parser=made)
+        parser.below[command.NAME] = made
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status. Raises SystemExit where the words are not understood, or ask for help."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = _parser()
+    parsed = parser.parse_args(words)
+    if parsed.version:
+        from ..runtime.version import VERSION
+
+        print(f"graftjit {VERSION}")
+        return 0
+    if parsed.command is None:
+        parser.error("a COMMAND is required")
+    try:
+        status = parsed.run(parsed)
+        sys.stdout.flush()
+        return status
+    except GraftError as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, (UserError, OptionError)) else 1
+    except BrokenPipeError:  # `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def before_torch(words: list[str]) -> None:
+    """End the process with the answer, where these words need nothing but what is below `graftjit.runtime`."""
+    parsed = _parser().parse_args(words)
+    if not getattr(parsed, "needs_all", False):
+        sys.exit(main(words))

@@ -1,0 +1,134 @@
+"""Which frames the PEP 523 hook looks at, and the unit that they belong to.
+
+In: a code object met inside an uncaptured extent. Out: its CodeState, or None to leave it alone: frames of
+torch, of the standard library and of graftjit itself are never captured on their own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import types
+from typing import Any
+
+import torch
+
+from ..runtime import _native, own_files
+from ..runtime.events import events
+from ..runtime.process import faults, own_builtins, wrappers
+from ..runtime.process.options import JitConfig, by_number
+from .unit import UNITS, Unit, first_state
+
+_SKIPPED_FOLDERS = (
+    *own_files.FOLDERS,
+    *(
+        os.path.abspath(folder) + os.sep
+        for folder in {
+            os.path.dirname(torch.__file__),
+            sysconfig.get_path("stdlib"),
+            sysconfig.get_path("platstdlib"),
+        }
+    ),
+)
+_SITE = tuple(
+    os.path.abspath(path) + os.sep
+    for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+)
+
+_IMPORTING = "<frozen importlib."  # a module's body runs once, and so does most of what it calls
+
+_UNITS: dict[JitConfig, Unit] = {}  # of the frames met below callables of one configuration
+
+
+def skipped_file(name: str) -> bool:
+    """Whether code of this file is left alone."""
+    if name.startswith("<"):
+        return name.startswith("<frozen") or name == "<string>"
+    path = os.path.abspath(name)
+    if path.startswith(_SITE) and not path.startswith(wrappers.TORCH_FOLDER):
+        return False
+    return path.startswith(_SKIPPED_FOLDERS)
+
+
+def policy(code: types.CodeType, scope: dict[str, Any]) -> Any:
+    """The state of a frame's code; None to leave the frame alone, False for all frames below it as well; True: not now."""
+    if own_builtins.replaced():
+        return True
+    try:
+        return _policy(code)
+    except Exception as error:
+        faults.tell(code.co_qualname, error)
+        return None
+
+
+def _policy(code: types.CodeType) -> Any:
+    if wrappers.kind_of(code) is not None or code.co_filename.startswith(_IMPORTING):
+        return False
+    if code.co_name.startswith("<") and code.co_name != "<lambda>":
+        return None
+    if skipped_file(code.co_filename):
+        return None
+    owner = _owner()
+    if owner is not None:
+        owner.met(code)
+    return _unit().state_for(code)
+
+
+def _unit() -> Unit:
+    """Of the frames that are compiled as the callable says below which this thread runs."""
+    config = by_number(_native.config_of_thread())
+    if config not in _UNITS:
+        _UNITS[config] = Unit("frames met by the hook", config)
+    return _UNITS[config]
+
+
+_unit()  # there from the beginning: the one that is met most
+
+
+def _owner() -> Unit | None:
+    """The unit whose code is nearest on this thread's stack: its report shows the frame."""
+    frame = sys._getframe(1)
+    units = list(UNITS)
+    while frame is not None:
+        found = next((unit for unit in units if unit.runs(frame.f_code)), None)
+        if found is not None:
+            return found
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def state_for_code(code: types.CodeType) -> Any:
+    """The state of a jitted function whose `__code__` was rebound."""
+    try:
+        return _unit().state_for(code)
+    except Exception as error:
+        faults.tell(code.co_qualname, error)
+        return _native.CodeState(code)  # never misses: plain Python
+
+
+def counted(unit: Unit) -> list[tuple[Any, events.Counted]]:
+    """The states of the frames met below the unit's, and of what resumes them after a break, with their totals."""
+    names = {id(code) for code in unit.met()}
+    met = _UNITS.get(unit.config)
+    return [
+        (state, row)
+        for state, row in (met.counted() if met else ())
+        if id(first_state(state).code) in names
+    ]
+
+
+def everywhere() -> list[tuple[Any, events.Counted]]:
+    """All states with their totals: of jitted functions, and of the frames met below them."""
+    return [pair for unit in (*UNITS, *_UNITS.values()) for pair in unit.counted()]
+
+
+def units() -> list[Unit]:
+    """Those of the frames met below callables, one a configuration."""
+    return list(_UNITS.values())
+
+
+def reset() -> None:
+    """Forget what was compiled for frames met by the hook."""
+    for unit in list(_UNITS.values()):
+        unit.reset()

@@ -1,0 +1,579 @@
+"""A Unit: everything compiled for one jitted function, and what happens on a miss.
+
+In: misses from the native callable (of the function itself, of its resume functions, and of frames met by the
+hook while it runs). Out: entries, published on the code's state, and events. Capture, codegen and runtime meet
+here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import functools
+import os
+import time
+import traceback
+import types
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._device import DeviceContext
+
+from ..runtime import _native
+from ..runtime.errors import Begun, BreakError, CheckError, GraftError, InternalError
+from ..runtime.events import events, progress
+from ..runtime.events import observers as watching
+from ..runtime.guards.interpreter_state import State, snapshot
+from ..runtime.guards.weak_ref import Living
+from ..runtime.process import beside, faults, own_builtins
+from ..runtime.process.options import JitConfig, number_of
+from ..runtime.process.session import SESSION
+from ..runtime.report import timings as clocks
+from ..runtime.weak_callbacks import until_exit
+from . import unit_events as telling
+from .capture_lock import TURNS, other_threads
+from .eviction import Change, Room, change_of
+from .shared_entries import KIN, Kin, Made, Recipe, keep_told, retargeted, tell
+from .unit_events import place_of
+
+# Capture, codegen and the mirror are imported at the first miss: `import graftjit` stays quick.
+if TYPE_CHECKING:
+    from ..capture.capture import BreakRecord, Capture
+    from ..ir.graph.nodes import Graph
+    from ..runtime.guards.mirror import FrameView
+
+ATTEMPTS = 3  # captures of one frame that other threads change meanwhile
+
+
+class Unit:
+    """One jitted function with its configuration: its states, one a code object, and their events."""
+
+    def __init__(self, name: str, config: JitConfig, place: Any = None) -> None:
+        self.name = name
+        self.config = config
+        self.face: weakref.ref[Any] | None = None  # the callable that users have
+        self.kin: Kin | None = None  # what has been compiled for callables like this one
+        self.place = place  # where reports say that the function begins; None: where its code does
+        # Held weakly: a callable keeps its state, an entry those of its resume functions, and a code object that
+        # of a frame met by the hook. So a state, its entries and its events go when nothing can run them.
+        self._states: dict[
+            int, weakref.ref[Any]
+        ] = {}  # by the id of the code, in the order of making
+        self._met: list[weakref.ref[types.CodeType]] = []
+        # States whose misses ran in plain Python, and the builtin of the program's own that was in the way.
+        self.untold: dict[Any, str] = {}
+        self._compiling = 0.0  # seconds of this capture that went into its graph's program
+
+    # -- states ----------------------------------------------------------------------------------------
+    def state_for(self, code: types.CodeType, origin: Any = None) -> Any:
+        """The state of a code object in this unit, made at first need. `origin`: the state of the frame that
+        this code resumes; that of the frame's beginning keeps those of all its resume functions. The caller
+        keeps the state; events are recorded under it."""
+        with TURNS.making:
+            found = self._states.get(id(code))
+            state = None if found is None else found()
+            if state is None or state.code is not code:  # an id may be used again
+                state = _native.CodeState(code, self._miss_of(), number_of(self.config))
+                state.origin = origin and weakref.ref(first_state(origin))
+                state.resumes = {}
+                state.room = Room(self.config.recompile_limit)
+                state.varied = None  # evidence of what varies between calls, from the first miss on
+                # what it resumes: its lines, the break before it
+                state.span, state.after = (), None
+                state.followed = []  # programs: see runtime.clocks
+                state.told = set()  # why calls ran in plain Python without an entry
+                self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
+                self._states.pop(id(code), None)
+                self._states[id(code)] = weakref.ref(state)
+                where = self.place if origin is None and self.place else place_of(code)
+                SESSION.emit(events.FrameSeen(frame=code.co_qualname, where=where), state)
+            return state
+
+    @property
+    def states(self) -> list[Any]:
+        """The states whose code can still run, in the order of making."""
+        found = (ref() for ref in list(self._states.values()))
+        return [state for state in found if state is not None and state.code is not None]
+
+    def met(self, code: types.CodeType | None = None) -> list[types.CodeType]:
+        """The code of frames that the hook has met below this unit's, or below those of its kin, for it meets a code
+        once; `code` is one more."""
+        known = self._met
+        if code is not None:
+            known = self._met = [ref for ref in known if ref() is not None] + [weakref.ref(code)]
+            if self.kin is not None:
+                self.kin.met = [ref for ref in self.kin.met if ref() is not None] + [known[-1]]
+        elif self.kin is not None and any(state.entries for state in self.states):
+            known = known + self.kin.met
+        return list({id(code): code for ref in known if (code := ref()) is not None}.values())
+
+    def runs(self, code: types.CodeType) -> bool:
+        """Whether this is code of the unit's: replacement code of an entry, or that of a frame left to plain Python."""
+        return any(
+            state.code is code or any(entry.target is code for entry in state.entries)
+            for state in self.states
+        )
+
+    def _miss_of(self) -> Any:
+        """A callback that does not keep the unit alive: states outlive it in frames only."""
+        unit = weakref.ref(self)
+
+        def miss(state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
+            owner = unit()
+            if owner is None:
+                return None
+            try:
+                return owner.miss(state, values, scope, closure)
+            except Exception as error:
+                if isinstance(error, GraftError) and not isinstance(error, InternalError):
+                    raise
+                return owner._fault(state, error)
+
+        return miss
+
+    def reset(self) -> None:
+        """Forget all entries and events."""
+        for state in self.states:
+            for entry in state.entries:
+                self._forget(entry)
+            state.clear()
+            state.room = Room(state.room.limit, state.room.warned)
+            state.varied = None
+            if self.kin is not None:
+                self.kin.place(_at(state)).varied = None
+            self._let_go(state)
+            state.told.clear()
+            state.followed = []
+            SESSION.log.clear(state)
+
+    def _forget(self, entry: Any) -> None:
+        """An entry goes: nobody is to take it over from here on."""
+        if self.kin is not None:
+            self.kin.forget(entry)
+
+    def _let_go(self, state: Any) -> None:
+        """Callables keep the function of the entry that they ran last: not of one that is no more."""
+        made = [one for one in list(state.resumes.values()) if type(one) is not tuple]
+        for one in (self.face() if self.face else None, *made):
+            if one is not None:
+                one.forget()
+
+    # -- a miss ----------------------------------------------------------------------------------------
+    def miss(self, state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
+        """Capture this frame, publish the entry and return it; None runs plain Python this time."""
+        replaced = own_builtins.replaced()
+        if replaced:
+            self.untold[state] = replaced
+            return None
+        code = state.code
+        if TURNS.mine:
+            return None
+        self._tell_late()
+        beside.leave_ours_alone()
+        refused = _refused()
+        if refused is not None:
+            self._tell_plain(state, *refused)
+            return None
+        before = state.entries
+        entry = next(SESSION.entries)
+        with TURNS.turn() as got, SESSION.working_for(state, code.co_qualname, entry):
+            if not got:
+                self._tell_plain(state, "PL212", "another thread has been compiling for minutes")
+                return None
+            view = _view(code, values, scope, closure)
+            found = _made_meanwhile(state, before, view)
+            return found or self._guarded_miss(state, code, view)
+
+    def _tell_late(self) -> None:
+        """That calls ran in plain Python while a builtin was not Python's own: nothing of ours could tell it then."""
+        while self.untold:
+            state, name = self.untold.popitem()
+            self._tell_plain(state, "PL209", f"active: the program's own builtins.{name}")
+
+    def _tell_plain(self, state: Any, code: str, reason: str) -> None:
+        """Once a reason: calls come here each time, for no entry is made."""
+        if reason not in state.told:
+            state.told.add(reason)
+            kind = events.RanPlain if code == "PL206" else events.Fallback  # for good, or for now
+            event = kind(code=code, reason=reason, where=place_of(state.code))
+            with SESSION.working_for(state, state.code.co_qualname):
+                SESSION.emit(event)
+
+    def _guarded_miss(self, state: Any, code: types.CodeType, view: FrameView) -> Any:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                first: Room = first_state(state).room
+                if not state.room.pays(first):
+                    self._tell_plain(
+                        state, "PL207", "compiled often, and never with a tensor operator"
+                    )
+                    return None
+                adopted = self._adopted(state, code, view)
+                if adopted is not None:
+                    return adopted
+                change = change_of(state.entries, view)
+                if not state.room.worth(change):
+                    times = f"combinations that have been met less than {state.room.times} times"
+                    self._tell_plain(state, "PL207", times)
+                    return None
+                return self._made(state, code, view, change)
+            except Changing as error:
+                self._tell_plain(state, "PL213", str(error))
+                if attempt == ATTEMPTS:
+                    return None
+            except GraftError as error:
+                if not isinstance(error, InternalError):
+                    raise
+                if attempt == ATTEMPTS or not other_threads():
+                    return self._fault(state, error)
+            except (
+                Exception
+            ) as error:  # a fault of ours: the frame runs in plain Python, and that is told
+                if attempt == ATTEMPTS or not other_threads():
+                    return self._fault(state, error)
+        return None
+
+    def _made(
+        self, state: Any, code: types.CodeType, view: FrameView, change: Change | None
+    ) -> Any:
+        """Capture, make room, publish."""
+        from ..capture.capture import FrameInput, capture
+
+        values, varied = tuple(view.locals_vector), self._varied(state, view)
+        frame = FrameInput(
+            code, values, view.globals, view.closure, varied, self.config.claims_compiling
+        )
+        started, self._compiling = time.perf_counter(), 0.0
+        resumes = _Resumes(self._resumer(state, view.globals), SESSION.log.serial())
+        with progress.told(f"compiling {self.name}"):
+            made = capture(frame, self._backend, resumes, _native.call_in_extent, self._strict)
+        spent = time.perf_counter() - started
+        stages = {"capture": spent - self._compiling, "compile": self._compiling}
+        self._check_own_frame(made, view)
+        if change is not None:
+            telling.recompiled(state, change, view)
+        self._make_room(state, change)
+        state.room.add(first_state(state).room, made.graph is not None and bool(made.graph.nodes))
+        return self._publish(state, code, made, resumes, stages)
+
+    def _check_own_frame(self, made: Capture, view: FrameView) -> None:
+        """The guards hold for the frame that they were made from, unless another thread has changed what they read."""
+        from ..runtime.guards.mirror import explain_failure, mirror
+
+        index = mirror(made.rows, view)
+        if index < 0:
+            return
+        row = made.rows[index]
+        now, before = explain_failure(row, view)
+        if other_threads():
+            raise Changing(f"{row.source or row.kind} was changed by another thread meanwhile")
+        raise CheckError(
+            f"a guard does not hold on its own frame: {row.source} is {now}, guarded as {before}"
+        )
+
+    def _varied(self, state: Any, view: FrameView) -> Any:
+        """What is known to vary between the calls of this code, after this miss."""
+        from ..runtime.guards.dynamic_sizes import Variation
+        from ..runtime.guards.mirror import Reader
+
+        shared = self.kin is not None and self.kin.one_function
+        holder = self.kin.place(_at(state)) if self.kin is not None and shared else state
+        varied = holder.varied  # a reset by another thread takes it away
+        if varied is None:
+            varied = holder.varied = Variation(self.config.dynamic)
+        known = [entry.rows for entry in state.entries]
+        if shared:
+            known += [recipe.rows for recipe in holder.recipes]
+        varied.observe(known, Reader(view))
+        return varied
+
+    def _publish(
+        self,
+        state: Any,
+        code: types.CodeType,
+        made: Capture,
+        resumes: _Resumes,
+        stages: dict[str, float],
+    ) -> Any:
+        """Make the entry, tell of it, let calls find it, and callables of its kind take it over."""
+        from ..runtime.guards.weak_rows import hold_weakly
+
+        started = time.perf_counter()
+        lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), _weak(self.kin)))
+        rows, inputs, held = hold_weakly(made.rows, made.inputs, lost)
+        target = made.code if made.kind == "code" else made.program
+        telling.resumed(resumes.made, made.breaks)
+        recipe = Recipe(
+            made.kind, tuple(rows), tuple(inputs), target, made.tree, made.n_program, made.rerun,
+            made.plain is not None and made.plain.code not in ("PL204",), held, tuple(resumes.made),
+        )  # fmt: skip
+        entry = recipe.entry(code)
+        stages["guards"] = time.perf_counter() - started
+        telling.captured(state, code, made, stages)
+        watching.tell(lambda: watching.published(state, made, resumes.made, stages))
+        state.add(entry)
+        looks = (
+            made.plain is not None and made.plain.code == "GB132"
+        )  # at any values: this one alone
+        if self.kin is not None and not looks:
+            keep_told(recipe, SESSION.log.since(resumes.serial, state), state)
+            self.kin.place(_at(state)).add(recipe, (code, self.kin.owner()))
+        return entry
+
+    def _adopted(self, state: Any, code: types.CodeType, view: FrameView) -> Any:
+        """An entry over what has been compiled for another callable of the kind, or None."""
+        if self.kin is None:
+            return None
+        recipe = self.kin.place(_at(state)).find(view, state.entries)
+        if recipe is None:
+            return None
+        lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), None))
+        resumes = _Resumes(self._resumer(state, view.globals))
+        target = retargeted(recipe, resumes, code)
+        telling.resumed(resumes.made, [e for e in recipe.told if type(e) is events.GraphBreak])
+        entry = recipe.entry(code, lost, target)
+        self._make_room(state, None)
+        tell(recipe)
+        clocks.follow_too(state, recipe.followed)
+        state.add(entry)
+        return entry
+
+    def _backend(self, graph: Graph) -> Any:
+        """The graph's program: the native executor's own object where there is one, so that a hit enters no
+        Python between its guards and its kernels."""
+        from ..codegen.backend import compile_graph
+
+        started = time.perf_counter()
+        try:
+            progress.detail(f"kernels for {len(graph.nodes)} operators")
+            with torch._C.DisableTorchFunction():  # a default device is for the program's tensors
+                return compile_graph(graph, self.config).program
+        finally:
+            self._compiling += time.perf_counter() - started
+
+    def _resumer(self, state: Any, scope: dict[str, Any]) -> Any:
+        """Makes resume callables over these globals; one place, stack and set of names is one callable."""
+        from ..capture.emit.ahead import lines_from
+        from ..capture.emit.resume import resume_code
+
+        def resume(
+            code: types.CodeType, target: int, stack: tuple[str, ...], bound: tuple[str, ...]
+        ) -> Any:
+            first = first_state(state)
+            key = (id(code), id(scope), target, stack, bound)
+            of, found = first.resumes.get(key, (None, None))
+            if found is None or of() is not code:  # an id may be used again
+                made = resume_code(code, target, stack, bound)
+                # A loop comes back to the same place through a resume function of a resume function: the
+                # code is then equal, and one state serves both.
+                equal = (made, id(scope), stack, bound)
+                found = first.resumes.get(equal)
+                if found is None:
+                    own = self.state_for(made, origin=first)
+                    own.span = lines_from(code, target)
+                    cells = tuple(types.CellType() for _ in made.co_freevars) or None
+                    function = types.FunctionType(made, scope, made.co_name, None, cells)
+                    found = _native.Callable(function, own, resume=True)
+                    first.resumes[equal] = found
+                first.resumes[key] = weakref.ref(code), found
+            return _native.Tail(found)
+
+        return resume
+
+    def _strict(self, record: BreakRecord) -> None:
+        if not self.config.strict or record.code == "PL204":
+            return
+        raise BreakError(
+            f"graph break in {self.name}: {record.reason}",
+            where=record.where,
+            expected="one graph (fullgraph=True or jit_syntax_level='STRICT')",
+            found=record.code,
+            todo=f"python -m graftjit codes {record.code} tells the cure",
+        )
+
+    def _make_room(self, state: Any, change: Change | None) -> None:
+        """At the limit the least useful entry goes. That is told, and with its cure the first time."""
+        room: Room = state.room
+        full = len(state.entries) >= room.limit
+        while len(state.entries) >= room.limit:
+            gone = room.least_useful(state.entries)
+            self._forget(gone)
+            state.remove(gone)
+            self._let_go(first_state(state))
+            reason = f"{room.limit} entries: the least useful one makes room for a new one"
+            SESSION.emit(events.Fallback(code="RC410", reason=reason, where=place_of(state.code)))
+        if (full or room.useless >= room.limit) and not room.warned:
+            room.warned = True
+            SESSION.warn_once(
+                "WN601", f"{self.name}: {telling.named(state, _too_many(room, change))}"
+            )
+
+    def _fault(self, state: Any, error: Exception) -> Any:
+        if SESSION.options.check:
+            raise error
+        text = "".join(traceback.format_exception(error))
+        event = events.RanPlain(
+            code="PL205", reason=f"{type(error).__name__}: {error}", where=place_of(state.code),
+            detail=text,
+        )  # fmt: skip
+        faults.safely(SESSION.emit, event, state)
+        faults.tell(self.name, error)
+        try:
+            return _leave_plain(state)
+        except Exception as another:  # no guards can be made: the next call comes here again
+            faults.tell(self.name, another)
+            return None
+
+    def counted(self) -> list[tuple[Any, events.Counted]]:
+        """Totals for a report, a state at a time."""
+        self._tell_late()
+        states = self.states
+        return [(state, row) for state in states if (row := telling.counted(state)) is not None]
+
+
+def _after_fork() -> None:
+    """In the child no other thread is left to let go of what it holds."""
+    TURNS.after_fork()
+    SESSION.after_fork()
+    KIN.after_fork()
+
+
+os.register_at_fork(
+    before=TURNS.before_fork, after_in_parent=TURNS.after_in_parent, after_in_child=_after_fork
+)
+UNITS: Living[Unit] = Living()
+
+
+class Changing(Exception):
+    """What a frame depends on is being changed by another thread while it is captured."""
+
+
+def _made_meanwhile(state: Any, before: tuple[Any, ...], view: FrameView) -> Any:
+    """The entry that another thread has made while this one waited for its turn, if it answers this call too."""
+    from ..runtime.guards.mirror import mirror
+
+    fresh = [entry for entry in state.entries if entry not in before]
+    return next((entry for entry in fresh if mirror(entry.rows, view) < 0), None)
+
+
+def first_state(state: Any) -> Any:
+    """The state of the frame's beginning; itself where that is gone or it is that."""
+    return (state.origin and state.origin()) or state
+
+
+class _Resumes:
+    """Makes resume functions for one capture and notes which; `serial`: of the first event of that capture."""
+
+    def __init__(self, make: Any, serial: int = 0) -> None:
+        self.serial = serial
+        self.made: list[tuple[Any, Any]] = []
+        self._make = make
+
+    def __call__(self, code: types.CodeType, *way: Any) -> Any:
+        made = self._make(code, *way)
+        self.made.append((way, made))
+        return made
+
+
+def _weak(kin: Kin | None) -> weakref.ref[Kin] | None:
+    return None if kin is None else weakref.ref(kin)
+
+
+def _at(state: Any) -> types.CodeType | None:
+    """Where this state's frames begin among those of its callable: see `kin.Recipe`."""
+    return None if state.origin is None else state.code
+
+
+def _drop_dead(of: weakref.ref[Any], kin_of: weakref.ref[Kin] | None, _reference: Any) -> None:
+    """An object that entries of this state were made for is gone: so are they."""
+    kin = None if kin_of is None else kin_of()
+    if kin is not None:
+        kin.prune()
+    state = of()
+    if state is None:
+        return
+    for entry in state.entries:
+        if type(entry.data) is Made and any(one() is None for one in entry.data.held):
+            state.remove(entry)
+            state.room.dead(entry)
+
+
+def _too_many(room: Room, change: Change | None) -> str:
+    """The warning at the limit, with what varies and the cure."""
+    what = ""
+    if change is not None:
+        where = change.row.where
+        place = "" if where is None else f"{where.shown}:{where.line}: "
+        what = f" ({place}{change.source} is now {change.now}, before {change.before})"
+    return (
+        f"{room.limit} entries and still new combinations{what}; from here on the least useful one makes room. "
+        "Pass what varies as a tensor, or raise JitConfig(recompile_limit=...); the report lists all recompiles"
+    )
+
+
+def _leave_plain(state: Any) -> Any:
+    """An entry that always holds and runs the original."""
+    from ..runtime.guards.compiler import compile_rows
+
+    entry = _native.Entry("plain", compile_rows([], [], state.code), None, None, rows=[])
+    state.add(entry)
+    return entry
+
+
+def _view(code: types.CodeType, values: tuple, scope: dict, closure: tuple | None) -> FrameView:
+    from ..runtime.guards.mirror import FrameView
+
+    found = scope.get("__builtins__", builtins)
+    names = found.__dict__ if isinstance(found, types.ModuleType) else found
+    return FrameView(code, values, scope, names, closure)
+
+
+def _refused() -> tuple[str, str] | None:
+    """Why nothing is captured now: graftjit is switched off, or a mode is active that the trace does not model."""
+    if SESSION.options.disable:
+        return "PL206", "GRAFTJIT_DISABLE is set"
+    now = snapshot()
+    if now.plain or _default_device_only(now):
+        return None
+    names = [*now.modes, *now.dispatch, now.functorch[0], "a tracer" if now.tracing else ""]
+    names.append("saved-tensor hooks or anomaly mode" if now.watched and now.grad_mode else "")
+    names.append("forward AD" if now.forward_level >= 0 else "")
+    names.append("no dispatch to Python" if now.unheard else "")
+    names.append(now.torch_function and f"__torch_function__: {now.torch_function}")
+    return "PL209", f"active: {', '.join(filter(None, names))}"
+
+
+def _default_device_only(now: State) -> bool:
+    """Whether the one mode is torch's own for a default device: it acts while a frame is captured as it does when
+    the frame runs."""
+    if len(now.modes) != 1 or type(torch._C._get_function_stack_at(0)) is not DeviceContext:
+        return False
+    return dataclasses.replace(now, modes=()).plain
+
+
+def check(
+    state: Any, entry: Any, guards: Any, values: tuple, scope: dict, closure: Any, verdict: int
+) -> None:
+    """GRAFTJIT_CHECK: the mirror and the native guard program agree."""
+    if own_builtins.replaced():
+        return
+    from ..runtime.guards.mirror import check_verdict
+
+    view = _view(state.code, values, scope, closure)
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return check_verdict(entry.rows, view, verdict)
+        except CheckError:
+            # Between the two, another thread may have changed what they read.
+            if attempt == ATTEMPTS or not other_threads():
+                raise
+            verdict = guards.check(values, scope, closure)
+
+
+def on_rerun(state: Any, entry: Any, error: BaseException) -> None:
+    """A compiled program raised; the frame runs again in plain Python, which raises its own exception."""
+    if own_builtins.replaced() and error.__class__ is not Begun:
+        return  # it may have raised for that, and so would what tells of it
+    event = faults.of_a_run(state.code.co_qualname, error)
+    faults.safely(SESSION.emit, dataclasses.replace(event, where=place_of(state.code)), state)

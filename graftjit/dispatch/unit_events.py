@@ -1,0 +1,205 @@
+"""What a unit tells: the events of a capture, of a recompile, and the totals that a report adds.
+
+In: states of code objects, what `capture` gave, what changed. Out: events, emitted under the state at work or given
+to the one who asks for a report. Called by `unit.Unit`; what a report may never ask for is put in words there, not
+here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import linecache
+import re
+import types
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..ir.location import Location
+from ..runtime.events import events
+from ..runtime.process import faults
+from ..runtime.process.session import SESSION
+from ..runtime.report import timings as clocks
+from .shared_entries import Made
+
+if TYPE_CHECKING:
+    from ..capture.capture import Capture
+    from ..runtime.guards.mirror import FrameView
+    from .eviction import Change
+
+
+def place_of(code: types.CodeType) -> Location:
+    """Where a code object begins."""
+    return Location(code.co_filename, code.co_firstlineno, function=code.co_qualname)
+
+
+_SLOT = re.compile(r"(?<![\w.])\.stack(\d+)")
+
+
+def named(state: Any, text: str) -> str:
+    """A text about sources in which values that lay between two steps of a line are named as the program has them: by the
+    expression whose value the break gave."""
+    if ".stack" not in text:
+        return text
+    code, after = state.code, state.after
+    slots = [name for name in code.co_varnames[: code.co_argcount] if name.startswith(".stack")]
+    line = after.line if after is not None else code.co_firstlineno
+
+    def name(found: re.Match[str]) -> str:
+        if after is not None and slots and found[0] == slots[-1]:
+            written = _written(after)
+            if written:
+                return f"the result of {written}"
+        return f"a value of line {line}"
+
+    return _SLOT.sub(name, text)
+
+
+def _written(where: Location) -> str:
+    """The expression at a place, where it stands in one line."""
+    if where.line is None or where.column is None or where.end_line != where.line:
+        return ""
+    line = linecache.getline(where.file, where.line).encode()
+    text = line[where.column : where.end_column].decode(errors="replace").strip()
+    return text if len(text) <= 60 else ""
+
+
+def _guards(state: Any, lines: tuple[events.GuardLine, ...]) -> tuple[events.GuardLine, ...]:
+    """With named sources."""
+    return tuple(
+        dataclasses.replace(
+            one,
+            source=named(state, one.source),
+            expected=named(state, one.expected),
+            path=tuple(named(state, step) for step in one.path),
+        )
+        if ".stack" in one.expected or ".stack" in one.source
+        else one
+        for one in lines
+    )
+
+
+def captured(state: Any, code: types.CodeType, made: Capture, seconds: dict[str, float]) -> None:
+    """Where the graph ends, what varies, and the entry that comes of it."""
+    from ..runtime.guards.mirror import guard_lines
+
+    where = place_of(code)
+    for record in made.breaks:
+        reason = record.reason
+        if record.code == "GB120" and state.after is not None and state.after.line is not None:
+            reason += f" (line {state.after.line})" if "whose body breaks" in reason else ""
+        SESSION.emit(
+            events.GraphBreak(
+                code=record.code, reason=reason, where=record.where, inlined=record.inlined
+            )
+        )
+    if made.plain is not None:
+        plain = made.plain
+        SESSION.emit(events.RanPlain(code=plain.code, reason=plain.reason, where=plain.where))
+    for source, why in made.symbolic:
+        SESSION.emit(events.Symbolic(source=named(state, source), why=why, where=where))
+    graph = made.graph
+    SESSION.emit(
+        events.Captured(
+            kind=made.kind,
+            resumed=state.origin is not None,
+            span=state.span,
+            graphs=int(graph is not None),
+            nodes=sum(node.op == "call" for node in graph.nodes) if graph else 0,
+            calls=len(graph.calls) if graph else 0,
+            guards=_guards(state, guard_lines(made.rows)),
+            claimed=made.claimed,
+            seconds=tuple(seconds.items()),
+            where=where,
+        )
+    )
+
+
+def recompiled(state: Any, change: Change, view: FrameView) -> None:
+    """now X, before Y of the first guard that failed in the nearest entry; and what failed in the others."""
+    from ..runtime.guards.mirror import explain_failure, failure_code, subject_of
+
+    failed = []
+    for entry, row in change.failed:
+        now, before = explain_failure(row, view)
+        failed.append(
+            events.GuardFailed(
+                entry=number_of(entry),
+                code=failure_code(row, view),
+                source=named(state, subject_of(row)),
+                now=now,
+                before=before,
+            )
+        )
+    SESSION.emit(
+        events.Recompile(
+            code=change.code,
+            source=named(state, change.source),
+            now=change.now,
+            before=change.before,
+            entries=len(state.entries),
+            limit=state.room.limit,
+            failed=tuple(failed),
+            where=change.row.where,
+        )
+    )
+
+
+def resumed(made: Iterable[tuple[Any, Any]], breaks: Sequence[Any]) -> None:
+    """What resumes a frame knows the break that it follows, for the report to say what that costs."""
+    for _way, tail in made if breaks else ():
+        tail.target.state.after = breaks[-1].where
+
+
+def number_of(entry: Any) -> int:
+    """The number that the events of its capture have; 0: it was not captured."""
+    return entry.data.number if type(entry.data) is Made else 0
+
+
+def counted(state: Any) -> events.Counted | None:
+    """Totals of a state for a report; None if its code is gone, for a collection may take it at any time."""
+    code, entries = state.code, state.entries
+    if code is None:
+        return None
+    # The first run of an entry is the miss that made it.
+    hits = [(number_of(entry), max(0, entry.hits - 1)) for entry in entries]
+    checks = [(number_of(entry), *entry.guard_time) for entry in entries]
+    values = [(number_of(entry), clocks.value_seconds(entry.rows)) for entry in entries]
+    _calls, samples, seconds, inside, gap_samples, gap = state.times()
+    plain_samples, plain_seconds = state.plain_times()
+    return events.Counted(
+        frame=code.co_qualname,
+        entries=len(entries),
+        hits=sum(n for _, n in hits),
+        misses=state.misses,
+        resumed=state.origin is not None,
+        entry_hits=tuple(pair for pair in hits if pair[0]),
+        guards=tuple((number, spent) for number, timed, spent in checks if number and timed),
+        values=tuple(pair for pair in values if all(pair)),
+        samples=samples,
+        seconds=samples * seconds,
+        inside=samples * inside,
+        plain_samples=plain_samples,
+        plain_seconds=plain_samples * plain_seconds,
+        after=state.after,
+        gap_samples=gap_samples,
+        gap=gap_samples * gap,
+    )
+
+
+def measured(state: Any) -> list[events.Event]:
+    """Beside the totals: run times of programs, and calls that ran in plain Python for a tracer's sake. Native code has
+    both."""
+    try:
+        return [*clocks.timed(state), *_watched(state)]
+    except Exception as error:
+        faults.tell(state.code.co_qualname, error, "The report lacks what was measured of it.")
+        return []
+
+
+def _watched(state: Any) -> list[events.Event]:
+    if not state.watched:
+        return []
+    code, reason = state.code, f"{state.watched} calls under a tracer, profiler or debugger"
+    return [
+        events.Fallback(code="PL208", reason=reason, frame=code.co_qualname, where=place_of(code))
+    ]

@@ -1,0 +1,5 @@
+"""The stages of a compilation, as objects that print.
+
+In: a call. Out: `Lowered`: graphs, kernels, programs, guards.
+Open first: `lowered.py`.
+"""

@@ -1,0 +1,175 @@
+"""What runs in a frame's place, as Python: the text of the stage "bytecode".
+
+In: what was captured of a frame (`runtime.events.observers.Published`) and its graph. Out: for a direct entry what the native
+callable does without a frame; else the replacement code and the resume functions that it calls, decompiled
+(`capture.decompile.writer`). Used by `graftjit.lowered.collect`.
+"""
+
+from __future__ import annotations
+
+import linecache
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ..capture import helpers as rebuild
+from ..capture.bytecode.decoder import argument_names, decode
+from ..capture.decompile.writer import decompile, identifier
+from ..capture.emit.resume import resume_code
+from ..ir.graph.nodes import Graph
+from ..ir.graph.printing import place_text, type_text
+from ..ir.location import Location
+from ..runtime import _native
+from ..runtime.events.observers import Published
+
+KNOWN: tuple[tuple[Any, str, str], ...] = (
+    (_native.call_in_extent, "call_in_extent", "Python calls it; frames below are captured, too"),
+    (rebuild.program_failed, "program_failed", "told, and raised again if Python must not"),
+    (rebuild.nothing, "no_graph", "nothing that anybody can see is computed"),
+)
+"""Objects of ours that replacement code calls: name and comment."""
+
+
+def line_of(where: Location) -> str:
+    """The program's own text of a line, without what is around it."""
+    return "" if where.line is None else linecache.getline(where.file, where.line).strip()
+
+
+def code_text(entry: Published) -> str:
+    """See the module's docstring; empty where the frame runs as written."""
+    made = entry.made
+    if made.kind == "direct":
+        return _direct_text(entry)
+    if made.code is None:
+        return ""
+    named = _namer(entry)
+    head = f"# in place of {_begin(entry.code)}"
+    text = _text(made.code, entry.code.co_name, entry.code, named)
+    found = [f"{head}\n{_with_sections(text, made.breaks)}"]
+    seen: set[str] = set()
+    for way, _tail in entry.resumes:
+        name = _resume_name(entry.code, way[0])
+        if name in seen:
+            continue
+        seen.add(name)
+        where = decode(entry.code).instrs[way[0]].where
+        text = _text(resume_code(entry.code, *way), name, entry.code, named)
+        found.append(f"# goes on at {place_text(where)}\n{text}")
+    return "\n\n".join(found)
+
+
+def _with_sections(text: str, breaks: list[Any]) -> str:
+    """Headings: what the graph takes, the graph, what comes after it."""
+    lines = text.splitlines()
+    called = next((at for at, line in enumerate(lines) if "# the graph: " in line), None)
+    if called is None:
+        return text
+    begin = called - (lines[called - 1].strip() == "try:")
+    unpacked = (
+        at
+        for at, line in enumerate(lines)
+        if at > called and line.startswith(("    (out", "    ()"))
+    )
+    end = next(unpacked, called)
+    after = "    # effects, and locals and stack as they are " + (
+        "at the break" if breaks else "at the end"
+    )
+    prologue = ["    # prologue: what the graph takes"] if begin > 1 else []
+    return "\n".join(
+        [
+            lines[0],
+            *prologue,
+            *lines[1:begin],
+            "    # the graph",
+            *lines[begin : end + 1],
+            after,
+            *lines[end + 1 :],
+        ]
+    )
+
+
+def _text(
+    code: types.CodeType, name: str, original: types.CodeType, named: Callable[[Any], Any]
+) -> str:
+    return decompile(code, name=name, original=original, named=named, line_of=line_of).text
+
+
+def _begin(code: types.CodeType) -> str:
+    where = Location(code.co_filename, code.co_firstlineno, function=code.co_qualname)
+    return f"{code.co_qualname}, {place_text(where)}"
+
+
+def _resume_name(code: types.CodeType, target: int) -> str:
+    line = decode(code).instrs[target].where.line
+    return f"{code.co_name}_from_line_{line}_at_{target}"
+
+
+def _namer(entry: Published) -> Callable[[Any], tuple[str, str] | None]:
+    """Names and comments for the objects that replacement code has as constants."""
+    made = entry.made
+
+    def named(value: Any) -> tuple[str, str] | None:
+        if made.graph is not None and value is made.program:
+            return f"graph_{entry.code.co_name.strip('<>')}", types_of(made.graph)
+        for (target, *_), tail in entry.resumes:
+            if value is tail:
+                return _resume_name(entry.code, target), "goes on behind the break"
+        if isinstance(value, types.FunctionType) and value.__name__ == "<lambda>":
+            ours = str(value.__module__ or "graftjit.").startswith("graftjit.")
+            return ("number", "computed of these") if ours else None
+        for known, name, note in KNOWN:
+            if value is known:
+                return name, note
+        return None
+
+    return named
+
+
+def types_of(graph: Graph) -> str:
+    """f32[8, 3], f32[3, 4] -> f32[8, 4]"""
+    given = ", ".join(type_text(node.meta) for node in graph.inputs)
+    return f"the graph: {given} -> {', '.join(type_text(n.meta) for n in graph.outputs)}"
+
+
+# -- direct entries ----------------------------------------------------------------------------------------
+
+
+def _direct_text(entry: Published) -> str:
+    """What the native callable does, as if it were a function."""
+    made = entry.made
+    sources = [str(source).lstrip(".") for source in made.inputs]
+    arguments = ", ".join(name.lstrip(".") for name in argument_names(entry.code))
+    lines = [
+        f"# in place of {_begin(entry.code)}: done by the native callable, without a frame",
+        f"def {identifier(entry.code.co_name)}({arguments}):",
+    ]
+    outputs = 0 if made.graph is None else len(made.graph.outputs)
+    if made.graph is not None:
+        names = "".join(f"out{at}, " for at in range(outputs))
+        given = ", ".join(sources[: made.n_program])
+        lines.append(f"    # {types_of(made.graph)}")
+        lines.append(
+            f"    ({names.strip() if outputs == 1 else names.rstrip(', ')}) = graph({given})"
+        )
+    lines.append(f"    return {_tree_text(made.tree, sources)}")
+    return "\n".join(lines)
+
+
+def _tree_text(tree: Any, sources: list[str]) -> str:
+    """The result, of the program's outputs and of what comes back as it was (`capture.emit.result_tree`)."""
+    kind = tree[0]
+    if kind == "const":
+        return repr(tree[1])
+    if kind == "input":
+        return sources[tree[1]]
+    if kind == "out":
+        return f"out{tree[1]}"
+    if kind == "dict":
+        pairs = (
+            f"{_tree_text(key, sources)}: {_tree_text(item, sources)}" for key, item in tree[1]
+        )
+        return f"{{{', '.join(pairs)}}}"
+    items = ", ".join(_tree_text(child, sources) for child in tree[1:])
+    if kind == "tuple":
+        return f"({items}{',' * (len(tree) == 2)})"
+    return f"[{items}]"

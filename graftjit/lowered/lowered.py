@@ -1,0 +1,303 @@
+"""`lower`: what a compilation makes of a call, stage by stage, as objects that print.
+
+In: anything that `jit` takes, and the arguments of one call. Out: a `Lowered`, with a `Part` for each captured stretch of
+a frame and in it the stages in their order, each a `Stage` with its text, its time and its graph. The frame is captured
+as a call would capture it, in a compilation of its own, and nothing of the program is run; so of a frame that breaks the
+first part is there, and `Lowered.run()` gives the others by running the call once, as `explain` does.
+"""
+
+from __future__ import annotations
+
+import html
+import inspect
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..ir.dataclass import dataclass, field
+from ..ir.graph.nodes import Graph
+from ..runtime.errors import UserError, describe
+from ..runtime.events import observers as watching
+
+
+@dataclass(slots=True, eq=False)
+class Stage:
+    """One stage of a compilation. It prints as text.
+
+    name     "captured", "aten", ...: see `stages.STAGES`
+    title    what it is, in a few words
+    size     how much of it there is, in words
+    seconds  the time that it took; 0 where it was made together with the stage before
+    graph    the graph that it shows (`.text()`, `.to_fx()`), None where it shows something else
+    steps    stages that it consists of: the passes that changed something
+    """
+
+    name: str
+    title: str
+    size: str
+    seconds: float
+    make: Callable[[], str] = field(repr=False)
+    graph: Graph | None = field(default=None, repr=False)
+    steps: tuple[Stage, ...] = field(default=(), repr=False)
+    before: Graph | None = field(default=None, repr=False)
+    _text: str | None = field(default=None, repr=False)
+
+    def text(self) -> str:
+        if self._text is None:
+            self._text = self.make()
+        return self._text
+
+    def diff(self) -> str:
+        """What a pass changed, as a unified diff of the graph before and after it. Raises UserError for other stages."""
+        if self.graph is None or self.before is None:
+            raise UserError(
+                f"the stage {self.name} is no pass over a graph",
+                expected="a step of the stage passes: lowered['passes'].steps",
+                found=self.name,
+            )
+        import difflib
+
+        old, new = self.before.text().splitlines(), self.graph.text().splitlines()
+        return "\n".join(
+            difflib.unified_diff(old, new, "before", f"after {self.name}", "", "", 1, "")
+        )
+
+    def __getitem__(self, name: str) -> Stage:
+        return _named(self.steps, name, f"step of the stage {self.name}")
+
+    def __iter__(self) -> Iterator[Stage]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return _details(self, opened=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One captured stretch of a frame: the function from its beginning, or from where it goes on after a break.
+
+    kind     "direct" (one graph, no Python), "code" (replacement code runs) or "plain" (the frame runs as written)
+    notes    what the capture has to say: breaks, and why a frame runs in plain Python, with codes and places
+    """
+
+    name: str
+    kind: str
+    stages: tuple[Stage, ...]
+    notes: tuple[str, ...] = ()
+    made: Any = field(default=(), repr=False)  # what was seen of its graphs
+
+    def __getitem__(self, name: str) -> Stage:
+        return _named(self.stages, name, f"stage of {self.name}")
+
+    def __iter__(self) -> Iterator[Stage]:
+        return iter(self.stages)
+
+    def __len__(self) -> int:
+        return len(self.stages)
+
+    def __contains__(self, name: object) -> bool:
+        return any(stage.name == name for stage in self.stages)
+
+    @property
+    def seconds(self) -> float:
+        return sum(stage.seconds for stage in self.stages)
+
+    def text(self, stage: str | None = None) -> str:
+        """One stage, or all of them, each under a heading."""
+        if stage is not None:
+            return self[stage].text()
+        return "\n\n".join(f"{_heading(self, one)}\n{one.text()}" for one in self.stages)
+
+    def __str__(self) -> str:
+        rows = [(one.name, _ms(one.seconds), one.size, one.title) for one in self.stages]
+        head = ("stage", "ms", "size", "")
+        wide = [max(len(row[at]) for row in (head, *rows)) for at in range(3)]
+        lines = [f"{self.name}: {KINDS[self.kind]}"]
+        for name, spent, size, title in (head, *rows):
+            lines.append(
+                f"  {name:<{wide[0]}}  {spent:>{wide[1]}}  {size:<{wide[2]}}  {title}".rstrip()
+            )
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        rows = "".join(_details(stage) for stage in self.stages)
+        return f"<h4>{html.escape(self.name)}</h4>{said}{rows}"
+
+
+KINDS = {
+    "direct": "one graph, called without a Python frame",
+    "code": "replacement code around a graph",
+    "plain": "runs as written",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lowered:
+    """What `lower` gives: see the module's docstring. `lowered["aten"]` is a stage of the first part that has it,
+    `lowered[0]` a part; iteration goes over all stages in order."""
+
+    name: str
+    parts: tuple[Part, ...]
+    again: Callable[[], Lowered] | None = field(default=None, repr=False)
+
+    def __getitem__(self, which: str | int) -> Any:
+        if isinstance(which, int):
+            return self.parts[which]
+        having = [part for part in self.parts if which in part]
+        if having:
+            return having[0][which]
+        return _named(tuple(self), which, f"stage of {self.name}")
+
+    def __iter__(self) -> Iterator[Stage]:
+        return (stage for part in self.parts for stage in part)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in part for part in self.parts)
+
+    @property
+    def seconds(self) -> float:
+        return sum(part.seconds for part in self.parts)
+
+    def text(self, stage: str | None = None) -> str:
+        """A stage of all parts, or everything."""
+        parts = [part for part in self.parts if stage is None or stage in part]
+        if stage is not None and len(parts) <= 1:
+            return str(self[stage].text())
+        return "\n\n".join(f"=== {part.name}\n{part.text(stage)}" for part in parts)
+
+    def cost(self) -> Any:
+        """Operations and bytes of the programs, by kernel, library call and line, as a `graftjit.lowered.cost.Cost`."""
+        from .cost import cost_of
+
+        return cost_of(part.made for part in self.parts if part.made)
+
+    def run(self) -> Lowered:
+        """The same with what comes after breaks: the call is run once, with its effects, in a compilation of its own.
+        Frames that a break calls and that were compiled before are not shown; `graftjit.reset()` forgets them."""
+        return self if self.again is None else self.again()
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: lowered in {_ms(self.seconds)} ms"]
+        lines += [str(part) for part in self.parts]
+        if self.again is not None and any(part.notes for part in self.parts):
+            lines.append("what follows a break is lowered by .run(), which runs the call")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head = f"<h3>{html.escape(self.name)}: lowered in {_ms(self.seconds)} ms</h3>"
+        return head + "".join(part._repr_html_() for part in self.parts)
+
+
+def _named(found: tuple[Stage, ...], name: str, what: str) -> Stage:
+    for stage in found:
+        if stage.name == name:
+            return stage
+    names = ", ".join(dict.fromkeys(stage.name for stage in found)) or "none"
+    raise KeyError(f"no {what} is called {name!r}; there are: {names}")
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f}"
+
+
+def _heading(part: Part, stage: Stage) -> str:
+    return f"--- {stage.name}: {stage.title} ({stage.size}, {_ms(stage.seconds)} ms)"
+
+
+def _details(stage: Stage, opened: bool = False) -> str:
+    """A stage that folds."""
+    head = f"<b>{stage.name}</b> {stage.title} ({stage.size}, {_ms(stage.seconds)} ms)"
+    body = f"<pre style='text-align:left'>{html.escape(stage.text())}</pre>"
+    return f"<details{' open' * opened}><summary>{head}</summary>{body}</details>"
+
+
+def lower(target: Any, /, *args: Any, **kwargs: Any) -> Lowered:
+    """The stages of compiling the call `target(*args, **kwargs)`; see the module's docstring.
+
+    Raises what the call would raise before its first line (TypeError for wrong arguments) and, with
+    `fullgraph=True`, BreakError. The caller's grad mode, autocast and default device hold for the capture.
+    """
+    from ..jit import fresh_copy
+
+    call, given = _callable(fresh_copy(target), args)
+    function = call.__wrapped__
+    values = _bound(function, given, kwargs)
+    unit = call._unit
+    state = unit.state_for(function.__code__)
+    with watching.watch() as told:
+        unit.miss(state, values, function.__globals__, function.__closure__)
+    return _lowered(call, told, lambda: _run(target, args, kwargs))
+
+
+def _run(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lowered:
+    from ..jit import fresh_copy
+
+    fresh = fresh_copy(target)
+    call, _ = _callable(fresh, args)
+    with watching.watch() as told:
+        fresh(*args, **kwargs)
+    return _lowered(call, told, None)
+
+
+def _lowered(call: Any, told: list[Any], again: Callable[[], Lowered] | None) -> Lowered:
+    from .collect import parts
+
+    found = parts(told, call.report())
+    return Lowered(call._unit.name, found, again if any(part.notes for part in found) else None)
+
+
+def _callable(fresh: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """The native callable behind what `jit` gave, and its positional arguments."""
+    from ..compiled import compiled_state
+    from ..jit import JitFunction
+
+    if isinstance(fresh, JitFunction):
+        return fresh, args
+    if isinstance(fresh, types.MethodType):
+        return fresh.__func__, (fresh.__self__, *args)
+    state = compiled_state(fresh)
+    if state is not None:
+        return state.call, (fresh, *args)
+    raise UserError(
+        "lower takes what can be called with these arguments",
+        expected="a function, method, module or callable object",
+        found=describe(fresh),
+    )
+
+
+def _bound(
+    function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
+    """The values of the parameters as a call would bind them, in the order of the frame's variables: by position, by
+    keyword alone, *args, **kwargs."""
+    signature = inspect.signature(function, follow_wrapped=False)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise UserError(
+            f"{function.__qualname__}() cannot be called so: {error}",
+            todo="pass the arguments of a call; for a method: graftjit.lower(obj.method, *args)",
+        ) from None
+    bound.apply_defaults()
+    last = [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
+    order = sorted(
+        signature.parameters.values(),
+        key=lambda one: 1 + last.index(one.kind) if one.kind in last else 0,
+    )
+    return tuple(bound.arguments[one.name] for one in order)
+
+
+__all__ = ["Lowered", "Part", "Stage", "lower"]

@@ -1,0 +1,153 @@
+"""Cells around a network that is trained: `WithLossCell`, `ForwardValueAndGrad`, `WithGradCell`, `TrainOneStepCell`.
+
+In: a network (a cell, a torch module, jitted or not), a loss, an optimizer of torch. Out: cells whose call gives a loss,
+gradients, or makes one step. Part of `graftjit.nn`; the gradients are those of `graftjit.gradients`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..gradients import GradOperation
+from ..runtime.autograd.differentiate import differentiate, leaves
+from .cell import Cell
+
+
+class WithLossCell(Cell):
+    """`construct(data, label)` is `loss_fn(backbone(data), label)`: tensors of any shapes that the two take."""
+
+    def __init__(self, backbone: Any, loss_fn: Any) -> None:
+        super().__init__(auto_prefix=False)
+        _check_network(backbone)
+        if not callable(loss_fn):
+            raise TypeError(f"loss_fn is a cell or a function, not a {type(loss_fn).__name__}")
+        self._backbone = backbone
+        self._loss_fn = loss_fn
+
+    def construct(self, data: Any, label: Any) -> Any:
+        return self._loss_fn(self._backbone(data), label)
+
+    @property
+    def backbone_network(self) -> Any:
+        """The network without the loss."""
+        return self._backbone
+
+
+class ForwardValueAndGrad(Cell):
+    """`construct(*inputs)` is (result of the network, gradients as `GradOperation` gives them).
+
+    weights   tensors that require a gradient; None: the trainable parameters of the network
+    With `sens_param` the last input has the shapes of the results, and is their gradient.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        weights: Any = None,
+        get_all: bool = False,
+        get_by_list: bool = False,
+        sens_param: bool = False,
+    ) -> None:
+        super().__init__(auto_prefix=False)
+        _check_network(network)
+        self.network = network
+        self.weights = None if weights is None else _listed(weights)
+        self.grad = GradOperation(get_all, get_by_list, sens_param)
+
+    def construct(self, *inputs: Any) -> Any:
+        result, found = self.grad.both(self.network, self.weights, inputs, {})
+        return result, found
+
+
+class WithGradCell(Cell):
+    """`construct(*inputs)` is a tuple of the gradients of all trainable parameters: of the network's results, or with a
+    `loss_fn` of `loss_fn(network(data), label)`. `sens`: the gradient of the results, in place of ones."""
+
+    def __init__(self, network: Any, loss_fn: Any = None, sens: Any = None) -> None:
+        super().__init__(auto_prefix=False)
+        _check_network(network)
+        self.network = network
+        self.network_with_loss = network if loss_fn is None else WithLossCell(network, loss_fn)
+        self.network_with_loss.train()
+        self.weights = tuple(p for p in network.parameters() if p.requires_grad)
+        self.sens = sens
+
+    def construct(self, *inputs: Any) -> Any:
+        _, _, found = differentiate(self.network_with_loss, inputs, {}, (), self.weights, self.sens)
+        return tuple(found)
+
+
+class TrainOneStepCell(Cell):
+    """`construct(*inputs)` makes one step of training and is the network's result, the loss, as it was before the step.
+
+    network      gives the loss: a cell or a module, often a `WithLossCell`
+    optimizer    an optimizer of torch over parameters of the network: its step is made with gradients of this call, and
+                 `.grad` of the parameters is None afterwards. Or anything with `parameters` that is called with the tuple
+                 of their gradients
+    sens         a number, the gradient of the loss (a factor of all gradients); None: 1
+    return_grad  (loss, tuple of the gradients, in the order of the optimizer's parameters)
+    Raises TypeError for arguments of a wrong type.
+    """
+
+    def __init__(
+        self, network: Any, optimizer: Any, sens: float | None = None, return_grad: bool = False
+    ) -> None:
+        super().__init__(auto_prefix=False)
+        _check_network(network)
+        if sens is not None and (isinstance(sens, bool) or not isinstance(sens, (int, float))):
+            raise TypeError(f"sens is a number or None, not a {type(sens).__name__}")
+        self.network = network
+        self.optimizer = optimizer
+        self.sens = sens
+        self.return_grad = return_grad
+        self._by_torch = isinstance(optimizer, torch.optim.Optimizer)
+        if not self._by_torch and not (callable(optimizer) and hasattr(optimizer, "parameters")):
+            raise TypeError(
+                "optimizer is one of torch.optim, or can be called with gradients and has `parameters`;"
+                f" this is a {type(optimizer).__name__}"
+            )
+
+    def construct(self, *inputs: Any) -> Any:
+        weights = self._weights()
+        loss, gradients = self._differentiated(inputs, weights)
+        if self._by_torch:
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight.grad = gradient
+            self.optimizer.step()
+            for weight in weights:
+                weight.grad = None
+        else:
+            self.optimizer(gradients)
+        return (loss, gradients) if self.return_grad else loss
+
+    def _weights(self) -> list[torch.Tensor]:
+        if not self._by_torch:
+            found = self.optimizer.parameters
+            return _listed(found() if callable(found) else found)
+        return [
+            p for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad
+        ]
+
+    def _differentiated(self, inputs: Any, weights: Any) -> tuple[Any, tuple[torch.Tensor, ...]]:
+        sens = self.sens
+        if sens is None:
+            loss, _, found = differentiate(self.network, inputs, {}, (), weights)
+            return loss, tuple(found)
+
+        def scaled(*given: Any) -> Any:
+            result = self.network(*given)
+            return [leaf * sens for leaf in leaves(result)], result
+
+        both, _, found = differentiate(scaled, inputs, {}, (), weights, None, True)
+        return both[1], tuple(found)
+
+
+def _check_network(network: Any) -> None:
+    if not isinstance(network, torch.nn.Module):
+        raise TypeError(f"the network is a cell or a module, not a {type(network).__name__}")
+
+
+def _listed(weights: Any) -> list[torch.Tensor]:
+    return [weights] if isinstance(weights, torch.Tensor) else list(weights)

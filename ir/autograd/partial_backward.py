@@ -1,0 +1,130 @@
+"""The backward where some results have no gradient.
+
+`without(graph, missing)` is the backward graph that computes what the others give. A gradient that hangs only on those that are
+missing is none, and is not made of zeros, for a zero times an infinity would be seen; where both kinds meet, it is left out of a
+sum, and is zeros for any other operator, as autograd has it. Used by `codegen.training`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import torch
+
+from ..graph.effects import reads, root, writes
+from ..graph.layout import contiguous_strides, is_dense
+from ..graph.nodes import Graph, Meta, Node
+from ..passes.pipeline import drop_dead
+from ..symbolic.expr import is_symbolic
+from .partition import moved
+
+aten = torch.ops.aten
+SUMS = {aten.add.Tensor, aten.add_.Tensor}
+
+
+def without(
+    graph: Graph, missing: Collection[int], tangents: Collection[int]
+) -> tuple[Graph, tuple[int | None, ...]]:
+    """(the graph without these inputs, the place of each of the outputs among its own, None for those that are
+    none). `tangents`: the inputs that are gradients, `missing` among them."""
+    return _Part(graph, missing, tangents).made()
+
+
+class _Part:
+    def __init__(self, graph: Graph, missing: Collection[int], tangents: Collection[int]) -> None:
+        self.graph = graph
+        self.missing = {graph.inputs[at] for at in missing}
+        self.hangs = self._hangs({graph.inputs[at] for at in tangents})
+        self.now: dict[Node, Node] = {}
+        self.nodes: list[Node] = []
+
+    def _hangs(self, tangents: set[Node]) -> dict[Node, frozenset[Node]]:
+        """The gradients that each piece of memory hangs on, at any time."""
+        hangs = {node: frozenset([node]) for node in tangents}
+        none: frozenset[Node] = frozenset()
+        while True:
+            before = dict(hangs)
+            for node in self.graph.nodes:
+                mine = none.union(*(hangs.get(root(one), none) for one in reads(node)))
+                if mine:
+                    for memory in {root(node), *(root(target) for target in writes(node))}:
+                        hangs[memory] = hangs.get(memory, none) | mine
+            if hangs == before:
+                return hangs
+
+    def _none(self, node: Node) -> bool:
+        hangs = self.hangs.get(root(node))
+        return bool(hangs) and self.missing.issuperset(hangs)  # type: ignore[arg-type]
+
+    def made(self) -> tuple[Graph, tuple[int | None, ...]]:
+        graph = self.graph
+        kept = [node for node in graph.inputs if node not in self.missing]
+        for at, node in enumerate(kept):
+            self.now[node] = replace(node, target=at)
+        for node in graph.nodes:
+            if not self._none(node):
+                self._keep(node)
+        given = [node for node in graph.outputs if not self._none(node)]
+        numbers = iter(range(len(given)))
+        places = tuple(None if self._none(node) else next(numbers) for node in graph.outputs)
+        n = len(kept)
+        part = replace(
+            graph,
+            inputs=[self.now[node] for node in kept],
+            nodes=self.nodes,
+            outputs=[self.now[node] for node in given],
+            sources=[None] * n,
+            symbols={s: ("number", n + k) for k, s in enumerate(graph.numbers)},
+        )
+        return drop_dead(part), places
+
+    def _keep(self, node: Node) -> None:
+        absent = [one for one in reads(node) if self._none(one)]
+        if absent and node.target in SUMS:
+            others = [one for one in node.args[:2] if one not in absent]
+            if len(others) == 1 and others[0].meta == node.meta and self._plain(node, others[0]):
+                self.now[node] = self.now[others[0]]
+                return
+        for one in absent:
+            if one not in self.now:
+                self.now[one] = self._zeros(one.meta)
+        self.now[node] = moved(node, self.now)
+        self.nodes.append(self.now[node])
+
+    def _plain(self, node: Node, other: Node) -> bool:
+        """The sum is the operand itself."""
+        return node.args[0] is other or (
+            node.alias is None
+            and node.kwargs.get("alpha", 1) == 1
+            and node.target is aten.add.Tensor
+        )
+
+    def _zeros(self, meta: Meta) -> Node:
+        """Zeros that lie as what is absent would: what is made of them lies by that."""
+        named = {"dtype": meta.dtype, "device": meta.device}
+        order = _order(meta)
+        shape = tuple(meta.shape[dim] for dim in order)
+        lying = _dense(Meta(shape, shape, meta.dtype, meta.device))
+        name = f"none_{len(self.nodes)}"
+        made = Node("call", aten.zeros.default, (shape,), named, lying, name)
+        self.nodes.append(made)
+        if list(order) == sorted(order):
+            return made
+        back = [order.index(dim) for dim in range(len(order))]
+        turned = Meta(meta.shape, tuple(lying.stride[at] for at in back), meta.dtype, meta.device)
+        view = Node("call", aten.permute.default, (made, back), {}, turned, f"{name}_t", alias=made)
+        self.nodes.append(view)
+        return view
+
+
+def _order(meta: Meta) -> list[int]:
+    """The dimensions in the order of memory, where they are known and have no holes."""
+    dims = list(range(len(meta.shape)))
+    if any(map(is_symbolic, (*meta.shape, *meta.stride))) or not is_dense(meta.shape, meta.stride):
+        return dims
+    return sorted(dims, key=lambda dim: (-meta.stride[dim], dim))
+
+
+def _dense(meta: Meta) -> Meta:
+    return Meta(meta.shape, contiguous_strides(meta.shape), meta.dtype, meta.device)

@@ -1,0 +1,342 @@
+"""A graph with its backward, divided into a forward graph and a backward graph.
+
+The two are one graph first, through all passes. Then each value that the backward reads of the forward is either saved
+or computed again: a minimum cut on bytes decides (recomputing pointwise work, views and casts costs nothing there;
+products, reductions, gathers and random numbers are not done twice). Memory that others can write to (inputs, results) is saved
+only where autograd itself saves it, so that a write in between raises where eager raises and nowhere else; of other such
+memory a copy is saved. The cut of autograd's own choice is always among those to choose from: no more is kept than
+eager keeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..dataclass import dataclass
+from ..errors import NoRule
+from ..graph.effects import is_random, reads, root, writes
+from ..graph.interpreter import substitute
+from ..graph.layout import numel
+from ..graph.nodes import Graph, Meta, Node
+from ..graph.opdef import OPS
+from ..graph.schema import plan_of
+from ..passes.pipeline import PassRecord, drop_dead, optimize
+from ..passes.rewriter import Rewriter, apply_table
+from ..symbolic.expr import Undecided, hint_of, symbols_of
+from ..trace.autocast_cache import cached_cast
+from ..trace.joint import Joint
+from ..trace.recorder import meta_args
+from .min_cut import Network
+
+aten = torch.ops.aten
+AGAIN = frozenset({"pointwise", "view", "create", "copy"})  # kinds of operators that may run twice
+COPY = 3  # a copy to be saved is written and read besides
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """forward     outputs: the pieces of memory that the graph gives (`ir.trace.output_views`), then what it makes for the backward
+    backward    inputs: what is saved, the gradients of the results; then numbers
+    saved       what is saved: ("input", position), ("output", position), ("made", position among the forward's
+                further outputs) or ("constant", tensor)
+    witnesses   outputs that autograd saves, by position: their versions must not change, whatever is saved in their place
+    gradients   of each wanted input: the position among the backward's outputs, or None
+    """
+
+    forward: Graph
+    backward: Graph
+    saved: tuple[tuple[str, Any], ...]
+    witnesses: tuple[int, ...]
+    gradients: tuple[int | None, ...]
+
+
+def divide(
+    graph: Graph, *, check: bool = False, show: Any = None, records: list[PassRecord] | None = None
+) -> Halves:
+    """The halves of a graph whose `joint` is a Joint. `records` gets what the passes did."""
+    whole = optimize(joined(graph), check=check, show=show, records=records)
+    return _Division(graph, whole).halves()
+
+
+def _below(graph: Graph, **changes: Any) -> Graph:
+    """The graph changed, with its ATen level alone: nothing asks for a gradient there."""
+    bare: dict[str, Any] = {
+        "calls": [],
+        "call_outputs": [],
+        "constants": {},
+        "values": (),
+        "needs_grad": False,
+        "joint": None,
+    }
+    return replace(graph, **bare, **changes)
+
+
+def joined(graph: Graph) -> Graph:
+    """Both as one graph: its outputs are the results, then the gradients."""
+    joint: Joint = graph.joint
+    made = _below(
+        graph,
+        inputs=[*graph.inputs, *joint.tangents],
+        nodes=[*graph.nodes, *joint.nodes],
+        outputs=[*joint.pieces, *(node for node in joint.gradients if node is not None)],
+        sources=[*graph.sources, *[None] * len(joint.tangents)],
+    )
+    return apply_table({cached_cast: (_plain_cast,)})(made)
+
+
+def _plain_cast(at: Rewriter, node: Node) -> Node | None:
+    """A cast that is not looked up in autocast's cache, which must hold casts with a history."""
+    weight, dtype, _ = node.args
+    return at.call(aten._to_copy.default, weight, dtype=dtype)
+
+
+class _Division:
+    """`kept`: memory that autograd saves itself; `seen`: memory of results."""
+
+    def __init__(self, graph: Graph, whole: Graph) -> None:
+        joint = graph.joint
+        n = len(joint.pieces)
+        self.graph, self.joint, self.whole = graph, joint, whole
+        self.results, self.gradients = whole.outputs[:n], whole.outputs[n:]
+        self.tangents = whole.inputs[len(graph.inputs) :]
+        self.kept_outputs = {at for at, node in enumerate(joint.pieces) if root(node) in joint.kept}
+        self.kept = {node for node in joint.kept if node.op in ("input", "constant")}
+        self.kept |= {root(self.results[at]) for at in self.kept_outputs}
+        self.seen = {root(node) for node in self.results}
+        self.written = {root(target) for node in whole.nodes for target in writes(node)}
+        # What is read there during the forward may be something else at its end.
+        self.changing = self.written | {graph.inputs[at] for at in graph.written}
+        self.behind = self._behind()
+        self.never_copied: set[Node] = (
+            set()
+        )  # whose copies what the backward makes of them cannot read
+
+    def _behind(self) -> set[Node]:
+        """The nodes that only the backward can run: what hangs on a gradient, and memory that such a node writes."""
+        behind: set[Node] = set(self.tangents)
+        memory: set[Node] = set()
+        while True:
+            before = len(behind), len(memory)
+            for node in self.whole.nodes:
+                targets = {root(target) for target in writes(node)}
+                if (
+                    root(node) in memory
+                    or any(one in behind for one in reads(node))
+                    or targets & memory
+                ):
+                    behind.add(node)
+                    memory |= targets
+            if before == (len(behind), len(memory)):
+                return behind
+
+    # -- the cut
+
+    def halves(self) -> Halves:
+        needed = self._needed()
+        order = [*self.whole.inputs, *self.whole.nodes]
+        while True:
+            cut = self._cut(needed)
+            chosen = [node for node in order if node in cut]
+            try:
+                backward = self._backward(chosen)
+                forward, saved = self._forward(chosen)
+                break
+            except _CannotCopy as error:
+                self.never_copied.update(error.nodes)
+        numbers = iter(range(len(self.gradients)))
+        places = tuple(None if node is None else next(numbers) for node in self.joint.gradients)
+        saved_outputs = {at for kind, at in saved if kind == "output"}
+        witnesses = tuple(sorted(self.kept_outputs - saved_outputs))
+        return Halves(forward, backward, tuple(saved), witnesses, places)
+
+    def _needed(self) -> set[Node]:
+        """The values of the forward that the backward reads."""
+        live = set(self.gradients)
+        for node in reversed(self.whole.nodes):
+            if node in self.behind and (node in live or writes(node)):
+                live.update(reads(node))
+        return live - self.behind
+
+    def _cut(self, needed: set[Node]) -> set[Node]:
+        """The values to save."""
+        network = Network()
+        pending, seen = list(needed), set(needed)
+        edges: list[tuple[Node, Node]] = []
+        while pending:
+            node = pending.pop()
+            network.vertex(node, self._cost(node))
+            if self._again(node):
+                for operand in dict.fromkeys(reads(node)):
+                    edges.append((operand, node))
+                    if operand not in seen:
+                        seen.add(operand)
+                        pending.append(operand)
+            else:
+                network.source(node)
+        for before, after in edges:
+            network.edge(before, after)
+        for node in needed:
+            network.sink(node)
+        return network.cut()  # type: ignore[return-value]
+
+    def _again(self, node: Node) -> bool:
+        """Whether a value may be computed a second time, from its operands."""
+        if node.alias is not None:
+            return True
+        if node.op != "call":
+            return False
+        row = plan_of(node.target).row
+        if row is None or row.kind not in AGAIN or is_random(node) or node in self.written:
+            return False
+        return not any(root(one) in self.changing for one in reads(node))
+
+    def _cost(self, node: Node) -> float:
+        """Of saving a value, in bytes; a view is never saved but what it is a view of."""
+        if not isinstance(node.meta, Meta) or node.alias is not None:
+            return float("inf")
+        if node in self.kept or (node.op == "constant" and node.args == ("own",)):
+            return 0.0
+        if node in self.never_copied:
+            return float("inf")
+        nbytes = float(numel(tuple(map(hint_of, node.meta.shape))) * node.meta.dtype.itemsize)
+        return nbytes * (COPY if self._is_copied(node) else 1) + 1
+
+    def _is_copied(self, node: Node) -> bool:
+        """Whether others may write to the memory of a value that autograd would not have saved."""
+        outside = node.op in ("input", "constant") or node in self.seen
+        return outside and node not in self.kept
+
+    # -- the two graphs
+
+    def _forward(self, chosen: list[Node]) -> tuple[Graph, list[tuple[str, Any]]]:
+        outputs = list(self.results)
+        nodes = [node for node in self.whole.nodes if node not in self.behind]
+        saved: list[tuple[str, Any]] = []
+        for node in chosen:
+            way = self._way(node)
+            if way is not None:
+                saved.append(way)
+                continue
+            if self._is_copied(node):
+                options, meta = _copied(node)
+                node = Node(
+                    "call", aten.clone.default, (node,), options, meta, f"{node.name}_kept", node.where
+                )  # fmt: skip
+                nodes.append(node)
+            saved.append(("made", len(outputs) - len(self.results)))
+            outputs.append(node)
+        joined = frozenset(at for at, node in enumerate(self.results) if node.op != "input")
+        return drop_dead(_below(self.graph, nodes=nodes, outputs=outputs, joined=joined)), saved
+
+    def _way(self, node: Node) -> tuple[str, Any] | None:
+        """How a value is saved that is there anyway; None if the forward has to give it."""
+        if node.op == "constant" and (node in self.kept or node.args == ("own",)):
+            return "constant", node.target
+        if node not in self.kept:
+            return None
+        if node.op == "input":
+            return "input", node.target
+        return next((("output", at) for at, one in enumerate(self.results) if one is node), None)
+
+    def _backward(self, chosen: list[Node]) -> Graph:
+        now: dict[Node, Node] = {}
+        inputs: list[Node] = []
+        copies = {node for node in chosen if self._way(node) is None and self._is_copied(node)}
+        for node in (*chosen, *self.tangents):
+            meta = _copied(node)[1] if node in copies else node.meta
+            now[node] = Node("input", len(inputs), meta=meta, name=node.name, where=node.where)
+            inputs.append(now[node])
+        nodes: list[Node] = []
+        other = {node for node in copies if now[node].meta != node.meta}  # of another layout
+        for node in self._to_run(set(chosen)):
+            now[node] = moved(node, now)
+            nodes.append(now[node])
+            if other and not other.isdisjoint(reads(node)):
+                meta = _by_rule(now[node], copies)
+                if meta != node.meta:
+                    now[node].meta = meta
+                    other.add(node)
+        if not other.isdisjoint(node for node in self.gradients if node is not None):
+            raise _CannotCopy(copies)
+        graph, used = (
+            self.graph,
+            symbols_of([[n.meta, n.args, n.kwargs] for n in (*inputs, *nodes)]),
+        )
+        numbers = sorted(used, key=lambda symbol: symbol.name)
+        made = _below(
+            graph,
+            name=f"{graph.name}_backward",
+            inputs=inputs,
+            nodes=nodes,
+            outputs=[now[node] for node in self.gradients],
+            mutates=False,
+            apart=False,
+            consumes=True,
+            own=frozenset(at for at, node in enumerate(chosen) if self._way(node) is None),
+            random=any(map(is_random, nodes)),
+            sources=[None] * len(inputs),
+            overlaps=[],
+            written=[],
+            symbols={s: ("number", len(inputs) + k) for k, s in enumerate(numbers)},
+            numbers=numbers,
+        )
+        return drop_dead(made)
+
+    def _to_run(self, cut: set[Node]) -> list[Node]:
+        """The nodes of the backward, those that are computed again among them, in order."""
+        wanted: set[Node] = set(self.gradients)
+        found: list[Node] = []
+        for node in reversed(self.whole.nodes):
+            mine = node in self.behind
+            if node in cut or not (node in wanted or (mine and writes(node))):
+                continue
+            found.append(node)
+            wanted.update(reads(node))
+            if node.alias is not None:
+                wanted.add(node.alias)
+        found.reverse()
+        return found
+
+
+class _CannotCopy(Exception):
+    """A copy of one of these nodes cannot be saved in its place."""
+
+    def __init__(self, nodes: set[Node]) -> None:
+        super().__init__()
+        self.nodes = nodes
+
+
+def _copied(node: Node) -> tuple[dict[str, Any], Meta]:
+    """How a copy is made, and its layout, which has no holes. Strides that nobody knows by now give no order: then the
+    copy is contiguous."""
+    clone, plain = aten.clone.default, {"memory_format": torch.contiguous_format}
+    rule = OPS[str(clone)].rule
+    try:
+        return {}, rule(clone, node.meta)
+    except Undecided:
+        return plain, rule(clone, node.meta, **plain)
+
+
+def _by_rule(node: Node, copies: set[Node]) -> Any:
+    """What a node is over operands of another layout."""
+    if node.op == "get":
+        return node.args[0].meta[node.target]
+    row = OPS.get(str(node.target))
+    if row is None:
+        raise _CannotCopy(copies)
+    kwargs = {name: meta_args(value) for name, value in node.kwargs.items()}
+    try:
+        return row.rule(node.target, *meta_args(node.args), **kwargs)
+    except (NoRule, Undecided, RuntimeError):
+        raise _CannotCopy(copies) from None
+
+
+def moved(node: Node, now: dict[Node, Node]) -> Node:
+    """The node over the operands of another graph."""
+    args = substitute(node.args, now.__getitem__, Node)
+    kwargs = substitute(node.kwargs, now.__getitem__, Node)
+    alias = None if node.alias is None else now[node.alias]
+    return Node(node.op, node.target, args, kwargs, node.meta, node.name, node.where, alias)

@@ -1,0 +1,377 @@
+"""What an operator costs: the one table of its arithmetic, and the bytes that it moves at least.
+
+`flops(node)` counts arithmetic operations; `moved(node)` bytes, `traffic(node)` the same as (read, written). In: nodes
+of a graph, forward or backward. Symbolic sizes count as they were at capture. Asked by reports and by `Lowered.cost()`.
+
+What counts as one operation: an addition, multiplication, division, comparison, choice or rounding, and a function of
+the mathematical library (exp, tanh, erf, sqrt ...), of any type. A fused multiplication and addition are two. Moves,
+casts, views and constants are none. So are the bias of a product or a convolution and the softmax of an attention, as
+in torch.utils.flop_counter, with which products, convolutions and attention agree (tests/ir/test_cost.py).
+
+matmul       2 m n k
+convolution  2 x (result's batch and places) x (elements of the weight), over the input's places if transposed;
+             backward: as much for each of the gradients of input and weight
+attention    2 b h s t (d + d_v); backward five products in place of two (Dao et al., FlashAttention, appendix B)
+the others   operations an element of the result, or of the first operand where some are folded: `PER_RESULT` and
+             `PER_OPERAND`, written down from the formulas in torch's documentation
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import torch
+
+from ..symbolic.expr import hint_of
+from .effects import reads
+from .nodes import Meta, Node
+from .opdef import OPS
+from .schema import SILENT_VIEWS, plan_of
+
+
+def elements(meta: Meta) -> int:
+    """Elements of a tensor, at capture."""
+    return math.prod(int(hint_of(size)) for size in meta.shape)
+
+
+def nbytes(meta: Meta) -> int:
+    """Bytes of the different elements of a tensor: what was expanded counts once, as do windows that overlap."""
+    sizes = [int(hint_of(size)) for size in meta.shape]
+    if 0 in sizes:
+        return 0
+    steps = [abs(int(hint_of(step))) for step in meta.stride]
+    counted = math.prod(size for size, step in zip(sizes, steps, strict=True) if step)
+    reach = 1 + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
+    return min(counted, reach) * meta.dtype.itemsize
+
+
+def metas(value: Any) -> Iterator[Meta]:
+    """The tensors of a result or an operand."""
+    if type(value) is Meta:
+        yield value
+    elif type(value) is Node:
+        yield from metas(value.meta)
+    elif type(value) in (tuple, list):
+        for item in value:
+            yield from metas(item)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(int(hint_of(size)) for size in next(metas(value)).shape)
+
+
+# -- products, convolutions, attention ---------------------------------------------------------------------
+
+
+def _product(left: int) -> Callable[..., int]:
+    """2 m n k, from the shapes of the factors, of which the left one is argument `left`."""
+
+    def count(node: Node) -> int:
+        (*rows, k), right = _shape(node.args[left]), _shape(node.args[left + 1])
+        columns = right[-1] if len(right) > 1 else 1
+        return 2 * math.prod(rows) * columns * k
+
+    return count
+
+
+def _windows(places: tuple[int, ...], weight: tuple[int, ...]) -> int:
+    """`places`: sizes of batch, channels and the places where the weight is laid; channels are those of the weight."""
+    return 2 * places[0] * math.prod(places[2:]) * math.prod(weight)
+
+
+def _convolution(node: Node) -> int:
+    transposed = bool(node.args[6])
+    return _windows(_shape(node.args[0] if transposed else node.meta), _shape(node.args[1]))
+
+
+def _library_convolution(node: Node) -> int:
+    return _windows(_shape(node.meta), _shape(node.args[1]))
+
+
+def _convolution_backward(node: Node) -> int:
+    gradient, x, weight, transposed, wanted = (node.args[i] for i in (0, 1, 2, 7, 10))
+    once = _windows(_shape(x if transposed else gradient), _shape(weight))
+    return once * sum(map(bool, wanted[:2]))
+
+
+def _attention(first: int, with_keys: int, with_values: int) -> Callable[..., int]:
+    """Products over (queries, keys): so many along the keys' size, and so many along that of the values."""
+
+    def count(node: Node) -> int:
+        query, key, value = (_shape(node.args[first + i]) for i in range(3))
+        pairs = math.prod(query[:-1]) * key[-2]
+        return 2 * pairs * (with_keys * key[-1] + with_values * value[-1])
+
+    return count
+
+
+_FUSED = "_scaled_dot_product_"
+_KERNELS = (
+    "flash_attention",
+    "flash_attention_for_cpu",
+    "efficient_attention",
+    "cudnn_attention",
+    "fused_attention_overrideable",
+)
+PRODUCTS: dict[str, Callable[[Node], int]] = {
+    "mm": _product(0),
+    "bmm": _product(0),
+    "mv": _product(0),
+    "dot": _product(0),
+    "vdot": _product(0),
+    "addmm": _product(1),
+    "_addmm_activation": _product(1),
+    "baddbmm": _product(1),
+    "addmv": _product(1),
+    "_scaled_mm": _product(0),
+    "_int_mm": _product(0),
+    "convolution": _convolution,
+    "_convolution": _convolution,
+    "convolution_overrideable": _convolution,
+    "cudnn_convolution": _library_convolution,
+    "mkldnn_convolution": _library_convolution,
+    "convolution_backward": _convolution_backward,
+    **{_FUSED + kernel: _attention(0, 1, 1) for kernel in _KERNELS},
+    **{f"{_FUSED}{kernel}_backward": _attention(1, 3, 2) for kernel in _KERNELS},
+}
+"""Operations as a function of the node, by the name of the operator."""
+
+# -- the others --------------------------------------------------------------------------------------------
+
+PER_RESULT: dict[str, int] = {
+    # compositions of several operations; all other pointwise operators are one
+    "sigmoid": 4,  # 1 / (1 + exp(-x))
+    "log_sigmoid_forward": 5,
+    "logit": 4,
+    "silu": 5,
+    "mish": 6,  # x * tanh(log(1 + exp(x))), with its choice
+    "gelu": 5,  # x / 2 * (1 + erf(x / sqrt(2)))
+    "softplus": 5,
+    "elu": 4,
+    "celu": 5,
+    "hardsigmoid": 4,
+    "hardswish": 5,
+    "hardtanh": 2,
+    "leaky_relu": 2,
+    "_prelu_kernel": 2,
+    "threshold": 2,
+    "hardshrink": 3,
+    "softshrink": 4,
+    "rsqrt": 2,
+    "clamp": 2,
+    "lerp": 3,
+    "addcmul": 3,
+    "addcdiv": 3,
+    "hypot": 4,
+    "logaddexp": 5,
+    "logaddexp2": 5,
+    "xlogy": 3,
+    "sinc": 4,
+    "gelu_backward": 12,
+    "sigmoid_backward": 3,  # g * y * (1 - y)
+    "tanh_backward": 3,
+    "silu_backward": 8,
+    "mish_backward": 12,
+    "softplus_backward": 5,
+    "elu_backward": 4,
+    "hardsigmoid_backward": 4,
+    "hardswish_backward": 6,
+    "hardtanh_backward": 3,
+    "leaky_relu_backward": 3,
+    "threshold_backward": 2,
+    "log_sigmoid_backward": 6,
+    "mse_loss_backward": 3,
+    # the random numbers are one operation each
+    "native_dropout": 3,  # a number, a comparison, the scaled choice
+    "native_dropout_backward": 2,
+    # interpolation: the weighted sum of 2, 4, 8 or 16 neighbours
+    "upsample_linear1d": 3,
+    "upsample_bilinear2d": 7,
+    "upsample_trilinear3d": 15,
+    "upsample_bicubic2d": 31,
+}
+"""Operations an element of the result."""
+
+PER_OPERAND: dict[str, int] = {
+    # a fold is one operation an element unless it says otherwise
+    "mean": 1,
+    "nansum": 2,
+    "aminmax": 2,
+    "any": 1,
+    "count_nonzero": 2,
+    "var": 4,  # sum, difference, square, sum
+    "std": 4,
+    "var_mean": 4,
+    "std_mean": 4,
+    "logsumexp": 4,  # max, difference, exp, sum
+    "linalg_vector_norm": 2,
+    "norm": 2,
+    # a reduction and its pointwise use
+    "_softmax": 5,  # max, difference, exp, sum, quotient
+    "_safe_softmax": 5,
+    "_log_softmax": 5,
+    "native_layer_norm": 8,  # moments 4, difference, scale, weight, bias
+    "native_group_norm": 8,
+    "native_batch_norm": 8,
+    "cudnn_batch_norm": 8,
+    "_native_batch_norm_legit": 8,
+    "_native_batch_norm_legit_no_training": 4,
+    "_fused_rms_norm": 4,
+    "_softmax_backward_data": 4,  # y * g, sum, difference, product
+    "_log_softmax_backward_data": 4,
+    "native_layer_norm_backward": 14,
+    "native_group_norm_backward": 14,
+    "native_batch_norm_backward": 14,
+    "cudnn_batch_norm_backward": 14,
+    "_fused_rms_norm_backward": 10,
+    # losses
+    "nll_loss_forward": 0,  # a gather; the sum is over rows
+    "nll_loss2d_forward": 0,
+    "mse_loss": 3,
+    "smooth_l1_loss": 5,
+    "huber_loss": 5,
+    "soft_margin_loss": 5,
+    "binary_cross_entropy": 7,
+    "binary_cross_entropy_with_logits": 9,
+}
+"""Operations an element of the first operand."""
+
+FREE = frozenset({"view", "create", "copy", "join"})
+"""Kinds of operators that compute nothing."""
+
+ADDING = frozenset(
+    {"scatter_add", "index_add", "scatter_reduce", "index_reduce", "embedding_dense_backward"}
+)
+"""Operators of the kind "index" that compute: an operation an element of what is scattered, the last operand but
+for the embedding's gradient."""
+
+
+@cache
+def _known(op: Any) -> tuple[str, str]:
+    """(name without its overload, kind) of an operator; of an in-place or out= one those of what it computes."""
+    plan = plan_of(op)
+    if plan.row is None and plan.functional is not None:
+        return _known(plan.functional)
+    short = op._schema.name.split("::")[1]
+    row = plan.row or OPS.get(f"aten.{short.rstrip('_')}.default")
+    if row is not None:
+        return short, row.kind
+    if plan.kind == "view" or plan.name in SILENT_VIEWS:
+        return short, "view"
+    return short, "pointwise" if torch.Tag.pointwise in op.tags else ""
+
+
+def flops(node: Node) -> int:
+    """Arithmetic operations of one run of a node; 0 for what is no operator."""
+    if node.op != "call":
+        return 0
+    name, kind = _known(node.target)
+    found = PRODUCTS.get(name)
+    if found is not None:
+        return found(node)
+    result = next(metas(node.meta), None)
+    if name in PER_RESULT:
+        return PER_RESULT[name] * (0 if result is None else elements(result))
+    operand = next(metas(node.args), None)
+    if name in PER_OPERAND:
+        return PER_OPERAND[name] * (0 if operand is None else elements(operand))
+    if kind in FREE:
+        return 0
+    return 0 if result is None else _BY_KIND.get(kind, _each_result)(node, name)
+
+
+def _each_result(node: Node, name: str) -> int:
+    return elements(next(metas(node.meta)))
+
+
+def _each_operand(node: Node, name: str) -> int:
+    return elements(next(metas(node.args)))
+
+
+def _sorted(node: Node, name: str) -> int:
+    """n log2 n comparisons."""
+    found = next(metas(node.args))
+    at = 2 if name == "topk" else 1
+    dim = node.args[at] if len(node.args) > at else node.kwargs.get("dim", -1)
+    sizes = _shape(found)
+    along = sizes[dim] if sizes and type(dim) is int and -len(sizes) <= dim < len(sizes) else 1
+    return elements(found) * math.ceil(math.log2(max(along, 2)))
+
+
+def _window(node: Node, name: str) -> int:
+    """Pools: each element of the windows is folded once. Nearest neighbours are moves."""
+    if "nearest" in name:
+        return 0
+    if "pool" not in name or "backward" in name:
+        return _each_operand(node, name)
+    if "adaptive" in name:
+        return _each_operand(node, name)
+    return _each_result(node, name) * math.prod(_kernel(node))
+
+
+def _kernel(node: Node) -> tuple[int, ...]:
+    sizes = tuple(int(hint_of(size)) for size in node.args[1])
+    rank = 3 if "3d" in str(node.target) else 2
+    return sizes * rank if len(sizes) == 1 else sizes
+
+
+def _scattered(node: Node, name: str) -> int:
+    if name not in ADDING and not _accumulates(node, name):
+        return 0
+    tensors = list(metas(node.args))
+    return elements(tensors[0] if name == "embedding_dense_backward" else tensors[-1])
+
+
+def _accumulates(node: Node, name: str) -> bool:
+    given = node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False)
+    return "index_put" in name and bool(given)
+
+
+_BY_KIND: dict[str, Callable[[Node, str], int]] = {
+    "reduction": _each_operand,
+    "scan": _each_operand,
+    "loss": _each_operand,
+    "sort": _sorted,
+    "window": _window,
+    "index": _scattered,
+}
+"""The rest by kind; what is left is an operation an element of its first result, which is a guess for operators that
+have no row in THE op table."""
+
+# -- bytes -------------------------------------------------------------------------------------------------
+
+GATHERS = frozenset(
+    {"embedding", "index_select", "gather", "index", "_unsafe_index", "take", "_embedding_bag"}
+)
+"""Operators that read of their first operand no more than they give."""
+OVERWRITES = frozenset({"fill_", "zero_", "copy_", "normal_", "uniform_", "bernoulli_"})
+"""In-place operators that do not read what they write."""
+
+
+def traffic(node: Node) -> tuple[int, int]:
+    """Bytes (read, written) of one run of a node by itself, each element once. Views move none."""
+    if node.op != "call":
+        return 0, 0
+    name, kind = _known(node.target)
+    if kind == "view" or node.meta is None:
+        return 0, 0
+    own = node.target._schema.name.split("::")[1]
+    written = sum(map(nbytes, metas(node.meta)))
+    operands = [meta for one in dict.fromkeys(reads(node)) for meta in metas(one)]
+    counted = [nbytes(meta) for meta in operands]
+    if name in GATHERS and counted:
+        counted[0] = min(counted[0], written)
+    elif own in OVERWRITES and counted:
+        counted[0] = 0
+    elif node.alias is not None and kind == "index" and len(counted) > 1:  # a write of some places
+        written = min(written, counted[-1])
+        counted[0] = written if _scattered(node, name) else 0
+    return sum(counted), written
+
+
+def moved(node: Node) -> int:
+    """Bytes read and written by one run of a node by itself."""
+    return sum(traffic(node))

@@ -1,0 +1,116 @@
+"""What nodes read, write and share: the facts on memory that every pass must respect.
+
+A node names memory, and reads it when it runs. Memory that the graph made itself is known exactly (`root`);
+inputs and constants may overlap each other in ways that only a call knows, so a write to one of them counts
+as a write to all. Asked by passes, verifier and codegen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..dataclass import dataclass, field
+from ..symbolic.expr import is_symbolic
+from .layout import is_dense
+from .nodes import Graph, Node
+from .schema import plan_of
+
+
+def operands(value: Any) -> Iterator[Node]:
+    """The nodes in (nested) arguments."""
+    if type(value) is Node:
+        yield value
+    elif type(value) in (tuple, list):
+        for item in value:
+            yield from operands(item)
+    elif type(value) is dict:
+        for item in value.values():
+            yield from operands(item)
+
+
+def reads(node: Node) -> list[Node]:
+    """The nodes that a node names, in order."""
+    return [*operands(node.args), *operands(node.kwargs)]
+
+
+def root(node: Node) -> Node:
+    """The node that made the memory a node lives in."""
+    while node.alias is not None:
+        node = node.alias
+    return node
+
+
+def is_fresh(node: Node) -> bool:
+    """The graph itself made the memory."""
+    return root(node).op in ("call", "get")
+
+
+def writes(node: Node) -> list[Node]:
+    """The operands whose memory a node writes."""
+    if node.op != "call":
+        return []
+    plan = plan_of(node.target)
+    found: list[Node] = []
+    for at in plan.writes:
+        value = node.kwargs.get(at) if isinstance(at, str) else _positional(plan, node, at)
+        found.extend(operands(value))
+    if plan.row is not None and plan.row.mutates is not None:
+        for position in plan.row.mutates(node.args, node.kwargs):
+            found.extend(operands(node.args[position]))
+    return found
+
+
+def _positional(plan: Any, node: Node, at: int) -> Any:
+    return node.args[at] if at < len(node.args) else node.kwargs.get(plan.arguments[at])
+
+
+def is_random(node: Node) -> bool:
+    """Reads (and moves) the random state."""
+    return node.op == "call" and plan_of(node.target).random
+
+
+@dataclass(slots=True)
+class Facts:
+    """Memory facts of a whole graph. `written` and `returned` hold roots; `outputs` the output nodes."""
+
+    written: set[Node] = field(default_factory=set)
+    returned: set[Node] = field(default_factory=set)
+    outputs: set[Node] = field(default_factory=set)
+    writes_outside: bool = False
+    users: dict[Node, int] = field(default_factory=dict)
+
+    def steady(self, node: Node) -> bool:
+        """What is read there is the same at any point of the graph."""
+        origin = root(node)
+        if origin.op in ("input", "constant"):
+            return not self.writes_outside
+        return origin not in self.written
+
+    def private(self, node: Node) -> bool:
+        """Nobody could tell if the node's value lived in other memory."""
+        origin = root(node)
+        return origin not in self.returned and origin not in self.written and is_fresh(node)
+
+
+def facts_of(graph: Graph) -> Facts:
+    """Collect the facts."""
+    facts = Facts(outputs=set(graph.outputs), returned={root(node) for node in graph.outputs})
+    for node in graph.nodes:
+        for operand in reads(node):
+            facts.users[operand] = facts.users.get(operand, 0) + 1
+        for target in writes(node):
+            origin = root(target)
+            facts.written.add(origin)
+            if origin.op in ("input", "constant"):
+                facts.writes_outside = True
+    return facts
+
+
+def can_wait(memory: Node) -> bool:
+    """Whether a copy made by the graph can stand for memory from outside: it lies as that does."""
+    if memory.op != "input":
+        return False
+    meta = memory.meta
+    known = not is_symbolic((meta.shape, meta.stride)) and meta.offset == 0
+    return known and is_dense(meta.shape, meta.stride)

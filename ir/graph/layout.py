@@ -1,0 +1,328 @@
+"""Sizes and strides as eager computes them.
+
+The algorithms are those of torch's TensorIterator, `empty_like` and `clone`: what order of dimensions a new
+tensor gets from the tensors it is made from. Used by the result rules; all in elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
+from typing import Any, TypeVar
+
+import torch
+
+from ..symbolic.expr import ACTIVE, Expr, greatest, is_symbolic
+from .nodes import Meta
+
+Sizes = tuple[int, ...]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def remembered(function: Function) -> Function:
+    """functools.cache for plain sizes. Symbolic ones are worked out each time: the questions on the way are about
+    the trace that asks, and symbols of two traces may have one name."""
+    known = cache(function)
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        facts = ACTIVE.facts
+        if facts is not None and not facts.symbols:
+            return known(*args)  # a trace without any
+        return function(*args) if is_symbolic(args) else known(*args)
+
+    return call  # type: ignore[return-value]
+
+
+@remembered
+def contiguous_strides(shape: Sizes) -> Sizes:
+    """Row-major strides; a size of 0 counts as 1."""
+    strides = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= _at_least_one(size)
+    return tuple(reversed(strides))
+
+
+def _at_least_one(size: Any) -> Any:
+    """max(size, 1). A trace asks, and guards the answer; where nobody can answer (planning, the backward, which is
+    built later) it is an expression that holds for every size."""
+    if ACTIVE.facts is None and isinstance(size, Expr):
+        return greatest(size, 1)
+    return max(size, 1)
+
+
+def channels_last_strides(shape: Sizes) -> Sizes:
+    """NHWC order for four sizes, NDHWC for five."""
+    order = [0, *range(2, len(shape)), 1]
+    inner = contiguous_strides(tuple(shape[d] for d in order))
+    strides = [0] * len(shape)
+    for position, dim in enumerate(order):
+        strides[dim] = inner[position]
+    return tuple(strides)
+
+
+def numel(shape: Sequence[int]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+@remembered
+def is_contiguous(shape: Sizes, stride: Sizes) -> bool:
+    expected = 1
+    for size, step in zip(reversed(shape), reversed(stride), strict=True):
+        if size != 1:
+            if size == 0:
+                return True
+            if step != expected:
+                return 0 in shape
+            expected *= size
+    return True
+
+
+@remembered
+def is_channels_last(shape: Sizes, stride: Sizes) -> bool:
+    """torch's is_contiguous(memory_format=channels_last): four sizes, NHWC in memory."""
+    if len(shape) not in (4, 5):
+        return False
+    expected = 1
+    for dim in (1, *range(len(shape) - 1, 1, -1), 0):
+        if shape[dim] != 1:
+            if stride[dim] != expected:
+                return False
+            expected *= shape[dim]
+    return True
+
+
+@remembered
+def is_dense(shape: Sizes, stride: Sizes) -> bool:
+    """Non-overlapping and dense: some permutation of the dimensions is contiguous."""
+    if is_contiguous(shape, stride):
+        return True
+    expected = 1
+    for step, size in sorted((st, si) for st, si in zip(stride, shape, strict=True) if si != 1):
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def check_memory(view: Meta, memory: Meta) -> None:
+    """Raise where a view would read behind the end of the memory that is known to be there. A tensor from outside may
+    lie in larger memory than its own: then plain Python makes the view."""
+
+    def end(meta: Meta) -> Any:
+        reach = sum((size - 1) * step for size, step in zip(meta.shape, meta.stride, strict=True))
+        return (meta.offset + reach + 1) * meta.dtype.itemsize
+
+    if any(size == 0 for size in view.shape):
+        return
+    if any(size == 0 for size in memory.shape) or not end(view) <= end(memory):
+        raise RuntimeError("as_strided: behind the end of the memory")
+
+
+def gradient_strides(shape: Sizes, stride: Sizes) -> Sizes:
+    """Of a tensor's gradient: it lies as the tensor does where that has no holes, in order otherwise."""
+    return stride if is_dense(shape, stride) else contiguous_strides(shape)
+
+
+def has_overlap(shape: Sizes, stride: Sizes) -> bool:
+    """Two elements certainly share one place (an expanded dimension): torch refuses to write there."""
+    return 0 not in shape and any(st == 0 and si > 1 for st, si in zip(stride, shape, strict=True))
+
+
+def shares_places(shape: Sizes, stride: Sizes) -> bool:
+    """Two elements may share one place, as those of overlapping windows do. Torch writes there in the order of its own loops."""
+    if 0 in shape or is_dense(shape, stride):
+        return False
+    reach = 0  # of the dimensions so far, from their first element to their last one
+    for step, size in sorted((st, si) for st, si in zip(stride, shape, strict=True) if si != 1):
+        if step <= reach:
+            return True
+        reach += (size - 1) * step
+    return False
+
+
+def overlap(one: Meta, other: Meta) -> str:
+    """Of two tensors in the same memory: "full" (the same elements), "none", "partial" (torch refuses to
+    write one from the other), or "unclear" (torch does not look)."""
+    if one == other:
+        return "full"
+    if 0 in one.shape or 0 in other.shape:
+        return "none"
+    if not is_dense(one.shape, one.stride) or not is_dense(other.shape, other.stride):
+        return "none" if are_apart(one, other) else "unclear"
+    size, its = one.dtype.itemsize, other.dtype.itemsize
+    begin, start = one.offset * size, other.offset * its
+    end, stop = begin + numel(one.shape) * size, start + numel(other.shape) * its
+    if (begin, end) == (start, stop):
+        return "full" if one.stride == other.stride else "partial"
+    return "partial" if begin < stop and start < end else "none"
+
+
+def are_apart(one: Meta, other: Meta) -> bool:
+    """Whether two strided tensors in the same memory certainly share no element, as chunks of a matrix do.
+
+    An element of both is a solution of sum(i * stride) - sum(j * stride') == distance with i and j in range;
+    it is looked for by interval arithmetic, largest stride first, and given up after a few hundred tries.
+    """
+    if one.dtype.itemsize != other.dtype.itemsize:
+        return False
+    if is_symbolic([m.shape + m.stride + (m.offset,) for m in (one, other)]):
+        return False
+    terms = [(st, si - 1, 0) for si, st in zip(one.shape, one.stride, strict=True)]
+    terms += [(st, 0, si - 1) for si, st in zip(other.shape, other.stride, strict=True)]
+    terms = sorted((t for t in terms if t[0] and (t[1] or t[2])), reverse=True)
+    merged: list[tuple[int, int, int]] = []
+    for stride, up, down in terms:  # equal strides of both sides are one unknown
+        if merged and merged[-1][0] == stride:
+            _, other_up, other_down = merged.pop()
+            up, down = up + other_up, down + other_down
+        merged.append((stride, up, down))
+    tries = [400]
+
+    def meets(rest: int, at: int) -> bool:
+        tries[0] -= 1
+        if tries[0] < 0 or at == len(merged):
+            return rest == 0 or tries[0] < 0
+        stride, up, down = merged[at]
+        high = sum(s * u for s, u, _ in merged[at + 1 :])
+        low = -sum(s * d for s, _, d in merged[at + 1 :])
+        first = max(-down, -((high - rest) // stride))
+        last = min(up, (rest - low) // stride)
+        return any(meets(rest - k * stride, at + 1) for k in range(first, last + 1))
+
+    return not meets(other.offset - one.offset, 0)
+
+
+def broadcast(*shapes: Sizes) -> Sizes:
+    """The common shape; raises RuntimeError where there is none."""
+    result: Sizes = shapes[0] if shapes else ()
+    for shape in shapes[1:]:
+        if shape == result:
+            continue
+        if len(shape) > len(result):
+            shape, result = result, shape
+        lead = len(result) - len(shape)
+        sizes = list(result)
+        for i, size in enumerate(shape):
+            other = sizes[lead + i]
+            if other == 1:
+                sizes[lead + i] = size
+            elif size not in (1, other):
+                raise RuntimeError(f"sizes {list(result)} and {list(shape)} do not broadcast")
+        result = tuple(sizes)
+    return result
+
+
+def _sort_dims(shape: Sizes, operands: Sequence[Sizes]) -> list[int]:
+    """Dimensions from the innermost out: TensorIterator's insertion sort with ambiguous comparisons."""
+
+    def order(dim0: int, dim1: int) -> int:
+        for stride in operands:
+            step0, step1 = stride[dim0], stride[dim1]
+            if step0 == 0 or step1 == 0:
+                continue
+            if step0 < step1:
+                return -1
+            if step0 > step1 or shape[dim0] > shape[dim1]:
+                return 1
+        return 0
+
+    perm = list(reversed(range(len(shape))))
+    for i in range(1, len(perm)):
+        here = i
+        for before in range(i - 1, -1, -1):
+            verdict = order(perm[before], perm[here])
+            if verdict > 0:
+                perm[before], perm[here] = perm[here], perm[before]
+                here = before
+            elif verdict < 0:
+                break
+    return perm
+
+
+def _strides_in_order(shape: Sizes, perm: Sequence[int], clamp: bool) -> Sizes:
+    strides = [0] * len(shape)
+    step = 1
+    for dim in perm:
+        strides[dim] = step
+        step *= _at_least_one(shape[dim]) if clamp else shape[dim]
+    return tuple(strides)
+
+
+def _spread(shape: Sizes, operand: Sizes, stride: Sizes) -> Sizes:
+    """Strides of an operand as seen from the broadcast shape."""
+    lead = len(shape) - len(operand)
+    return (0,) * lead + tuple(
+        0 if size == 1 and shape[lead + i] != 1 else step
+        for i, (size, step) in enumerate(zip(operand, stride, strict=True))
+    )
+
+
+@remembered
+def pointwise_strides(shape: Sizes, operands: tuple[tuple[Sizes, Sizes], ...]) -> Sizes:
+    """Strides of a new result of TensorIterator over operands given as (shape, stride)."""
+    if all(operand == shape for operand, _ in operands):
+        if all(is_contiguous(*operand) for operand in operands):
+            return contiguous_strides(shape)
+        if len(shape) == 4 and all(is_channels_last(*operand) for operand in operands):
+            return channels_last_strides(shape)
+        first = operands[0][1]
+        if all(stride == first and is_dense(size, stride) for size, stride in operands):
+            return first
+    perm = [0]
+    if len(shape) != 1:
+        perm = _sort_dims(shape, [_spread(shape, *operand) for operand in operands])
+    if perm == list(reversed(range(len(shape)))):
+        return contiguous_strides(shape)
+    return _strides_in_order(shape, perm, clamp=False)
+
+
+@remembered
+def like_strides(shape: Sizes, stride: Sizes) -> Sizes:
+    """Strides of `empty_like(x)` and `x.clone()` with torch.preserve_format."""
+    if is_dense(shape, stride):
+        return stride
+    if len(shape) <= 1:
+        return (1,) * len(shape)
+    return _strides_in_order(shape, _sort_dims(shape, [stride]), clamp=True)
+
+
+def suggested_format(meta: Meta) -> torch.memory_format:
+    """torch's suggest_memory_format: channels_last where the strides say so clearly."""
+    shape, stride = meta.shape, meta.stride
+    if len(shape) not in (4, 5):
+        return torch.contiguous_format
+    least = 0
+    if stride[1] == 0:
+        return torch.contiguous_format
+    for dim in (1, *range(len(shape) - 1, 1, -1), 0):
+        if shape[dim] == 0 or stride[dim] < least:
+            return torch.contiguous_format
+        if dim == 0 and least == stride[1]:
+            return torch.contiguous_format
+        least = stride[dim]
+        if shape[dim] > 1:
+            least *= shape[dim]
+    return torch.channels_last if len(shape) == 4 else torch.channels_last_3d
+
+
+def format_strides(shape: Sizes, memory_format: torch.memory_format | None) -> Sizes:
+    """Strides for an explicit memory format."""
+    if memory_format is None or memory_format is torch.contiguous_format:
+        return contiguous_strides(shape)
+    if memory_format is torch.channels_last or memory_format is torch.channels_last_3d:
+        return channels_last_strides(shape)
+    raise ValueError(f"{memory_format} gives no strides by itself")
+
+
+def wrap_dim(dim: int, rank: int) -> int:
+    """A dimension counted from the front; raises IndexError out of range. Rank 0 allows 0 and -1."""
+    reach = max(rank, 1)
+    if not -reach <= dim < reach:
+        raise IndexError(f"dimension {dim} is out of range for {rank} dimensions")
+    return dim % reach

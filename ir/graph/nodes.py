@@ -1,0 +1,184 @@
+"""Graph and Node: what one captured stretch of a frame computes.
+
+A graph has two levels, recorded together by `ir.trace.tracer.Tracer`: `calls`, the torch-level calls as the user
+wrote them (replayable one by one, through autograd), and `nodes`, the ATen operators below them (what is
+compiled). Nodes are in execution order; a node whose operator mutates an argument is a barrier for
+everything that reads or writes the same storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..dataclass import dataclass, field
+from ..location import Location
+from ..symbolic.expr import Symbol
+from ..symbolic.symnode import SYMBOLIC, from_torch
+
+# An int, or an `ir.symbolic.expr.Expr` where it may differ from call to call.
+Size = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What is known of a tensor value. Sizes and strides count elements; `device` as torch's."""
+
+    shape: tuple[Size, ...]
+    stride: tuple[Size, ...]
+    dtype: torch.dtype
+    device: torch.device
+    offset: Size = 0
+
+    def with_sizes(self, change: Callable[[Any], Any]) -> Meta:
+        """The same with `change` done to sizes, strides and offset."""
+        shape, stride, offset = change(self.shape), change(self.stride), change(self.offset)
+        return Meta(shape, stride, self.dtype, self.device, offset)
+
+    def __str__(self) -> str:
+        return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
+
+
+def meta_of(tensor: torch.Tensor) -> Meta:
+    """The Meta of a real (strided) tensor or a ghost."""
+    return Meta(
+        tuple([_size(size) for size in tensor.shape]),
+        tuple([_size(step) for step in tensor.stride()]),
+        tensor.dtype,
+        tensor.device,
+        _size(tensor.storage_offset()),
+    )
+
+
+def _size(value: Any) -> Any:
+    return from_torch(value) if type(value) in SYMBOLIC else value
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One value-producing step at ATen level.
+
+    op       "input", "constant", "call" (an ATen operator) or "get" (one result of a many-result call)
+    target   the OpOverload for "call"; the index for "get"; the real tensor for "constant"; the input's
+             position for "input"
+    args, kwargs   operands: Nodes, numbers (plain or `ir.symbolic.expr.Expr`), dtypes, devices, lists and tuples of
+                   those. A constant that only the graph knows (no one else can write it) has args ("own",)
+    meta     Meta of the result; a tuple of Meta or None for a many-result call; None if nothing is returned
+    alias    the node whose storage the result shares (a view, or an in-place result), else None
+    """
+
+    op: str
+    target: Any
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    meta: Any = None
+    name: str = ""
+    where: Location | None = None
+    alias: Node | None = None
+
+    def __repr__(self) -> str:
+        return f"%{self.name}"
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """One torch-level call as captured: `results = target(*args, **kwargs)`.
+
+    args and kwargs hold `Ref`s where the program had tensors; `results` is a nested structure of Refs and
+    plain values with the shape of what the call returned.
+    """
+
+    target: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: Any
+    where: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A value of the torch level by number; the first `len(graph.inputs)` numbers are the graph's inputs."""
+
+    index: int
+
+
+@dataclass(eq=False, slots=True)
+class Graph:
+    """Inputs (nodes with op "input"), nodes in order, outputs; and the same at torch level.
+
+    outputs        nodes of the results, in order
+    call_outputs   the Refs of the same results at torch level
+    constants      Ref index -> real tensor, for tensors that are baked in
+    values         Ref index -> the node that made the value, for who prints the torch level with its types
+    needs_grad     some value requires a gradient: the torch level is run, or forward and backward of `joint`
+    mutates        an input's storage is written by the graph
+    random         a random operator is inside
+    sources        where each input came from, as given to `Tracer.input`
+    overlaps       groups of input positions whose tensors share memory
+    late           Python runs the frame again should the program raise: no input may be written by then (see `ir.passes.defer_writes`)
+    apart          whoever runs the graph makes sure that no two of its inputs share memory
+    written        positions of the inputs whose memory the graph writes (their overlaps included); eager would
+                   have raised their version counters
+    slow_ops       operators without a result rule of ours
+    grad_where     the first call whose result requires a gradient
+    joined         the positions of the outputs that autograd gets from a node of ours: if one is a view, nobody is to
+                   know of what
+    consumes       whoever runs the program leaves the inputs to it: each may die after its last use
+    own            with consumes: positions of the inputs that then die, since nothing else holds them
+    joint          with needs_grad: the backward (an `ir.trace.joint.Joint`), or why there is none (a `Declined`); None where
+                   nobody asked
+    spends         a backward is among the calls
+    spent          (position, name of the node) of the outputs whose history such a backward has used up
+    symbols        where each symbol of the graph comes from: ("size", input position, dim),
+                   ("stride", input position, dim) or ("number", argument position)
+    numbers        symbols of the Python numbers that follow the tensors among the program's arguments
+    facts          what the trace knew of its symbols (an `ir.symbolic.shape_env.Facts`), None without any
+    """
+
+    name: str
+    inputs: list[Node] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    outputs: list[Node] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    call_outputs: list[Ref] = field(default_factory=list)
+    constants: dict[int, Any] = field(default_factory=dict)
+    needs_grad: bool = False
+    mutates: bool = False
+    random: bool = False
+    sources: list[Any] = field(default_factory=list)
+    overlaps: list[tuple[int, ...]] = field(default_factory=list)
+    written: list[int] = field(default_factory=list)
+    slow_ops: list[str] = field(default_factory=list)
+    grad_where: Location | None = None
+    joined: frozenset[int] = frozenset()
+    consumes: bool = False
+    own: frozenset[int] = frozenset()
+    joint: Any = None
+    spends: bool = False
+    spent: tuple[tuple[int, str], ...] = ()
+    symbols: dict[Symbol, tuple[Any, ...]] = field(default_factory=dict)
+    numbers: list[Symbol] = field(default_factory=list)
+    facts: Any = None
+    apart: bool = False
+    late: bool = False
+    values: tuple[Node, ...] = ()
+
+    def text(self) -> str:
+        """The ATen level as typed Python."""
+        from .printing import graph_text
+
+        return graph_text(self)
+
+    def calls_text(self) -> str:
+        """The torch level as Python."""
+        from .printing import calls_text
+
+        return calls_text(self)
+
+    def to_fx(self) -> Any:
+        """The ATen level as a torch.fx.GraphModule."""
+        from .printing import to_fx
+
+        return to_fx(self)

@@ -1,0 +1,153 @@
+"""What an ATen operator's schema says of aliasing, writing and randomness, read once an operator.
+
+A `Plan` joins that with the operator's row in THE op table. `plan_of(op)` makes and remembers them; the
+tracer follows a plan for every operator it is asked to run, passes and verifier ask it what a node writes.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from ..dataclass import dataclass
+from .opdef import OPS, OpDef
+
+# In-place operators whose functional twin would copy much to write little: kept as writes.
+_PARTIAL = (
+    "index_put_ index_add_ index_copy_ index_fill_ index_reduce_ scatter_ scatter_add_ scatter_reduce_"
+    " masked_scatter_ put_ _index_put_impl_ resize_ set_ map_ map2_"
+)
+PARTIAL_WRITES = frozenset(_PARTIAL.split())
+
+
+# Operators that share memory with their first argument although their schema does not say so.
+SILENT_VIEWS = frozenset(
+    {
+        "aten._unsafe_view.default",
+        "aten.unsafe_split.Tensor",
+        "aten.unsafe_split_with_sizes.default",
+    }
+)
+# Asked by C++ that has to have plain numbers; the dispatcher knows nothing of them.
+ASKED = frozenset({"aten.size.default", "aten.stride.default"})
+DYNAMIC = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to trace one operator.
+
+    kind         "pure", "view" (results share memory with argument `view_of`), "write" or "composite"
+    writes       positions (names for keyword-only) of the arguments that it writes, by its schema
+    returned     per result: the written argument that it is, or None for a new tensor
+    functional   the operator that computes what an in-place or out= operator writes, if there is one
+    values       the schema of the results: True where a result is a list of tensors
+    tensor_first the first argument is a tensor
+    """
+
+    op: Any
+    name: str
+    kind: str
+    row: OpDef | None
+    arguments: tuple[str, ...] = ()
+    writes: tuple[int | str, ...] = ()
+    returned: tuple[int | str | None, ...] = ()
+    view_of: int = 0
+    functional: Any = None
+    random: bool = False
+    dynamic: bool = False
+    metadata: bool = False
+    one: bool = True
+    list_result: bool = False
+    tensors: bool = True
+    tensor_first: bool = False
+
+
+def _functional_twin(op: Any) -> Any:
+    """aten.add.Tensor for aten.add_.Tensor and aten.add.out; None where there is none of the same arguments."""
+    schema = op._schema
+    base = schema.name.split("::")[1]
+    if any(argument.is_out for argument in schema.arguments):
+        names = [a.name for a in schema.arguments if not a.is_out]
+        packet = getattr(torch.ops.aten, base, None)
+    elif base.endswith("_") and not base.endswith("__") and base not in PARTIAL_WRITES:
+        names = [a.name for a in schema.arguments]
+        packet = getattr(torch.ops.aten, "fill" if base == "zero_" else base[:-1], None)
+        if base == "zero_":
+            return torch.ops.aten.fill.Scalar
+    else:
+        return None
+    if packet is None:
+        return None
+    for overload in packet.overloads():
+        twin = getattr(packet, overload)
+        wanted = twin._schema.arguments
+        if [a.name for a in wanted] != names or any(a.alias_info for a in wanted):
+            continue
+        given = [a for a in schema.arguments if not a.is_out]
+        if all(str(a.type) == str(b.type) for a, b in zip(given, wanted, strict=True)):
+            return twin
+    return None
+
+
+@cache
+def plan_of(op: Any) -> Plan:
+    """The plan of an OpOverload."""
+    schema = op._schema
+    name = str(op)
+    arguments = tuple(argument.name for argument in schema.arguments)
+    positions: dict[str, int | str] = {
+        a.name: a.name if a.kwarg_only else i for i, a in enumerate(schema.arguments)
+    }
+    writes: list[int | str] = []
+    sets: dict[str, int | str] = {}
+    read_sets: dict[str, int | str] = {}
+    for argument in schema.arguments:
+        info = argument.alias_info
+        if info is None:
+            continue
+        for label in info.before_set:
+            (sets if info.is_write else read_sets)[label] = positions[argument.name]
+        if info.is_write:
+            writes.append(positions[argument.name])
+    returned: list[int | str | None] = []
+    view_of = None
+    for argument in schema.arguments:  # Tensor(a -> *): a list of views comes back
+        info = argument.alias_info
+        if info is not None and not info.is_write and "*" in info.after_set:
+            view_of = positions[argument.name]
+    for result in schema.returns:
+        info = result.alias_info
+        labels = list(info.before_set) + list(info.after_set) if info else []
+        returned.append(next((sets[label] for label in labels if label in sets), None))
+        for label in labels:
+            if label in read_sets and isinstance(read_sets[label], int):
+                view_of = read_sets[label]
+    tags = set(op.tags)
+    key = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
+    composite = name not in OPS and name not in ASKED
+    composite = composite and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+    if name in SILENT_VIEWS:
+        view_of = 0
+    kind = "write" if writes else "view" if view_of is not None else "pure"
+    types = [str(result.type) for result in schema.returns]
+    return Plan(
+        op,
+        name,
+        "composite" if composite else kind,
+        OPS.get(name),
+        arguments,
+        tuple(writes),
+        tuple(returned),
+        view_of if isinstance(view_of, int) else 0,
+        _functional_twin(op) if writes and op.namespace == "aten" else None,
+        torch.Tag.nondeterministic_seeded in tags,
+        name not in OPS and bool(tags & DYNAMIC),  # a row's rule tells the cases apart
+        torch.Tag.inplace_view in tags or schema.name.split("::")[1] in ("resize_", "set_"),
+        len(types) == 1,
+        types == ["List[Tensor]"],
+        any("Tensor" in kind for kind in types) or not types,
+        bool(schema.arguments) and str(schema.arguments[0].type) == "Tensor",
+    )

@@ -1,0 +1,6 @@
+"""What each operator means to the compiler.
+
+In: an operator and the metadata of its arguments. Out: the metadata of its result, and whether it
+may raise.
+Open first: `table.py`.
+"""

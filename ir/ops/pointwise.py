@@ -1,0 +1,117 @@
+"""Result rules of pointwise operators: one rule for all.
+
+Shape by broadcasting, strides by TensorIterator, dtype by asking ATen once for each signature (`probe`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..errors import NoRule
+from ..graph.layout import broadcast, contiguous_strides, pointwise_strides
+from ..graph.nodes import Meta
+from ..graph.opdef import add_rows, rule
+from .meta_kernels import result_dtype
+
+UNARY = """
+    abs acos acosh angle asin asinh atan atanh bitwise_not ceil cos cosh deg2rad digamma erf erfc erfinv exp exp2
+    expm1 floor frac i0 isinf isnan isneginf isposinf lgamma log log10 log1p log2 logical_not logit
+    mish nan_to_num neg rad2deg reciprocal relu round round.decimals rsqrt sgn sigmoid sign signbit
+    silu sin sinc sinh special_bessel_j0 special_bessel_j1 special_entr special_erfcx special_i0e special_i1
+    special_i1e special_log_ndtr special_ndtri sqrt tan tanh trunc
+    celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu softplus softshrink threshold
+"""
+
+BINARY = """
+    add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Tensor rsub.Scalar mul.Tensor mul.Scalar div.Tensor div.Scalar
+    div.Tensor_mode div.Scalar_mode floor_divide floor_divide.Scalar remainder.Tensor remainder.Scalar
+    remainder.Scalar_Tensor fmod.Tensor fmod.Scalar
+    pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar atan2 copysign.Tensor copysign.Scalar hypot nextafter
+    maximum minimum fmax fmin heaviside xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other
+    special_xlog1py logaddexp logaddexp2 ldexp.Tensor gcd lcm
+    eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar
+    ge.Tensor ge.Scalar logical_and logical_or logical_xor
+    bitwise_and.Tensor bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_or.Tensor bitwise_or.Scalar
+    bitwise_or.Scalar_Tensor bitwise_xor.Tensor bitwise_xor.Scalar bitwise_xor.Scalar_Tensor
+    bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor
+    bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor
+    __lshift__.Tensor __lshift__.Scalar __rshift__.Tensor __rshift__.Scalar
+    _prelu_kernel gelu_backward sigmoid_backward tanh_backward silu_backward threshold_backward
+    hardtanh_backward hardswish_backward hardsigmoid_backward elu_backward leaky_relu_backward softplus_backward
+    mse_loss_backward mish_backward
+"""
+
+TERNARY = """
+    where.self clamp clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor
+    lerp.Scalar lerp.Tensor addcmul addcdiv polar complex
+"""
+
+
+def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Meta]:
+    metas = [arg for arg in args if type(arg) is Meta]
+    if kwargs:
+        metas += [value for value in kwargs.values() if type(value) is Meta]
+    return metas
+
+
+def common_device(metas: list[Meta]) -> torch.device:
+    """The device of an operator's tensors: zero-dimensional CPU tensors go anywhere."""
+    device = metas[0].device
+    for meta in metas[1:]:
+        if meta.device != device:
+            if not meta.shape and meta.device.type == "cpu":
+                continue
+            if device.type == "cpu" and all(not m.shape for m in metas if m.device == device):
+                device = meta.device
+                continue
+            raise RuntimeError(f"tensors on {device} and {meta.device}")
+    return device
+
+
+def pointwise(op: Any, *args: Any, **kwargs: Any) -> Meta:
+    """Any pointwise operator."""
+    metas = _tensors(args, kwargs)
+    dtype = result_dtype(op, args, kwargs)
+    if len(metas) == 1:
+        shape = metas[0].shape
+        device = metas[0].device
+    else:
+        shape = broadcast(*(meta.shape for meta in metas))
+        device = common_device(metas)
+    if 0 in shape:
+        raise NoRule  # nothing to compute, and some operators keep odd strides
+    operands = [(meta.shape, meta.stride) for meta in metas]
+    if op._opname == "rsub":
+        operands.reverse()  # it is sub(other, self)
+    if _wraps_number(op, args):
+        operands.append(((), ()))
+    return Meta(shape, pointwise_strides(shape, tuple(operands)), dtype, device)
+
+
+# Binary operators wrap a Python number into a zero-dimensional operand: not "all of the same shape" any more.
+_WRAPPING = {"Scalar", "Tensor", "Scalar_mode", "Tensor_mode", "Tensor_Scalar", "Scalar_Tensor"}
+_UNWRAPPED = {"pow", "clamp", "masked_fill", "lerp", "addcmul", "addcdiv"}
+
+
+def _wraps_number(op: Any, args: tuple[Any, ...]) -> bool:
+    return (
+        op._overloadname in _WRAPPING
+        and len(args) > 1
+        and not (type(args[0]) is Meta and type(args[1]) is Meta)
+        and op._opname not in _UNWRAPPED
+    )
+
+
+@rule("pointwise", "masked_fill.Scalar masked_fill.Tensor")
+def _masked_fill(op: Any, self: Meta, mask: Meta, value: Any) -> Meta:
+    """A row-major clone of self, expanded to the mask, then filled."""
+    result_dtype(op, (self, mask, value), {})
+    if type(value) is Meta and value.shape:
+        raise RuntimeError("masked_fill takes a zero-dimensional value")
+    shape = broadcast(self.shape, mask.shape)
+    return Meta(shape, contiguous_strides(shape), self.dtype, self.device)
+
+
+add_rows("pointwise", UNARY + BINARY + TERNARY, pointwise)

@@ -1,0 +1,100 @@
+"""Whether the Python numbers of a call fit the dtype that the operator converts them to.
+
+In: an operator's plan and its operands. torch raises where `x.fill_(1e300)` meets float32; a compiled program would
+write infinity, or leave a result out that nobody reads. So a symbolic number is held to the dtype's range (a
+relation), and a call whose number does not fit is left to Python (`Unsupported`). Called by `ir.trace.recorder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import torch
+
+from ..errors import Unsupported
+from ..graph.nodes import Node
+from ..symbolic.expr import ACTIVE, Expr, apply, kind_of
+
+# Operators that convert a number to the dtype itself; others compute with it in double or let it become infinite.
+_CONVERTING = frozenset(
+    {
+        "fill", "fill_", "full", "full_like", "new_full", "masked_fill", "masked_fill_", "constant_pad_nd", "index_fill",
+        "index_fill_", "scatter", "scatter_", "clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_",
+        "scalar_tensor", "threshold", "hardtanh", "add", "add_", "sub", "sub_", "addcmul", "addcdiv", "addmm", "baddbmm",
+        "lerp", "lerp_", "leaky_relu", "arange",
+    }
+)  # fmt: skip
+
+
+_WORD = 2**63 - 1  # what a relation of whole numbers compares with, and less than float32 holds
+
+
+def hold_to_dtype(op: Any, operands: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """See the module's docstring."""
+    places = _numbers_of(op)
+    if not places:
+        return
+    for value in _at(places, operands, named):
+        symbolic = isinstance(value, Expr)
+        if not symbolic and type(value) not in (int, float):
+            continue
+        if not symbolic and -1.0 <= value <= 100.0:
+            continue
+        dtype = _dtype(operands, named)
+        if dtype is None or _fits(value, dtype) or op._schema.name[6:] not in _CONVERTING:
+            continue
+        raise Unsupported("scalar", f"{op} converts {value} to {dtype}, which cannot hold it")
+
+
+@cache
+def _numbers_of(op: Any) -> tuple[tuple[int, str], ...]:
+    """(position, name) of the arguments that are numbers of any type."""
+    return tuple(
+        (position, argument.name)
+        for position, argument in enumerate(op._schema.arguments)
+        if str(argument.type) in ("number", "Optional[number]")
+    )
+
+
+def _at(places: tuple[tuple[int, str], ...], operands: Any, named: Any) -> Iterator[Any]:
+    for position, name in places:
+        if name in named:
+            yield named[name]
+        elif position < len(operands):
+            yield operands[position]
+
+
+def _dtype(operands: tuple[Any, ...], named: dict[str, Any]) -> torch.dtype | None:
+    given = named.get("dtype")
+    if isinstance(given, torch.dtype):
+        return given
+    first = operands[0] if operands else None
+    return getattr(first.meta, "dtype", None) if isinstance(first, Node) else None
+
+
+def _fits(value: Any, dtype: torch.dtype) -> bool:
+    """c10's law: nan and infinities are floats like any other, negative numbers wrap in unsigned dtypes."""
+    if dtype is torch.bool or dtype.is_complex:
+        return True
+    if dtype.is_floating_point:
+        most: Any = torch.finfo(dtype).max
+        if kind_of(value) == "int":
+            most = int(most) if not isinstance(value, Expr) else min(int(most), _WORD)
+        least = -most
+        if type(value) is float and (value != value or abs(value) == float("inf")):
+            return True
+    else:
+        info = torch.iinfo(dtype)
+        least, most = (info.min if info.min else -info.max), info.max
+        if kind_of(value) == "float":
+            least, most = float(least), float(most)
+    if not isinstance(value, Expr):
+        return bool(least <= value <= most)
+    facts = ACTIVE.facts
+    if facts is None:
+        return True
+    if least == -most and kind_of(value) == "float":
+        return bool(facts.ask("<=", apply("abs", value), most))
+    return bool(facts.ask("<=", value, most)) and bool(facts.ask(">=", value, least))

@@ -1,0 +1,163 @@
+"""Writes into inputs, put behind whatever may raise.
+
+In: a graph whose frame Python runs again should the program raise (`Graph.late`). Out: `late(graph)`, which computes the same,
+but changes nothing outside before the last operator that may raise has run: until then what would be written is a value,
+or stands in a copy of the input. Batch norm's statistics beside a loss that looks at its targets are the usual case.
+Called by `codegen.backend` before the passes; capture makes no such graph of writes that cannot be put off (`Recorder.fixed`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..graph.effects import facts_of, is_fresh, root, writes
+from ..graph.interpreter import substitute
+from ..graph.nodes import Graph, Meta, Node
+from ..graph.opdef import OPS, OpDef
+from ..graph.schema import plan_of
+from ..ops.may_raise import may_raise
+
+aten = torch.ops.aten
+_LIBRARY = torch.library.Library("graftjit", "FRAGMENT")  # its operators live as long as it
+_LIBRARY.define("put_back_(Tensor(a!) self, Tensor src) -> Tensor(a!)")
+
+
+def _put_back(self: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+    """self.copy_(src), which no version tells of: as batch norm writes its statistics."""
+    if self.is_inference():
+        return self.copy_(src)
+    with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(self):  # type: ignore[attr-defined]
+        return self.copy_(src)
+
+
+_LIBRARY.impl("put_back_", _put_back, "CompositeExplicitAutograd")
+put_back = torch.ops.graftjit.put_back_.default
+OPS[str(put_back)] = OpDef(str(put_back), "copy", lambda op, self, src: self)
+
+
+def early(graph: Graph) -> list[int]:
+    """The positions of the inputs that the graph writes before, or in, the last operator that may raise."""
+    found = {
+        root(target).target
+        for node in graph.nodes[: _last(graph) + 1]
+        for target in writes(node)
+        if root(target).op == "input"
+    }
+    return sorted(found)
+
+
+def late(graph: Graph) -> Graph:
+    """See the module's docstring."""
+    return _Late(graph).made() if early(graph) else graph
+
+
+def _last(graph: Graph) -> int:
+    """The position of the last node that may raise, -1 if there is none."""
+    return max((at for at, node in enumerate(graph.nodes) if may_raise(node)), default=-1)
+
+
+class _Late:
+    """`stands`: what stands for the memory of an input by now; `own`: those of them that are copies to be written to;
+    `count`: how often eager would have moved the version of each by writing to it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.written = facts_of(graph).written
+        self.stands: dict[Node, Node] = {}
+        self.own: set[Node] = set()
+        self.count: dict[Node, int] = {}
+        self.now: dict[Node, Node] = {}  # nodes of the graph's own memory that were changed
+        self.views: dict[tuple[Node, Node], Node] = {}  # (a view of an input, what stands for that)
+        self.nodes: list[Node] = []
+
+    def made(self) -> Graph:
+        end = _last(self.graph) + 1
+        for node in self.graph.nodes[:end]:
+            self._step(node)
+        for memory, times in self.count.items():
+            # of several, `codegen.fusion.input_mutations` makes one that moves the version as often
+            for number in range(times):
+                self._write(aten.copy_.default, memory, f"{memory.name}_late_{number}")
+            if not times:
+                self._write(put_back, memory, f"{memory.name}_late")
+        self.stands.clear()
+        for node in self.graph.nodes[end:]:
+            self._carry(node)
+        return replace(
+            self.graph, nodes=self.nodes, outputs=[self._at(one) for one in self.graph.outputs]
+        )
+
+    def _step(self, node: Node) -> None:
+        """A node before, or at, the last one that may raise."""
+        memories = dict.fromkeys(
+            root(target) for target in writes(node) if root(target).op == "input"
+        )
+        told = node.target is not put_back and bool(memories) and bool(plan_of(node.target).writes)
+        for memory in memories:
+            self.count[memory] = self.count.get(memory, 0) + told
+        if memories and self._is_value(node):
+            (memory,) = memories
+            self.stands[memory] = self._at(node.args[1])
+            return
+        for memory in memories:
+            self._copied(memory)
+        if not memories and node.alias is not None and root(node).op == "input":
+            self.nodes.append(
+                node
+            )  # a view of the input; one of what stands for it is made for who reads it
+        else:
+            self._carry(node)
+
+    def _is_value(self, write: Node) -> bool:
+        """Does the write put into a whole input what lies as it does, and is never written to?"""
+        if write.target is not aten.copy_.default or write.args[0] is not root(write):
+            return False
+        value = write.args[1]
+        if type(value) is not Node or type(value.meta) is not Meta:
+            return False
+        same = value.meta == write.args[0].meta
+        return same and is_fresh(value) and root(value) not in self.written
+
+    def _copied(self, memory: Node) -> None:
+        """From here on a copy stands for the input, or for the value that did."""
+        value = self._at(memory)
+        if value in self.own:
+            return
+        name = f"{memory.name}_meanwhile_{len(self.nodes)}"
+        copy = Node("call", aten.clone.default, (value,), {}, memory.meta, name)
+        self.nodes.append(copy)
+        self.own.add(copy)
+        self.stands[memory] = copy
+
+    def _write(self, target: Any, memory: Node, name: str) -> None:
+        operands = (memory, self.stands[memory])
+        self.nodes.append(Node("call", target, operands, {}, memory.meta, name, alias=memory))
+
+    def _carry(self, node: Node) -> None:
+        """The node over what its operands are by now."""
+        args, kwargs = substitute((node.args, node.kwargs), self._at, Node)
+        alias = None if node.alias is None else self._at(node.alias)
+        if (args, kwargs) != (node.args, node.kwargs) or alias is not node.alias:
+            self.now[node] = node = replace(node, args=args, kwargs=kwargs, alias=alias)
+        self.nodes.append(node)
+
+    def _at(self, operand: Node) -> Node:
+        """What an operand is by now."""
+        memory = root(operand)
+        stands = self.stands.get(memory)
+        if stands is None:
+            return self.now.get(operand, operand)
+        if operand is memory:
+            return stands
+        known = self.views.get((operand, stands))
+        if known is None:
+            args, kwargs = substitute((operand.args, operand.kwargs), self._at, Node)
+            name = f"{operand.name}_meanwhile_{len(self.nodes)}"
+            alias = self._at(operand.alias) if operand.alias is not None else None
+            known = replace(operand, args=args, kwargs=kwargs, alias=alias, name=name)
+            self.views[operand, stands] = known
+            self.nodes.append(known)
+        return known

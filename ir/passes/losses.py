@@ -1,0 +1,58 @@
+"""Negative log likelihood in parts: a value a row, its sum and the sum of weights.
+
+`split_losses` is a pass: nll_loss_forward with a mean or a sum becomes the same operator without reduction, which
+kernels take in beside the log-softmax before it, and two sums. The rows come first and raise what the whole
+would. A graph to graph function of its own, for the operator gives two results at once. Run by `ir.passes.pipeline`.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ..graph.nodes import Graph, Node
+from ..symbolic.expr import bounds_of
+from .losses_pointwise import MEAN, NONE
+from .rewriter import Rewriter, split_results
+
+aten = torch.ops.aten
+
+
+def split_losses(graph: Graph) -> Graph:
+    """The same graph with each such loss in parts."""
+    if not any(_splits(node) for node in graph.nodes):
+        return graph
+    return split_results(graph, _splits, _parts)
+
+
+def _splits(node: Node) -> bool:
+    if node.op != "call" or node.target is not aten.nll_loss_forward.default:
+        return False
+    x, target, weight, reduction, _ignored = node.args
+    return (
+        reduction != NONE
+        and len(x.meta.shape) == 2
+        and all(bounds_of(size)[0] > 0 for size in x.meta.shape)
+        and x.meta.dtype in (torch.float32, torch.float64)  # others would be rounded in between
+        and target.meta.dtype == torch.int64
+        and (weight is None or weight.meta.dtype == x.meta.dtype)
+    )
+
+
+def _parts(at: Rewriter, node: Node) -> tuple[Node, Node]:
+    """(the loss, the sum of weights)."""
+    x, target, weight, reduction, ignored = node.args
+    call = at.call(aten.nll_loss_forward.default, x, target, weight, NONE, ignored)
+    rows = at.result(call, 0)
+    total = at.call(aten.sum.default, rows)
+    if weight is None:
+        counts = at.call(aten._to_copy.default, at.call(aten.ne.Scalar, target, ignored),
+                         dtype=x.meta.dtype)  # fmt: skip
+    else:
+        out = at.call(aten.eq.Scalar, target, ignored)
+        label = at.call(aten.masked_fill.Scalar, target, out, 0)
+        chosen = at.call(aten.index_select.default, weight, 0, label)
+        counts = at.call(aten.masked_fill.Scalar, chosen, out, 0)
+    weights = at.call(aten.sum.default, counts)
+    if reduction == MEAN:
+        total = at.call(aten.div.Tensor, total, weights)
+    return total, weights

@@ -1,0 +1,176 @@
+"""The passes over the ATen level, in the order in which they run: `PASSES` is the whole list.
+
+Each is a pure function Graph -> Graph; `optimize` runs them, times them, prints at request, and verifies after
+each one when asked to (tests, GRAFTJIT_CHECK).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..dataclass import dataclass, field
+from ..graph.effects import is_random, reads, root, writes
+from ..graph.nodes import Graph, Node
+from ..graph.schema import plan_of
+from ..ops.may_raise import counts_places, may_raise
+from .backward_decompositions import BACKWARD, BACKWARD_RESULTS
+from .decompositions import DECOMPOSITIONS, RESULTS
+from .functionalize import values_for_writes
+from .losses import split_losses
+from .norms import split_norms
+from .rewriter import ALGEBRA, Rewriter, apply_table, fold_rule, with_nodes
+from .verifier import verify
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass and why it runs."""
+
+    name: str
+    run: Callable[[Graph], Graph]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """What one pass did: seconds, the number of nodes before and after, and the graph that it gave."""
+
+    name: str
+    seconds: float
+    before: int
+    after: int
+    graph: Graph | None = field(default=None, compare=False, repr=False)
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """Operators on constants that only the graph knows are run now."""
+    return Rewriter(graph).walk(lambda node: (fold_rule,) if node.op == "call" else ())
+
+
+def _key_of(value: Any) -> Any:
+    """Equal keys mean the same argument: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
+    if type(value) is Node:
+        return id(value)
+    if type(value) in (tuple, list):
+        return tuple(_key_of(item) for item in value)
+    if type(value) is float:
+        return ("float", value.hex())
+    return (type(value), value)
+
+
+def merge_equal(graph: Graph) -> Graph:
+    """Common subexpressions: of two equal computations on memory that no one writes, one is left."""
+    seen: dict[Any, Node] = {}
+    returned: set[Node] = set()
+
+    def replace(rewriter: Rewriter, node: Node) -> Node | None:
+        origin = rewriter.origin
+        assert origin is not None
+        facts = rewriter.facts
+        plan = plan_of(node.target) if node.op == "call" else None
+        if plan is not None and (plan.kind == "write" or plan.random or plan.row is None):
+            return None
+        if writes(node):
+            return None
+        if plan is not None and plan.kind == "view":
+            steady = True  # a view is where it is, whoever writes there
+        else:
+            steady = all(map(rewriter.steady, reads(node))) and root(origin) not in facts.written
+        if not steady:
+            return None
+        target = node.target if node.op == "call" else ("get", node.target)
+        key = (target, _key_of(node.args), _key_of(tuple(sorted(node.kwargs.items()))))
+        found = seen.setdefault(key, node)
+        if found is node:
+            if root(origin) in facts.returned:
+                returned.add(root(node))
+            return None
+        if origin in facts.outputs:
+            return None  # two outputs are two tensors
+        if (plan is None or plan.kind != "view") and root(origin) in facts.returned:
+            return None  # its memory is seen outside
+        return found
+
+    class Merger(Rewriter):
+        def _allowed(self, node: Node, carried: Node, instead: Node, mark: int) -> bool:
+            return instead.meta == node.meta
+
+    return Merger(graph).walk(lambda node: () if node.op == "constant" else (replace,))
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """Nodes that nobody reads go, but for writes that can be seen, random operators (they move the random
+    state) and operators that may raise."""
+    live: set[Node] = set(graph.outputs)
+    memory: set[Node] = {root(node) for node in graph.outputs}
+    kept: list[Node] = []
+    written = {root(target) for node in graph.nodes for target in writes(node)}
+    for node in reversed(graph.nodes):
+        targets = [root(target) for target in writes(node)]
+        seen = any(one.op in ("input", "constant") or one in memory for one in targets)
+        if (
+            node in live
+            or seen
+            or is_random(node)
+            or (may_raise(node) and not _is_safe(node, written))
+        ):
+            kept.append(node)
+            operands = reads(node)
+            live.update(operands)
+            memory.update(root(operand) for operand in operands)
+    kept.reverse()
+    return with_nodes(graph, kept, graph.outputs)
+
+
+def _is_safe(node: Node, written: set[Node]) -> bool:
+    """Does it take places that an arange counts, and that are there?"""
+    places = counts_places(node)
+    return places is not None and places not in written
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("drop_dead", drop_dead, "what the program computed and threw away"),
+    Pass(
+        "decompose",
+        apply_table(DECOMPOSITIONS | BACKWARD, RESULTS | BACKWARD_RESULTS),
+        "operators that codegen sees through",
+    ),
+    Pass("split_losses", split_losses, "a loss a row, which kernels take in, and sums"),
+    Pass("split_norms", split_norms, "moments, and what is done to each element"),
+    Pass("values_for_writes", values_for_writes, "parts of memory that are variables of their own"),
+    Pass("algebra", apply_table(ALGEBRA), "laws that hold to the last bit"),
+    Pass("fold_constants", fold_constants, "constants of constants"),
+    Pass("merge_equal", merge_equal, "the same computation twice"),
+    Pass("drop_dead", drop_dead, "what the passes before left over"),
+)
+EXACT = tuple(one for one in PASSES if one.name not in ("decompose", "split_losses", "split_norms"))
+
+
+def optimize(
+    graph: Graph,
+    passes: Sequence[Pass] = PASSES,
+    *,
+    check: bool = False,
+    records: list[PassRecord] | None = None,
+    show: Callable[[str], None] | None = None,
+) -> Graph:
+    """Run the passes. `records` gets what each did; `show` the graph's text after each that changed it.
+
+    A graph that needs gradients comes back as it is: only its torch level is run.
+    """
+    if graph.needs_grad:
+        return graph
+    for one in passes:
+        before = len(graph.nodes)
+        start = time.perf_counter()
+        graph = one.run(graph)
+        seconds = time.perf_counter() - start
+        if records is not None:
+            records.append(PassRecord(one.name, seconds, before, len(graph.nodes), graph))
+        if show is not None:
+            show(f"after {one.name} ({one.why}; {seconds * 1e3:.1f} ms)\n{graph.text()}")
+        if check:
+            verify(graph, one.name)
+    return graph

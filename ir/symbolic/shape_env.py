@@ -1,0 +1,285 @@
+"""What a trace knows of its symbolic numbers, and what it must hold them to.
+
+`Facts.ask(op, left, right)` answers a comparison: from canonical forms, ranges and what was answered before where
+that is enough, else from the hints, and then the answer is a `Relation`, which capture makes a guard of.
+`Facts.pin(expr)` binds an expression to its value at capture. A symbol that turns out to equal a number or an
+expression of others is replaced by it (`form`).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..dataclass import dataclass
+from ..location import Location
+from .expr import (
+    ACTIVE,
+    Expr,
+    Sum,
+    Symbol,
+    decided,
+    decided_by,
+    hint_of,
+    is_symbolic,
+    kind_of,
+    mapped,
+    mul,
+    sub,
+    substituted,
+    symbols_of,
+)
+from .operators import OUTCOMES
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """`left <op> right` is `holds`. op is a comparison, or "is" for a float with these very bits."""
+
+    op: str
+    left: Any
+    right: Any
+    holds: bool
+    where: Location | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.left} {self.op} {self.right}"
+        return text if self.holds else f"not {text}"
+
+
+class Facts:
+    """The symbols of one trace with their relations, in the order in which they were needed."""
+
+    def __init__(self) -> None:
+        self.symbols: dict[
+            Symbol, tuple[Any, ...]
+        ] = {}  # -> where each comes from, as capture says
+        self.relations: list[Relation] = []
+        self.where: Location | None = None
+        self.calling: Any = None  # the function of torch that is traced
+        # Whether a relation can be a guard; numbers that it cannot speak of are pinned.
+        self.can_hold: Callable[..., bool] = lambda *_sides: True
+        self.needed: dict[Symbol, str] = {}  # by which operator it is to be a plain number
+        self.pinned: dict[
+            Symbol, Location | None
+        ] = {}  # symbols bound to one number, and by what line
+        self._by: dict[Symbol, Any] = {}
+        self._open: dict[Symbol, None] = {}  # those of `_by` that became expressions, not numbers
+        # By `Expr.key`: a look-up by the expression itself may compare, which is a question again.
+        self._ranges: dict[Any, tuple[float, float]] = {}
+        self._excluded: dict[Any, set[int]] = {}
+        self._single: dict[Any, int] = {}  # what can only be one number
+        self._answers: dict[Any, bool] = {}
+
+    def forget_origins(self) -> None:
+        """The capture is over: where symbols come from names objects of the program, which a graph does not keep."""
+        self.symbols = {symbol: origin[:1] for symbol, origin in self.symbols.items()}
+
+    def symbol(
+        self, kind: str, hint: Any, origin: Any, low: int | None = None, high: int | None = None
+    ) -> Symbol:
+        """A new symbol for what is found at `origin`."""
+        letter = {"size": "s", "stride": "t"}.get(origin[0], "n" if kind == "int" else "f")
+        made = Symbol(f"{letter}{len(self.symbols)}", kind, hint, low, high)
+        self.symbols[made] = origin
+        return made
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Comparisons of expressions are this trace's questions in here."""
+        before, ACTIVE.facts = ACTIVE.facts, self
+        try:
+            yield
+        finally:
+            ACTIVE.facts = before
+
+    def form(self, value: Any) -> Any:
+        """A nested value with what is known to be equal written alike, and what can only be one number as that."""
+        found = substituted(value, self._by)
+        return mapped(found, self._only) if self._single else found
+
+    def _only(self, value: Any) -> Any:
+        if not isinstance(value, Expr) or value.kind != "int":
+            return value
+        rest, sign, constant = _split(value)
+        only = self._single.get(rest.key)
+        return value if only is None else sign * only + constant
+
+    # -- questions
+    def ask(self, op: str, left: Any, right: Any) -> bool:
+        """Whether left <op> right."""
+        left, right = self.form(left), self.form(right)
+        if is_symbolic((left, right)) and not self.can_hold(left, right):
+            for symbol in symbols_of((left, right)):
+                self.pin(symbol)
+            left, right = self.form(left), self.form(right)
+        if not is_symbolic((left, right)):
+            return bool(OUTCOMES[op](left, right))
+        if kind_of(left) == "float" or kind_of(right) == "float":
+            return self._ask_floats(op, left, right)
+        found = self.known(op, left, right)
+        if found is None:
+            found = bool(OUTCOMES[op](hint_of(left), hint_of(right)))
+            self._learn(Relation(op, left, right, found, self.where))
+        return found
+
+    def known(self, op: str, left: Any, right: Any) -> bool | None:
+        """What is sure of a comparison without a guard."""
+        left, right = self.form(left), self.form(right)
+        found = decided(op, left, right)
+        if found is None and "float" not in (kind_of(left), kind_of(right)):
+            found = self._known(op, sub(left, right))
+        return found
+
+    def _ask_floats(self, op: str, left: Any, right: Any) -> bool:
+        key = (op, *((e.key if isinstance(e, Expr) else (type(e), repr(e))) for e in (left, right)))
+        found = self._answers.get(key)
+        if found is None:
+            found = self._answers[key] = bool(OUTCOMES[op](hint_of(left), hint_of(right)))
+            self.relations.append(Relation(op, left, right, found, self.where))
+        return found
+
+    def need(self, values: Any, name: str) -> None:
+        """The operator of this name cannot do with symbolic numbers."""
+        for symbol in symbols_of(values):
+            self.needed.setdefault(symbol, name)
+
+    def pin(self, value: Any) -> Any:
+        """The value at capture of a number, which from now on is held to it."""
+        value = self.form(value)
+        if not isinstance(value, Expr):
+            return value
+        hint = value.hint
+        if self.calling is not None:
+            self.need(value, name_of(self.calling))
+        if not self.can_hold(value):
+            for symbol in symbols_of(value):
+                self.pin(symbol)
+            return hint
+        for symbol in symbols_of(value):
+            self.pinned.setdefault(symbol, self.where)
+        if value.kind == "int":
+            self.ask("==", value, hint)
+            return hint
+        key = ("is", value.key, struct.pack("d", hint))
+        if key not in self._answers:
+            self._answers[key] = True
+            self.relations.append(Relation("is", value, hint, True, self.where))
+            if isinstance(value, Symbol):
+                self._replace(value, hint)
+        return hint
+
+    def settle(self, symbol: Symbol) -> None:
+        """A symbol is guarded elsewhere to be what it was at capture."""
+        if symbol not in self._by:
+            self.pinned.setdefault(symbol, self.where)
+            self._replace(symbol, symbol.hint)
+
+    def settled(self, symbol: Symbol) -> bool:
+        """Whether a symbol is bound to one number."""
+        return not isinstance(self._by.get(symbol, symbol), Expr)
+
+    # -- what is known
+    def _known(self, op: str, difference: Any) -> bool | None:
+        rest, sign, constant = _split(difference)
+        low, high = self._range(rest)
+        ends = (low + constant, high + constant) if sign > 0 else (constant - high, constant - low)
+        found = decided_by(op, *ends)
+        if (
+            found is None
+            and op in ("==", "!=")
+            and -constant * sign in self._excluded.get(rest.key, ())
+        ):
+            return op == "!="
+        return found
+
+    def _range(self, rest: Expr) -> tuple[float, float]:
+        low, high = rest.bounds()
+        known = self._ranges.get(rest.key, (-math.inf, math.inf))
+        return max(low, known[0]), min(high, known[1])
+
+    def _learn(self, relation: Relation) -> None:
+        """A relation of ints that nothing told so far."""
+        self.relations.append(relation)
+        op = relation.op if relation.holds else _NEGATED[relation.op]
+        rest, sign, constant = _split(sub(relation.left, relation.right))
+        low, high = self._range(rest)
+        at = -constant * sign  # where the difference is 0
+        if sign < 0:
+            op = _MIRRORED[op]
+        if op == "!=":
+            self._excluded.setdefault(rest.key, set()).add(at)
+            low, high = low + (at == low), high - (at == high)
+        else:
+            least, most = _KEPT[op]
+            low, high = max(low, at + least), min(high, at + most)
+        self._ranges[rest.key] = (low, high)
+        if low == high:
+            self._single[rest.key] = int(low)
+            self._equate(rest, int(low))
+
+    def _equate(self, rest: Expr, value: int) -> None:
+        """rest == value: the newest symbol that this gives is replaced."""
+        terms = rest.terms if isinstance(rest, Sum) else ((1, (rest,)),)
+        for symbol in sorted(symbols_of(rest), key=lambda s: -int(s.name[1:])):
+            own = [(c, f) for c, f in terms if symbol in symbols_of(f)]
+            coefficient, factors = own[0]
+            # By identity: == of expressions is a question, here one about this very relation.
+            if len(own) == len(factors) == abs(coefficient) == 1 and factors[0] is symbol:
+                others = sub(mul(symbol, coefficient), rest)  # without the symbol
+                self._replace(symbol, mul(others + value, coefficient))
+                return
+
+    def _replace(self, symbol: Symbol, by: Any) -> None:
+        one = {symbol: by}
+        for other in list(self._open):
+            self._set(other, substituted(self._by[other], one))
+        self._set(symbol, by)
+
+    def _set(self, symbol: Symbol, by: Any) -> None:
+        self._by[symbol] = by
+        if isinstance(by, Expr):
+            self._open[symbol] = None
+        else:
+            self._open.pop(symbol, None)
+
+
+def name_of(function: Any) -> str:
+    """How a program writes a function of torch."""
+    name = getattr(function, "__name__", "")
+    if str(getattr(function, "__qualname__", "")).startswith(("TensorBase.", "Tensor.")):
+        return f"torch.Tensor.{name}"
+    module = getattr(function, "__module__", None) or ""
+    if module.startswith("graftjit"):  # a function of ours in the place of several of torch's
+        return "what this line computes"
+    if module.startswith("torch.nn.functional") or module == "torch._C._nn":
+        return f"torch.nn.functional.{name}"
+    part, _, rest = name.partition("_")
+    if part in ("linalg", "fft", "special") and rest:
+        name = f"{part}.{rest}"
+    return f"torch.{name}" if name else str(function)
+
+
+_NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+# op -> how far below and above the point of equality an int may be
+_KEPT: dict[str, tuple[float, float]] = {
+    "==": (0, 0),
+    "<": (-math.inf, -1),
+    "<=": (-math.inf, 0),
+    ">": (1, math.inf),
+    ">=": (0, math.inf),
+}
+
+
+def _split(difference: Any) -> tuple[Expr, int, int]:
+    """difference as sign * rest + constant, with one rest for a form and its opposite."""
+    if not isinstance(difference, Sum):
+        return difference, 1, 0
+    constant = sum(c for c, factors in difference.terms if not factors)
+    rest = sub(difference, constant)
+    leading = rest.terms[0][0] if isinstance(rest, Sum) else 1
+    return (rest, 1, constant) if leading > 0 else (mul(rest, -1), -1, constant)

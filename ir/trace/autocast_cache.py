@@ -1,0 +1,100 @@
+"""Casts that outlive a graph: `graftjit::cached_cast`, an operator that asks autocast's own cache.
+
+With autocast on around a compiled part, eager casts a weight once and keeps the cast until the outermost block is
+left, whatever is written to the weight's memory meanwhile. So does this operator: where eager would look into the
+cache it gives what eager gives, and later operators in plain Python find what it has put there. The native executor
+calls `at::autocast::cached_cast` (runtime/native/executor/autocast_cache.cpp); the body in Python is for where there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..graph.nodes import Meta
+from ..graph.opdef import OPS, OpDef
+from .ghost import Ghost
+
+_MM = torch.ops.aten.mm.default
+_LIBRARY = torch.library.Library("graftjit", "FRAGMENT")  # its operators live as long as it
+_LIBRARY.define("cached_cast(Tensor self, ScalarType dtype, Device device) -> Tensor")
+
+_DEVICES = ("cpu", "cuda")
+# Calls that cast what they are given, besides those that are given a dtype: autocast has no part in these.
+_BY_HAND = frozenset(
+    {"half", "bfloat16", "float", "double", "type", "type_as", "to", "_to_copy", "copy_", "copy"}
+)
+
+
+def outliving() -> dict[str, torch.dtype]:
+    """Device type -> dtype of the casts of weights that are kept longer than a graph runs that begins here."""
+    if is_nested() or any(map(torch.is_autocast_enabled, _DEVICES)):
+        return {name: torch.get_autocast_dtype(name) for name in _DEVICES}
+    return {}
+
+
+def is_nested() -> bool:
+    """Whether an autocast block is open on this thread, be it one that switches autocast off."""
+    try:
+        return torch.autocast_increment_nesting() > 1
+    finally:
+        torch.autocast_decrement_nesting()
+
+
+def by_hand(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call casts because the program says so, and not autocast: the dispatcher does not tell."""
+    name = fn._opname if isinstance(fn, torch._ops.OpOverload) else getattr(fn, "__name__", "")
+    return name in _BY_HAND or any(type(v) is torch.dtype for v in (*args, *kwargs.values()))
+
+
+def is_kept(ghost: Ghost, dtype: Any, kept: dict[str, torch.dtype]) -> bool:
+    """Whether a cast by autocast is one that it keeps: to its lower precision, of a float32 weight from outside."""
+    name = ghost.device.type
+    if kept.get(name) is not dtype or torch.get_autocast_dtype(name) is not dtype:
+        return False
+    if not ghost.requires_grad or ghost.dtype is not torch.float32:
+        return False
+    return ghost._node.op in ("input", "constant")
+
+
+class _Taker(TorchDispatchMode):
+    """Lets casts pass and takes what arrives for a product."""
+
+    taken: torch.Tensor
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True makes torch import torch._dynamo
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not _MM:
+            return func(*args, **(kwargs or {}))
+        self.taken = args[0]
+        return args[0]
+
+
+def _in_python(tensor: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """What autocast hands to a product of the tensor. A cast that was kept while the weight got other sizes is of
+    no use to kernels made for these."""
+    taker = _Taker()
+    before = torch.is_autocast_enabled(device.type)
+    torch.set_autocast_enabled(device.type, True)
+    try:
+        with taker:
+            torch.mm(tensor, tensor)
+    finally:
+        torch.set_autocast_enabled(device.type, before)
+    taken = taker.taken
+    same = taken.shape == tensor.shape and taken.stride() == tensor.stride()
+    return taken if same and taken.dtype is dtype else tensor.to(dtype)
+
+
+def _rule(op: Any, self: Meta, dtype: torch.dtype, device: torch.device) -> Any:
+    return OPS["aten._to_copy.default"].rule(op, self, dtype=dtype)
+
+
+_LIBRARY.impl("cached_cast", _in_python, "CompositeExplicitAutograd")
+cached_cast = torch.ops.graftjit.cached_cast.default
+OPS[str(cached_cast)] = OpDef(str(cached_cast), "copy", _rule)

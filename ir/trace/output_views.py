@@ -1,0 +1,138 @@
+"""What a graph with gradients gives, by memory: whole pieces, and views of them that are made again outside.
+
+Autograd ties a view to the tensor it is a view of: they share a version, and a write to one of them is seen in the history of the
+other. So the node of autograd that a graph becomes gives whole pieces of memory, each once, and ATen makes the views of them
+(and of arguments) anew under autograd, as the graph made them. Arguments that the graph writes under autograd's eyes are among
+what the node gives, as the tensors that they are. Used by `ir.trace.joint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..dataclass import dataclass
+from ..graph.effects import root
+from ..graph.nodes import Node
+from ..graph.schema import plan_of
+from .ghost import Ghost
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+# How the tensor that a piece stands for is found where the calls have run: an output, the base of an output, an input.
+Found = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """pieces   what the node gives: fresh memory, then inputs that are written under autograd
+    ghosts   their ghosts, whose histories count; None where none has a gradient
+    found    how those with a gradient are found among the results of the calls
+    views    the views to be made again, in order, and whether they were made without grad mode
+    given    the node of each output: one of the pieces, of the views, of the inputs or of the constants
+    """
+
+    pieces: tuple[Node, ...]
+    ghosts: tuple[Ghost | None, ...]
+    found: tuple[Found | None, ...]
+    views: tuple[tuple[Node, bool], ...]
+    given: tuple[Node, ...]
+
+    @property
+    def results(self) -> tuple[int, ...]:
+        """The pieces that have a gradient."""
+        return tuple(at for at, ghost in enumerate(self.ghosts) if ghost is not None)
+
+
+class NoRoots(Exception):
+    """Why the results cannot be made of whole pieces."""
+
+
+def roots_of(tracer: Tracer, outputs: Sequence[Ghost]) -> Roots:
+    """Raises NoRoots."""
+    return _Finder(tracer, outputs).roots()
+
+
+class _Finder:
+    def __init__(self, tracer: Tracer, outputs: Sequence[Ghost]) -> None:
+        self.outputs = outputs
+        self.quiet = tracer.quiet_views()
+        self.known = tracer.known_nodes()  # of inputs and constants
+        self.rewritten = tracer.rewritten()
+        self.bases: dict[Node, Ghost] = {}  # of fresh memory: the ghost whose history counts
+        self.pieces: dict[Node, Ghost | None] = {}
+        self.found: dict[Node, Found] = {}
+        self.views: dict[Node, bool] = {}
+
+    def roots(self) -> Roots:
+        for ghost in self.outputs:
+            if ghost.requires_grad:
+                self._base(ghost)
+        for at, ghost in enumerate(self.outputs):
+            self._follow(at, ghost)
+        for at, ghost in self.rewritten:
+            self.pieces[ghost._node] = ghost
+            self.found[ghost._node] = "input", at
+        return Roots(
+            tuple(self.pieces),
+            tuple(self.pieces.values()),
+            tuple(self.found.get(piece) for piece in self.pieces),
+            tuple(self.views.items()),
+            tuple(ghost._node for ghost in self.outputs),
+        )
+
+    def _base(self, ghost: Ghost) -> None:
+        """Notes what a result with a gradient is a view of."""
+        base: Ghost = ghost._base if ghost._is_view() else ghost  # type: ignore[assignment]
+        origin = root(ghost._node)
+        if origin in self.known:
+            if base is not self.known[origin]:
+                raise NoRoots("a result is a leaf of its own")
+        elif base.grad_fn is None:
+            raise NoRoots("a result is a leaf of its own")
+        elif any(node in self.quiet for node in _way(base._node)):
+            raise NoRoots("a view that was made without grad mode is written to")
+        elif self.bases.setdefault(origin, base) is not base:
+            raise NoRoots("two results share memory, and autograd does not know")
+
+    def _follow(self, at: int, ghost: Ghost) -> None:
+        """Notes the views on the way from memory to a result."""
+        origin = root(ghost._node)
+        base = self.known[origin] if origin in self.known else self.bases.get(origin)
+        start = origin if base is None else base._node
+        way: list[Node] = []
+        node = ghost._node
+        while node is not start:
+            plan = plan_of(node.args[0].target if node.op == "get" else node.target)
+            if node.alias is None or plan.kind != "view":
+                raise NoRoots("a result shares memory with another in a way of its own")
+            way += [node, node.args[0]] if node.op == "get" else [node]
+            node = node.alias
+        history = base is not None and base.requires_grad
+        if history and ghost._store.written and any(one in self.quiet for one in way):
+            raise NoRoots("a view that was made without grad mode, of memory that is written to")
+        if way:
+            apart = any(one in self.quiet or _parts(one) for one in way)
+            floating = ghost.dtype.is_floating_point or ghost.dtype.is_complex
+            if ghost.requires_grad != (history and not apart and floating):
+                raise NoRoots("a result is a view that autograd follows in a way of its own")
+        for one in reversed(way):
+            self.views.setdefault(one, one in self.quiet)
+        if origin not in self.known:
+            self.pieces.setdefault(start, base)
+            if ghost.requires_grad:
+                self.found.setdefault(start, ("base" if way else "output", at))
+
+
+def _way(node: Node) -> list[Node]:
+    """From a node to the memory it lives in."""
+    found = [node]
+    while found[-1].alias is not None:
+        found.append(found[-1].alias)
+    return found
+
+
+def _parts(node: Node) -> bool:
+    """A view that autograd does not follow."""
+    return node.op == "call" and node.target.__name__ == "detach.default"

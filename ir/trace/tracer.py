@@ -1,0 +1,620 @@
+"""The one trace: torch calls on ghosts, recorded at torch level and, below it, as ATen operators.
+
+Capture makes a `Tracer` for each stretch of a frame, turns real tensors into ghosts (`input`, `constant`),
+runs each torch call through `run`, and takes the `Graph` from `finish`. torch's dispatcher decides which
+operators run; `ir.ops.table` (THE op table) says what comes out of each. After an exception from `run` the trace
+is as before the call, but for metadata that a call changed in place on a ghost (`requires_grad_`, `unsqueeze_`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..errors import CannotTrace, DataDependent, TraceError, Unsupported
+from ..graph.asked import producing
+from ..graph.nodes import Call, Graph, Meta, Node, Ref, meta_of
+from ..location import Location
+from ..ops import table as _ops  # noqa: F401  (fills the op table)
+from ..ops.may_raise import may_raise
+from ..symbolic.expr import ACTIVE, Expr, symbols_of
+from ..symbolic.shape_env import Facts
+from ..symbolic.symnode import SYMBOLIC, from_torch, to_torch
+from .autocast_cache import by_hand
+from .ghost import Ghost, Store, make_ghost
+from .joint import Joint, differentiate, spent
+from .recorder import ATOMS, Recorder
+from .substitutes import AS_PLAIN
+
+aten = torch.ops.aten
+
+# Calls that need tensor data in Python, whatever the tensor: refused before torch's own error.
+NEEDS_DATA: frozenset[Any] = frozenset(
+    {
+        torch.Tensor.item,
+        torch.Tensor.tolist,
+        torch.Tensor.numpy,
+        torch.Tensor.__bool__,
+        torch.Tensor.__int__,
+        torch.Tensor.__float__,
+        torch.Tensor.__index__,
+        torch.Tensor.__complex__,
+        torch.Tensor.__contains__,
+        torch.Tensor.__array__,
+        torch.Tensor.data_ptr,
+        torch.equal,
+        torch.Tensor.equal,
+        torch.allclose,
+        torch.Tensor.allclose,
+        torch.is_nonzero,
+        torch.Tensor.is_nonzero,
+    }
+)
+PLAIN = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    type(...),
+    torch.finfo,
+    torch.iinfo,
+)
+
+
+VIEW_TRACKING = torch._C.DispatchKey.ADInplaceOrView  # type: ignore[attr-defined]
+_exclude = torch._C._dispatch_tls_set_dispatch_key_excluded  # type: ignore[attr-defined]
+_exclude_asked = torch._C._dispatch_tls_is_dispatch_key_excluded  # type: ignore[attr-defined]
+# While this is on, autograd leaves the program's saved-tensor hooks alone: they are for the tensors of the run.
+_hold_saving_hooks = torch._C._autograd._saved_tensors_hooks_set_tracing  # type: ignore[attr-defined]
+
+
+class _Mode(TorchDispatchMode):
+    """Hands every operator to the tracer."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True makes torch import torch._dynamo
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.recorder.dispatch(func, args, kwargs or {})
+
+
+def why_not(tensor: torch.Tensor) -> tuple[str, str] | None:
+    """Why a real tensor cannot become a ghost, as (code, text); None if it can."""
+    kind = type(tensor)
+    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+        return "subclass", f"a tensor of type {kind.__module__}.{kind.__qualname__}"
+    if tensor.layout is not torch.strided:
+        return "layout", f"a tensor with layout {tensor.layout}"
+    if tensor.is_quantized:
+        return "quantized", "a quantized tensor"
+    if tensor.is_nested:
+        return "nested", "a nested tensor"
+    if tensor.is_conj() or tensor.is_neg():
+        return "lazy-bit", "a tensor with a pending conjugation or negation"
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # type: ignore[attr-defined]
+        return "functorch", "a tensor inside a functorch transform"
+    if tensor.requires_grad and tensor._is_view():
+        try:
+            _ = tensor.grad_fn  # made anew here, if its base has been written to
+        except RuntimeError:
+            return "history", "a view without a history: its base was written to behind autograd"
+    return None
+
+
+class Tracer:
+    """Records one graph. Not thread-safe; one trace runs at a time in a thread."""
+
+    def __init__(
+        self,
+        name: str,
+        facts: Facts | None = None,
+        outliving: dict[str, torch.dtype] | None = None,
+    ) -> None:
+        self.name = name
+        self._outliving = outliving or {}  # as cast_cache.outliving says where the frame begins
+        self.facts = facts or Facts()  # of symbolic numbers; a trace inside of another shares its
+        self._recorder = Recorder(self)
+        self._mode = _Mode(self._recorder)
+        self._calls: list[Call] = []
+        self._inputs: list[Node] = []
+        self._input_refs: list[int] = []
+        self._sources: list[Any] = []
+        self._constants: dict[int, torch.Tensor] = {}
+        self._entered: dict[int, tuple[torch.Tensor, Ghost]] = {}  # by position
+        self._known: dict[int, tuple[torch.Tensor, Ghost]] = {}
+        self._stores: dict[int, Store] = {}
+        self._refs = 0
+        self._values: list[Node] = []  # the node behind each ref, as it was numbered
+        self._needs_grad = False
+        self._grad_where: Location | None = None
+        self.spends = False  # a backward is among the calls
+
+    # -- what comes in
+
+    def input(self, tensor: torch.Tensor, source: Any = None, meta: Meta | None = None) -> Ghost:
+        """A new graph input with the metadata of a real tensor; the same tensor again is the same ghost. `meta` is
+        given where sizes or strides are symbolic.
+
+        Raises Unsupported for anything but a plain strided tensor or parameter.
+        """
+        if id(tensor) in self._known:
+            return self._known[id(tensor)][1]
+        position = len(self._inputs)
+        node = Node("input", position, meta=meta, name=f"x{position}")
+        ghost = self._enter(tensor, node)
+        ghost._store.inputs.append(position)
+        self._inputs.append(node)
+        self._input_refs.append(ghost._ref)
+        self._sources.append(source)
+        self._entered[position] = tensor, ghost
+        return ghost
+
+    def given(self, meta: Meta, requires_grad: bool = False) -> Ghost:
+        """A new graph input that stands for no real tensor: an argument of a function that is traced on its own."""
+        position = len(self._inputs)
+        node = Node("input", position, meta=meta, name=f"x{position}")
+        store = Store(fresh=False)
+        store.inputs.append(position)
+        if requires_grad:
+            ghost = self._non_leaf(node, meta, store)
+        else:
+            ghost = make_ghost(self._recorder.owner, node, meta, store)
+        self._inputs.append(node)
+        self._input_refs.append(self._number(ghost))
+        self._sources.append(None)
+        return ghost
+
+    def owns(self, ghost: Ghost) -> bool:
+        """Whether a ghost is a value of this trace."""
+        return ghost._owner is self._recorder.owner
+
+    def constant(self, tensor: torch.Tensor) -> Ghost:
+        """A real tensor baked into the graph (by reference: no copy is made)."""
+        if id(tensor) in self._known:
+            return self._known[id(tensor)][1]
+        node = Node("constant", tensor, meta=None, name=f"c{len(self._constants)}")
+        ghost = self._enter(tensor, node)
+        self._recorder.nodes.append(node)
+        self._constants[ghost._ref] = tensor
+        return ghost
+
+    def _enter(self, tensor: torch.Tensor, node: Node) -> Ghost:
+        reason = why_not(tensor)
+        if reason is not None:
+            raise Unsupported(*reason)
+        if node.meta is None:
+            node.meta = meta_of(tensor)
+        meta = node.meta
+        key = tensor.untyped_storage()._cdata
+        store = self._stores.setdefault(key, Store(fresh=False))
+        ghost = make_ghost(
+            self._recorder.owner, node, meta, store, tensor.requires_grad and tensor.is_leaf
+        )
+        if tensor.requires_grad and not tensor.is_leaf:
+            ghost = self._non_leaf(node, meta, store)
+        if isinstance(tensor, torch.nn.Parameter):
+            ghost._is_param = True  # type: ignore[attr-defined]  # isinstance(ghost, Parameter)
+        self._number(ghost)
+        self._known[id(tensor)] = (tensor, ghost)
+        return ghost
+
+    def _non_leaf(self, node: Node, meta: Meta, store: Store) -> Ghost:
+        """A ghost with a history, so that what autograd forbids on leaves is allowed as in eager."""
+        leaf = make_ghost(self._recorder.owner, node, meta, store, grad=True)
+        self._recorder.echo = (node, meta, store)
+        with torch.enable_grad():
+            torch._C._push_on_torch_dispatch_stack(self._mode)
+            try:
+                ghost: Ghost = leaf.clone()  # type: ignore[assignment]
+            finally:
+                torch._C._pop_torch_dispatch_stack(None)
+                self._recorder.echo = None
+        ghost._leaf = leaf  # type: ignore[attr-defined]
+        return ghost
+
+    def _number(self, ghost: Ghost) -> int:
+        ghost._ref = self._refs
+        self._refs += 1
+        self._values.append(ghost._node)
+        return ghost._ref
+
+    # -- what happens
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Iterable[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        where: Location | None = None,
+    ) -> Any:
+        """Call fn on ghosts and record it. Real tensors among the arguments become constants.
+
+        Returns what fn returns, with ghosts for tensors; an argument that comes back is the same ghost.
+        Raises DataDependent, Unsupported, or TraceError around what torch (or fn) raised.
+        """
+        args, kwargs = tuple(args), dict(kwargs or {})
+        if fn in NEEDS_DATA:
+            raise DataDependent(getattr(fn, "__name__", str(fn)), "a Python value from tensor data")
+        recorder = self._recorder
+        mark = recorder.mark(where), len(self._calls), self._refs, self._needs_grad
+        try:
+            args = tuple([self._ghosts(arg) for arg in args])
+            if kwargs:
+                kwargs = {name: self._ghosts(value) for name, value in kwargs.items()}
+            self.facts.where = where
+            result = self._over_ghosts(fn, args, kwargs)
+            results = self._numbered(result)
+            self._check_views(mark[0][3][1])
+            recorder.done(where)
+        except CannotTrace:
+            self._undo(mark)
+            raise
+        except Exception as error:
+            self._undo(mark)
+            raise TraceError(error) from error
+        except BaseException:
+            self._undo(mark)
+            raise
+        if self._needs_grad and not mark[3]:
+            self._grad_where = where
+        self._calls.append(
+            Call(
+                fn,
+                tuple([self._references(arg) for arg in args]),
+                self._references(kwargs) if kwargs else {},
+                results,
+                where,
+            )
+        )
+        return result
+
+    def _over_ghosts(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
+        """fn(*args, **kwargs) under the mode that answers with ghosts."""
+        # Without gradients autograd need not know which ghost is a view of which; if it did, it
+        # would keep the bases alive, and nobody could tell memory that is seen only once.
+        untracked = not torch.is_grad_enabled() and not _exclude_asked(VIEW_TRACKING)
+        if untracked:
+            _exclude(VIEW_TRACKING, True)
+        held = _hold_saving_hooks(True)
+        keeps = bool(self._outliving) and torch.is_autocast_cache_enabled()
+        if keeps:  # the recorder keeps casts in place of autocast, whose cache is the program's
+            torch.set_autocast_cache_enabled(False)
+            self._recorder.kept_casts = {} if by_hand(fn, args, kwargs) else self._outliving
+        torch._C._push_on_torch_dispatch_stack(self._mode)
+        before, ACTIVE.facts, self.facts.calling = ACTIVE.facts, self.facts, fn
+        try:
+            return AS_PLAIN.get(fn, fn)(*args, **kwargs)
+        finally:
+            ACTIVE.facts, self.facts.calling = before, None
+            torch._C._pop_torch_dispatch_stack(None)
+            _hold_saving_hooks(held)
+            if keeps:
+                torch.set_autocast_cache_enabled(True)
+                self._recorder.kept_casts = {}
+            if untracked:
+                _exclude(VIEW_TRACKING, False)
+
+    def _check_views(self, before: set[int]) -> None:
+        """A ghost is no view of its base: whether autograd takes a write to one is for torch itself to say."""
+        for position in self._recorder.followed - before:
+            if position not in self._entered:  # one that stands for no tensor
+                continue
+            tensor, ghost = self._entered[position]
+            if ghost.requires_grad and tensor._is_view():
+                raise Unsupported("history", "a write to a view that autograd follows")
+
+    def attempt(
+        self, fn: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """`run` that leaves no trace: for what fn raises, or does not."""
+        mark = self._recorder.mark(None), len(self._calls), self._refs, self._needs_grad
+        try:
+            self.run(fn, args, kwargs)
+        finally:
+            self._undo(mark)
+
+    def _undo(self, mark: Any) -> None:
+        inner, calls, refs, self._needs_grad = mark
+        self._recorder.undo(inner)
+        del self._calls[calls:]
+        for ref in [ref for ref in self._constants if ref >= refs]:
+            del self._constants[ref]
+        if refs != self._refs:
+            for key in [key for key, (_, ghost) in self._known.items() if ghost._ref >= refs]:
+                del self._known[key]
+            self._refs = refs
+            del self._values[refs:]
+        if not self._outliving and torch.is_autocast_cache_enabled():
+            torch.clear_autocast_cache()  # it may hold casts that the trace no longer has
+
+    def grad_mode(self, enabled: bool, where: Location | None = None) -> bool:
+        """Set grad mode now and, at torch level, in the graph. Returns the mode before."""
+        before = torch.is_grad_enabled()
+        self.state_call(torch._C._set_grad_enabled, enabled, where=where)
+        return before
+
+    def state_call(self, fn: Callable[..., Any], *args: Any, where: Location | None = None) -> Any:
+        """Call fn, which changes state of the interpreter thread (autocast...), for real and in the graph."""
+        result = fn(*args)
+        self._calls.append(Call(fn, args, {}, None, where))
+        return result
+
+    def _ghosts(self, value: Any) -> Any:
+        """The same arguments with real tensors baked in."""
+        kind = type(value)
+        if kind is Ghost:
+            if value._owner is not self._recorder.owner:
+                raise Unsupported("foreign-ghost", "a tensor of another trace")
+            return value
+        if kind in ATOMS:
+            return value
+        if isinstance(value, torch.Tensor):
+            return self.constant(value)
+        if kind is tuple or kind is list:
+            return kind(self._ghosts(item) for item in value)
+        if kind is dict:
+            return {key: self._ghosts(item) for key, item in value.items()}
+        if isinstance(value, Expr):
+            return to_torch(self.facts.form(value), self.facts)
+        if kind is slice:
+            return slice(*(self._ghosts(v) for v in (value.start, value.stop, value.step)))
+        if isinstance(value, torch.Generator):
+            raise Unsupported("generator", "an explicit random generator")
+        return value
+
+    def _references(self, value: Any) -> Any:
+        """The same arguments with Refs for ghosts."""
+        kind = type(value)
+        if kind is Ghost:
+            return Ref(value._ref)
+        if kind in ATOMS:
+            return value
+        if kind is tuple or kind is list:
+            return kind(self._references(item) for item in value)
+        if kind is dict:
+            return {key: self._references(item) for key, item in value.items()}
+        if kind is slice:
+            return slice(*(self._references(v) for v in (value.start, value.stop, value.step)))
+        return from_torch(value) if kind in SYMBOLIC else value
+
+    def _numbered(self, value: Any) -> Any:
+        """Refs for the ghosts of a result; new ones get a number."""
+        if type(value) is Ghost:
+            made = value._ref < 0
+            if made:
+                self._number(value)
+            # Without grad mode an argument that comes back as it is has no new history.
+            if value.requires_grad and (made or torch.is_grad_enabled()):
+                self._needs_grad = True
+            return Ref(value._ref)
+        if isinstance(value, PLAIN):
+            return value
+        if type(value) in SYMBOLIC:
+            return from_torch(value)
+        if isinstance(value, tuple):  # named tuples and torch.return_types as well
+            return tuple(self._numbered(item) for item in value)
+        if type(value) is list:
+            return [self._numbered(item) for item in value]
+        if type(value) is dict:
+            return {key: self._numbered(item) for key, item in value.items()}
+        if isinstance(value, torch.Tensor):
+            raise Unsupported("real-tensor", "a call made a tensor behind the dispatcher")
+        raise Unsupported("result", f"a result of type {type(value).__qualname__}")
+
+    # -- what is known so far
+
+    @property
+    def needs_grad(self) -> bool:
+        """Whether a value so far requires a gradient."""
+        return self._needs_grad
+
+    @property
+    def mutates(self) -> bool:
+        """Whether an input has been written to so far."""
+        return self._recorder.mutates
+
+    def followed(self) -> list[tuple[Any, torch.Tensor]]:
+        """(source, tensor) of the inputs that were written to under autograd's eyes."""
+        return [(self._sources[at], self._entered[at][0]) for at, _ in self.rewritten()]
+
+    @property
+    def writes_can_wait(self) -> bool:
+        """Whether what was written so far could be written after all operators have run."""
+        return not (self._recorder.fixed or self.rewritten())
+
+    def may_raise_since(self, start: int) -> bool:
+        """Whether an operator after the first `start` of `n_nodes` may raise because of its data."""
+        return any(may_raise(node) for node in self._recorder.nodes[start:])
+
+    @property
+    def n_nodes(self) -> int:
+        """How many ATen nodes have been recorded so far."""
+        return len(self._recorder.nodes)
+
+    @property
+    def recorded(self) -> int:
+        """How many calls have been recorded so far."""
+        return len(self._calls)
+
+    @property
+    def slow_ops(self) -> list[str]:
+        """Operators met so far that have no result rule of ours."""
+        return list(self._recorder.slow_ops)
+
+    # -- the backward
+
+    def entered_inputs(self) -> list[tuple[int, Ghost]]:
+        """(position, ghost) of the inputs that stand for tensors."""
+        return [(at, ghost) for at, (_, ghost) in sorted(self._entered.items())]
+
+    @property
+    def n_inputs(self) -> int:
+        """How many inputs there are so far."""
+        return len(self._inputs)
+
+    def origin(self, position: int) -> tuple[Any, torch.Tensor | None]:  # source, real tensor
+        return self._sources[position], self._entered.get(position, (None,))[0]
+
+    def producing(self, ghost: Ghost) -> tuple[list[Node], int] | None:
+        return producing(ghost._node, self._recorder.nodes, frozenset(self._recorder.written))
+
+    def wants_gradient(self, position: int) -> bool:
+        """Whether the tensor that came in there requires a gradient."""
+        return self._entered[position][0].requires_grad
+
+    def rewritten(self) -> list[tuple[int, Ghost]]:
+        """(position, ghost) of the inputs whose history the graph changes by a write. A leaf that asks for a gradient is none of
+        them: torch lets nobody write to it but through what is detached from it."""
+        written = sorted(self._recorder.followed & self._entered.keys())
+        entered = [(at, *self._entered[at]) for at in written]
+        return [
+            (at, ghost)
+            for at, tensor, ghost in entered
+            if ghost.requires_grad and not (tensor.requires_grad and tensor.is_leaf)
+        ]
+
+    def known_nodes(self) -> dict[Node, Ghost]:
+        """The ghosts of inputs and constants by their nodes."""
+        return {ghost._node: ghost for _, ghost in self._known.values()}
+
+    def quiet_views(self) -> set[Node]:
+        """The views that were made without grad mode."""
+        return self._recorder.quiet
+
+    def differentiable_constants(self) -> bool:
+        """Whether a tensor that is baked in requires a gradient."""
+        ghosts = {ghost._ref: ghost for _, ghost in self._known.values()}
+        return any(
+            tensor.requires_grad or (ref in ghosts and ghosts[ref].requires_grad)
+            for ref, tensor in self._constants.items()
+        )
+
+    def beside(self, fn: Callable[..., Any], *args: Any) -> tuple[Any, list[Node]]:
+        """fn(owner, *args) on ghosts of this trace: what it returns and the nodes that it recorded, which the trace
+        forgets again. Raises CannotTrace, or what torch raised."""
+        recorder = self._recorder
+        mark = recorder.mark(None), len(self._calls), self._refs, self._needs_grad
+        start = len(recorder.nodes)
+        casting = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+        try:
+            for kind in casting:
+                torch.set_autocast_enabled(kind, False)
+            result = self._over_ghosts(fn, (recorder.owner, *args), {})
+            return result, list(recorder.nodes[start:])
+        finally:
+            for kind in casting:
+                torch.set_autocast_enabled(kind, True)
+            self._undo(mark)
+
+    # -- what comes out
+
+    def finish(self, outputs: Iterable[Ghost], backward: bool = False) -> Graph:
+        """The graph that computes `outputs`, with its backward if that is asked for and a gradient is needed. The
+        tracer may go on afterwards."""
+        recorder = self._recorder
+        outputs = list(outputs)
+        order = {ref: i for i, ref in enumerate(self._input_refs)}
+        for ref in range(self._refs):
+            order.setdefault(ref, len(order))
+        for ghost in outputs:
+            if ghost._owner is not recorder.owner or ghost._ref < 0:
+                raise ValueError(f"{ghost!r} is no value of this trace")
+        # A view of a tensor that requires a gradient is tied to it by autograd in its own ways (detached, or made
+        # without grad mode): torch's own calls make it.
+        shared = {id(g._store) for tensor, g in self._known.values() if tensor.requires_grad}
+        entered = {id(g) for _, g in self._known.values()}
+        ties = any(id(g._store) in shared and id(g) not in entered for g in outputs)
+        joint = used = None
+        if backward and self._needs_grad and self.spends and not ties and not self.followed():
+            with self.facts.active():
+                used = spent(self, outputs)
+        # Gradients that were asked for inside are values like any other.
+        needs_grad = (self._needs_grad and used is None) and (
+            not self.spends or any(g.requires_grad for g in outputs) or bool(self.followed())
+        )
+        if backward and (needs_grad or ties):
+            with self.facts.active():
+                joint = differentiate(self, outputs)
+        groups = {id(store): tuple(store.inputs) for store in self._stores.values()}
+        overlaps = [group for group in groups.values() if len(group) > 1]
+        graph = Graph(
+            self.name,
+            list(self._inputs),
+            list(recorder.nodes),
+            [ghost._node for ghost in outputs],
+            [_renumber(call, order) for call in self._calls],
+            [Ref(order[ghost._ref]) for ghost in outputs],
+            {order[ref]: tensor for ref, tensor in self._constants.items()},
+            needs_grad=needs_grad or ties,
+            mutates=recorder.mutates,
+            random=recorder.random,
+            sources=list(self._sources),
+            overlaps=overlaps,
+            written=sorted(recorder.written),
+            slow_ops=list(recorder.slow_ops),
+            grad_where=self._grad_where if needs_grad else None,
+            joint=joint,
+            spends=self.spends,
+            spent=used or (),
+            values=tuple([self._values[ref] for ref in order]),
+        )
+        if self.facts.symbols:
+            self._settle(graph)
+        return graph
+
+    def _settle(self, graph: Graph) -> None:
+        """Symbols known to be equal are written alike, and the graph tells where those it has come from."""
+        facts, seen = self.facts, []
+        behind = graph.joint if isinstance(graph.joint, Joint) else None
+        after = (*behind.tangents, *behind.nodes) if behind else ()
+        for node in [*graph.inputs, *graph.nodes, *after]:
+            node.meta = facts.form(node.meta)
+            node.args, node.kwargs = facts.form(node.args), facts.form(node.kwargs)
+            seen += [node.meta, node.args, node.kwargs]
+        for call in graph.calls:
+            call.args, call.kwargs = facts.form(call.args), facts.form(call.kwargs)
+            call.results = facts.form(call.results)
+            seen += [call.args, call.kwargs]
+        used = symbols_of(seen)
+        for symbol, (what, source, *dim) in facts.symbols.items():
+            if symbol not in used:
+                continue
+            if what == "number":
+                graph.numbers.append(symbol)
+                graph.symbols[symbol] = (what, len(graph.inputs) + len(graph.numbers) - 1)
+            else:
+                graph.symbols[symbol] = (what, self._sources.index(source), *dim)
+        graph.facts = facts
+
+
+def _renumber(call: Call, order: dict[int, int]) -> Call:
+    def change(value: Any) -> Any:
+        if isinstance(value, Ref):
+            return Ref(order[value.index])
+        kind = type(value)
+        if kind is tuple or kind is list:
+            return kind(change(item) for item in value)
+        if kind is dict:
+            return {key: change(item) for key, item in value.items()}
+        if kind is slice:
+            return slice(change(value.start), change(value.stop), change(value.step))
+        return value
+
+    return Call(
+        call.target, change(call.args), change(call.kwargs), change(call.results), call.where
+    )

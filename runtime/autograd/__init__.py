@@ -1,0 +1,6 @@
+"""Autograd around a compiled program.
+
+In: a forward and a backward program. Out: one autograd node with eager's hooks, errors and random
+numbers.
+Open first: `joint_program.py`.
+"""

@@ -1,0 +1,516 @@
+"""A forward and a backward program as one node of autograd.
+
+`JointProgram(plan, forward, backward, replay)` is called like any program. The forward runs without gradients inside of
+a node (`torch.autograd.Function`'s C++ part, without its Python wrapping), which saves what the backward reads; the
+backward is built when autograd first asks for it, one for each choice of results that have a gradient. In a backward that
+is itself to be differentiated the torch-level calls are run again (`replay`) under autograd.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import torch
+from torch.autograd import forward_ad
+from torch.autograd.function import BackwardCFunction
+
+from ...ir.dataclass import dataclass
+from ..errors import CheckError, GraftError
+from ..process import faults
+from . import inner_results
+from . import rng_state as generators
+from .rollback import begins
+
+Tensors = tuple[torch.Tensor, ...]
+# a backward program, and of each wanted input the place of its gradient among the results
+Backward = tuple[Callable[..., Tensors], Sequence[int | None]]
+# a program that is given its arguments in a list, and lets go of each after its last use
+Consumer = Callable[[list[Any]], Tensors]
+# Of one call: the numbers that the backward takes, those of the call, and what a backward that is itself differentiated needs of the
+# inputs beside those that are saved.
+Call = tuple[tuple[Any, ...], tuple[Any, ...], "Held"]
+# The inputs among what a node saves, and what it notes of its call: by these the calls can run again.
+Kept = tuple[Sequence[torch.Tensor], Call]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the programs hang together. Positions are of the graph's inputs and of the pieces of memory that the node gives
+    (`ir.trace.output_views`).
+
+    node        the name of the node: that of the operator in eager, as printed tensors show it
+    n_tensors   inputs that are tensors; `n_numbers` numbers follow them
+    n_pieces    of the forward program's results these are given, the rest is made for the backward
+    results     pieces with a gradient; `found`: how each is found among the results of the calls; `orders`: the dimensions of each one's memory, None where
+                they are in order
+    wanted      inputs that ask for one; `gradients`: theirs, by position among the backward program's results, or None
+    saved       what the backward program reads, in order: see `ir.autograd.partition.Halves`
+    witnesses   pieces whose versions must not change before the backward
+    dirty       pieces that are inputs, written under autograd's eyes: piece -> input
+    parameters  inputs that live as long as a module
+    numbers     where the numbers that the backward program takes come from, as in `Graph.symbols`
+    random      the devices whose random generators the graph draws from
+    written     inputs that it writes; `before`: those whose value from before that has a part in the results
+    inner       pieces given as they are that other results depend on; `inner_views`: results that are views, of which that is true
+    """
+
+    name: str
+    node: str
+    n_tensors: int
+    n_numbers: int
+    n_pieces: int
+    results: tuple[int, ...]
+    found: tuple[tuple[str, int], ...]
+    orders: tuple[tuple[int, ...] | None, ...]
+    wanted: tuple[int, ...]
+    gradients: tuple[int | None, ...]
+    saved: tuple[tuple[str, Any], ...]
+    witnesses: tuple[int, ...]
+    dirty: dict[int, int]
+    parameters: tuple[int, ...]
+    numbers: tuple[tuple[Any, ...], ...]
+    random: tuple[torch.device, ...]
+    written: tuple[int, ...]
+    before: tuple[int, ...]
+    inner: tuple[int, ...] = ()
+    inner_views: tuple[int, ...] = ()
+
+    def pieces_of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+        """The pieces with a gradient, where the calls have run under autograd."""
+        return [_FIND[how](at, outputs, inputs) for how, at in self.found]
+
+
+_FIND: dict[str, Callable[[int, Sequence[Any], Sequence[Any]], Any]] = {
+    "output": lambda at, outputs, inputs: outputs[at],
+    "base": lambda at, outputs, inputs: outputs[at]._base,
+    "input": lambda at, outputs, inputs: inputs[at],
+}
+
+
+class Twin(Protocol):
+    """Eager beside the programs, under GRAFTJIT_CHECK."""
+
+    def begin(self, inputs: Sequence[Any]) -> Any:
+        """What eager computes of the inputs, with a history of its own."""
+
+    def values(self, begun: Any, inputs: Sequence[Any], made: Sequence[Any]) -> None:
+        """Raises CheckError if the pieces that the forward has made, or the inputs that are written to, are not those of eager."""
+
+    def compare(self, begun: Any, given: Sequence[Any], found: Sequence[Any]) -> None:
+        """Raises CheckError if gradients of the inputs (None: not asked for) are not those of eager."""
+
+
+class GraftBackward(BackwardCFunction):
+    """The node in autograd's graph. `joint` is the program that made it, `call` what it notes of a call."""
+
+    joint: JointProgram
+    call: Call
+
+    def apply(self, *gradients: Any) -> Any:
+        """Gradients of the results (None where there is none) to those of the inputs. Called by autograd's engine."""
+        if torch.is_grad_enabled():
+            return self.joint.again(self, gradients, True, "a backward with create_graph=True")
+        if not _all_ordinary(gradients):
+            with torch.enable_grad():
+                found = self.joint.again(
+                    self, gradients, False, "gradients that are no plain tensors"
+                )
+            self.maybe_clear_saved_tensors()
+            return found
+        return self.joint.backwards(self, gradients)
+
+    def watch(self, pieces: Sequence[Any], gradients: Sequence[Any]) -> None:
+        """`pieces` with a gradient stand for those of the call, where the calls run again under autograd."""
+
+
+class InnerBackward(GraftBackward):
+    """The node of a part of whose results one depends on another: see `runtime.autograd.inner_results`."""
+
+    seen: Sequence[Any]
+    views: Sequence[Any] = ()
+    hooks: Mapping[int, inner_results.Hooks] = MappingProxyType({})  # of results, by piece
+
+    def _register_hook_dict(self, tensor: Any) -> None:
+        if tensor.output_nr in self.joint.plan.inner:
+            inner_results.register(self, tensor, super()._register_hook_dict)
+        else:
+            super()._register_hook_dict(tensor)
+
+    def apply(self, *gradients: Any) -> Any:
+        if not inner_results.is_watched(self) or torch.is_grad_enabled():
+            return super().apply(*gradients)
+        with torch.enable_grad():
+            found = self.joint.again(self, gradients, False, inner_results.WHY)
+        self.maybe_clear_saved_tensors()
+        return found
+
+    def watch(self, pieces: Sequence[Any], gradients: Sequence[Any]) -> None:
+        stand_ins = dict(zip(self.joint.plan.results, pieces, strict=True))
+        inner_results.hang(self, stand_ins, gradients)
+
+
+def _is_ordinary(gradient: Any) -> bool:
+    """Whether a program can take a gradient: none that a batch wraps, no sparse one, none of a class with a dispatch of its own."""
+    if type(gradient) is torch.Tensor:
+        return gradient.layout is torch.strided and not _is_batched(gradient)
+    return gradient is None or type(gradient) is torch.nn.Parameter
+
+
+_is_batched = torch._C._functorch.is_legacy_batchedtensor  # type: ignore[attr-defined]
+_level = torch._C._functorch.maybe_current_level
+
+
+def _all_ordinary(gradients: Sequence[Any]) -> bool:
+    """Nor within a transform, which may follow the gradients of any of them."""
+    outside = forward_ad._current_level < 0 and _level() is None
+    return outside and all(map(_is_ordinary, gradients))
+
+
+def _node_of(joint: JointProgram, name: str) -> Any:
+    """`torch.autograd.Function.apply` in C++ for one program, whose nodes are of a class of that name."""
+    base = InnerBackward if joint._watchable else GraftBackward
+    back = type(name, (base,), {"joint": joint})
+    made = type("Graft", (torch.autograd.Function,), {"forward": staticmethod(joint.forwards)})
+    made._backward_cls = back  # type: ignore[attr-defined]  # the metaclass has made another
+    return torch._C._FunctionBase.__dict__["apply"].__get__(None, made)
+
+
+def _chosen(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """The items at these positions."""
+    if len(positions) > 1:
+        return operator.itemgetter(*positions)
+    return lambda items: tuple([items[at] for at in positions])
+
+
+def _tried(work: Callable[..., Any], argument: Any) -> tuple[Any, Any]:
+    """(what it gives, None), or (None, what it raises): whoever goes on from there raises in no handler."""
+    try:
+        return work(argument), None
+    except Exception as error:
+        return None, error
+
+
+class JointProgram:
+    """The callable for one graph. It takes the graph's tensors and numbers and returns a tuple of its outputs.
+
+    `tells_begun`: raises `Begun` where it may have written to its inputs by then."""
+
+    tells_begun = True
+
+    def __init__(
+        self,
+        plan: Plan,
+        forward: Callable[..., Tensors],
+        backward: Callable[[Sequence[int]], Backward],
+        replay: Callable[..., Tensors],
+        tell: Callable[[str], None],
+        tail: Callable[..., Tensors] | None = None,
+        twin: Twin | None = None,
+        late: bool = False,
+    ) -> None:
+        """`backward(missing)` builds one for gradients of which those are missing. `tail(*inputs, *pieces, *numbers)` gives the results; None where they are the pieces.
+        `late`: where the forward raises, it has written nothing yet."""
+        self.plan, self.replay, self._tell, self._tail = plan, replay, tell, tail
+        self._twin = twin
+        self._forward, self._build = forward, backward
+        if plan.written:
+            tells = late or getattr(forward, "tells_begun", False)
+            self._forward = forward if tells else begins(forward)
+            self._tail = tail and begins(tail)
+        self._backwards: dict[tuple[int, ...], tuple[Consumer, list[tuple[int, int]]]] = {}
+        self._plain = tuple(at for at in range(plan.n_pieces) if at not in plan.results)
+        saved = {at for kind, at in plan.saved if kind == "input"}
+        self._held = Holder(plan, saved)
+        places = [place for place, (kind, _) in enumerate(plan.saved) if kind == "input"]
+        self._inputs_saved = [plan.saved[place][1] for place in places]
+        self._saved_inputs = _chosen(places)  # among what the node saves
+        self._constants = [tensor for kind, tensor in plan.saved if kind == "constant"]
+        self._kept = _chosen(self._places())
+        self._only_tensors = not plan.numbers and plan.n_numbers == 0
+        self._watchable = bool(plan.inner or plan.inner_views)
+        self._node = _node_of(self, plan.node) if plan.results else None
+
+    def _places(self) -> list[int]:
+        """Where what the node saves is among what the forward gives, the constants and the inputs, in this order."""
+        plan = self.plan
+        made = plan.n_pieces + sum(kind == "made" for kind, _ in plan.saved)
+        begin = {"output": 0, "made": plan.n_pieces, "input": made + len(self._constants)}
+        numbers = iter(range(made, made + len(self._constants)))
+        places = [
+            next(numbers) if kind == "constant" else begin[kind] + at for kind, at in plan.saved
+        ]
+        return places + list(plan.witnesses)
+
+    @property
+    def n_inputs(self) -> int:
+        return self.plan.n_tensors
+
+    def __call__(self, *inputs: Any) -> Any:
+        if not torch.is_grad_enabled():
+            with torch.enable_grad():
+                return self(*inputs)
+        if self._tail is None:
+            return self._node(*inputs)  # type: ignore[misc]
+        if self.plan.results:
+            pieces = self._node(*inputs)  # type: ignore[misc]
+        else:
+            with torch.no_grad():
+                pieces = self._forward(*inputs)
+        n = self.plan.n_tensors
+        given = self._tail(*inputs[:n], *pieces, *inputs[n:])
+        if self.plan.inner_views:
+            node = pieces[self.plan.results[0]].grad_fn
+            node.views = inner_results.refs(given, self.plan.inner_views)
+        return given
+
+    # -- forward
+
+    def forwards(self, node: Any, *inputs: Any) -> Tensors:
+        """The pieces, with what the backward reads saved in the node."""
+        plan = self.plan
+        if plan.random:
+            node.random = generators.states(plan.random)
+        if self._twin is not None:
+            node.begun = self._twin.begin(inputs)
+        held = self._held(inputs)
+        made = self._forward(*inputs)
+        rest = begins(self._rest) if plan.written else self._rest
+        return rest(node, inputs, held, made)
+
+    def _rest(self, node: Any, inputs: Sequence[Any], held: Held, made: Tensors) -> Tensors:
+        """What is left to do when the forward has run."""
+        plan = self.plan
+        if self._twin is not None:
+            self._twin.values(node.begun, inputs, made)
+        if plan.dirty:
+            made = self._dirty(node, made, inputs)
+        node.to_save = self._kept((*made, *self._constants, *inputs))
+        node.materialize_grads = False
+        node.call = (
+            () if self._only_tensors else tuple([_number(where, inputs) for where in plan.numbers]),
+            () if self._only_tensors else inputs[plan.n_tensors :],
+            held,
+        )
+        pieces = made[: plan.n_pieces]
+        if self._watchable:
+            node.seen = inner_results.refs(pieces, plan.inner)
+        if self._plain:
+            node.non_differentiable = tuple([pieces[at] for at in self._plain])
+        return pieces
+
+    def _dirty(self, node: Any, made: Tensors, inputs: Sequence[Any]) -> Tensors:
+        """What the forward gives, with the inputs among them themselves. Autograd counts one more write to each."""
+        dirty = self.plan.dirty
+        written = tuple([inputs[at] for at in dirty.values()])
+        node.dirty_tensors = written
+        torch._C._autograd._unsafe_set_version_counter(  # type: ignore[attr-defined]
+            written, tuple([tensor._version - 1 for tensor in written])
+        )
+        return tuple([inputs[dirty[at]] if at in dirty else one for at, one in enumerate(made)])
+
+    # -- backward
+
+    def backwards(self, node: Any, gradients: Sequence[Any]) -> Sequence[Any]:
+        """Gradients of all inputs."""
+        plan = self.plan
+        given, orders = gradients, plan.orders
+        if self._plain:
+            given = [gradients[at] for at in plan.results]
+        missing = tuple([at for at, one in enumerate(given) if one is None])
+        found = self._backwards.get(missing)
+        if found is None:
+            found, error = _tried(self._built, missing)
+            if found is None:  # a fault of ours: the calls themselves have a backward
+                return self._without(node, gradients, error, "could not be built")
+        run, places = found
+        arguments = list(node.saved_tensors)
+        del arguments[len(plan.saved) :]
+        inputs = self._saved_inputs(arguments)
+        # The node's own hold on them ends here, if autograd is not told to retain the graph.
+        node.maybe_clear_saved_tensors()
+        call = numbers, further, held = node.call
+        if held and plan.saved and not _keeps_graph():
+            node.call = numbers, further, []
+        failed: Exception | None = None
+        try:
+            for one, order in zip(given, orders, strict=True):
+                if one is not None:
+                    arguments.append(
+                        one if order is None and one.is_contiguous() else _laid_out(one, order)
+                    )
+            arguments += numbers
+            made = run(arguments)
+        except Exception as raised:
+            failed = raised
+        if failed is not None:  # eager's error, if the calls raise too: else a fault of ours
+            return self._without(node, gradients, failed, "failed", (inputs, call))
+        asked = node.needs_input_grad
+        returned: list[Any] = [None] * len(asked)
+        for at, number in places:
+            if asked[at]:
+                returned[at] = made[number]
+        if self._twin is not None:
+            self._twin.compare(node.begun, given, returned)
+        return tuple(returned)
+
+    def _built(self, missing: tuple[int, ...]) -> tuple[Consumer, list[tuple[int, int]]]:
+        """The backward for gradients of which those are missing, and (input, number of its gradient)."""
+        program, places = self._build(missing)
+        run = getattr(program, "consume", None) or (lambda arguments: program(*arguments))
+        pairs = zip(self.plan.wanted, places, strict=True)
+        made = run, [(at, number) for at, number in pairs if number is not None]
+        return self._backwards.setdefault(missing, made)
+
+    def _without(
+        self,
+        node: Any,
+        gradients: Sequence[Any],
+        error: Exception,
+        what: str,
+        kept: Kept | None = None,
+    ) -> Sequence[Any]:
+        """Gradients of all inputs where no backward can be built, or one has failed: by the calls under autograd, which raise
+        what eager raises."""
+        if isinstance(error, CheckError):
+            raise error
+        why = f"its backward {what}: {type(error).__name__}: {error}"
+        try:
+            with torch.enable_grad():
+                found = self.again(node, gradients, False, why, kept)
+        except GraftError as another:
+            raise another from error
+        then = "Its backward runs the calls again: what it gives is right, and slower than it could be."
+        faults.tell(self.plan.name, error, then)
+        node.maybe_clear_saved_tensors()
+        return found
+
+    # -- a backward that is itself differentiated
+
+    def again(
+        self, node: Any, gradients: Sequence[Any], taped: bool, why: str, kept: Kept | None = None
+    ) -> Sequence[Any]:
+        """Gradients of all inputs, `taped` with a history: the calls are run again under autograd, and that is differentiated.
+        `kept`: of a node that has let go of it."""
+        self._tell(why)
+        plan = self.plan
+        points, inputs = self._inputs_again(
+            kept or (self._saved_inputs(node.saved_tensors), node.call)
+        )
+        pieces = plan.pieces_of(self._replayed(node, inputs), inputs)
+        node.watch(pieces, gradients)
+        pairs = [
+            (piece, gradients[at])
+            for piece, at in zip(pieces, plan.results, strict=True)
+            if gradients[at] is not None
+        ]
+        asked = [at for at in plan.wanted if node.needs_input_grad[at]]
+        returned: list[Any] = [None] * len(node.needs_input_grad)
+        if pairs and asked:
+            found = torch.autograd.grad(
+                [one for one, _ in pairs],
+                [points[at] for at in asked],
+                [gradient for _, gradient in pairs],
+                create_graph=taped,
+                allow_unused=True,
+            )
+            for at, gradient in zip(asked, found, strict=True):
+                returned[at] = gradient
+        return tuple(returned)
+
+    def _replayed(self, node: Any, inputs: Sequence[Any]) -> Tensors:
+        """The calls once more, with the random numbers of the first time."""
+        if not self.plan.random:
+            return self.replay(*inputs)
+        before = generators.states(self.plan.random)
+        try:
+            generators.put_back(node.random)
+            return self.replay(*inputs)
+        finally:
+            generators.put_back(before)
+
+    def _inputs_again(self, kept: Kept) -> tuple[list[Any], list[Any]]:
+        """The inputs of the call as they were before it, from what the node keeps: what is differentiated by, and what the calls
+        are given, which they may write to."""
+        plan = self.plan
+        saved, (_, further, held) = kept
+        before: list[Any] = [None] * plan.n_tensors
+        for at, tensor in zip(self._inputs_saved, saved, strict=True):
+            before[at] = tensor  # autograd has looked at its version
+        for at, tensor, seen, version in held:
+            if seen._version != version and at not in plan.written:
+                raise _gone(plan.name, at)
+            before[at] = tensor
+        points = [one.view_as(one) if one.requires_grad else one for one in before]
+        given = [one.clone() if at in plan.written else one for at, one in enumerate(points)]
+        return points, [*given, *further]
+
+
+# input, the tensor with its history, one with its memory and count of writes, and that count
+Held = list[tuple[int, torch.Tensor, torch.Tensor, int]]
+
+_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
+_SAME = torch.ops.aten._unsafe_view.default  # the same memory; autograd does not know of a view
+
+
+class Holder:
+    """What a node keeps of inputs that its backward does not read, should that be differentiated: their memory and their
+    place in autograd's graph, but not the tensors, whose history may come to lead to the node itself."""
+
+    def __init__(self, plan: Plan, saved: set[int]) -> None:
+        self._before = plan.before
+        rest = [at for at in range(plan.n_tensors) if at not in saved and at not in plan.before]
+        self._parameters = [at for at in rest if at in plan.parameters]
+        self._loose = [at for at in rest if at not in plan.parameters]
+
+    def __call__(self, inputs: Sequence[Any]) -> Held:
+        """Called without gradients, before anything is written."""
+        held = [(at, one := inputs[at], one, one._version) for at in self._parameters]
+        for at in self._loose:
+            tensor = inputs[at]
+            if tensor.is_leaf and tensor.requires_grad:
+                held.append((at, tensor, tensor, tensor._version))
+                continue
+            bare = tensor.detach()
+            known = _again(_SAME, tensor, tensor.shape) if tensor.requires_grad else bare
+            held.append((at, known, bare, bare._version))
+        for at in self._before:
+            copy = _again(torch.clone, inputs[at])
+            held.append((at, copy, copy, copy._version))
+        return held
+
+
+def _again(make: Callable[..., Any], tensor: Any, *args: Any) -> Any:
+    """A tensor with the memory or value of this one, and a history that leads where its own does."""
+    torch._C._set_grad_enabled(True)
+    try:
+        return make(tensor, *args)
+    finally:
+        torch._C._set_grad_enabled(False)
+
+
+def _gone(name: str, at: int) -> GraftError:
+    return GraftError(
+        f"a backward through the compiled part {name} is to be differentiated, and input {at} of it was written to since",
+        todo="keep the inputs of the compiled part as they are until then, or leave this part to plain Python",
+    )
+
+
+def _number(where: tuple[Any, ...], inputs: Sequence[Any]) -> Any:
+    what, position, *dim = where
+    value = inputs[position]
+    if what == "number":
+        return value
+    return value.size(dim[0]) if what == "size" else value.stride(dim[0])
+
+
+def _laid_out(gradient: torch.Tensor, order: tuple[int, ...] | None) -> torch.Tensor:
+    """The gradient in memory as its program takes it: no holes, dimensions in this order (None: as they are)."""
+    if order is None:
+        return gradient.contiguous()
+    turned = gradient.permute(order)
+    if turned.is_contiguous():
+        return gradient
+    return turned.contiguous().permute([order.index(dim) for dim in range(len(order))])

@@ -1,0 +1,412 @@
+"""The CUDA driver: whether there is one, kernels of cubins loaded through it, its errors as exceptions.
+
+`load` makes a function handle of a cubin; handles belong to no context, so that several devices share them, and
+live as long as what `load` gives beside them. `prepare` does for a device what is not to be done in a call. Launches
+are the native executor's (runtime/native/cuda/launch.cpp); `launch` is the same through ctypes, for the mirror.
+libcuda is looked for at the first need and never at import. Functions, numbers and their meaning: the CUDA Driver API
+reference of CUDA 12.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+
+from .. import _native
+from ..errors import BuildError
+from ..program.program import DeviceLaunch
+from ..store.loaded import collections
+
+OLDEST = 12000  # cuLibraryLoadData is as old
+PLAIN_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without asking
+LIBRARY = "libcuda.so.1"
+
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+_OUT_OF_MEMORY, _NOT_INITIALIZED, _DEINITIALIZED, _NOT_FOUND = 2, 3, 4, 500
+NO_STREAM = -1  # as in cuda_driver.h
+_P, _I, _U = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint
+_TO_INT, _TO_P = ctypes.POINTER(_I), ctypes.POINTER(_P)
+
+# What is called, with its arguments. The second form of a name is that of the first 64-bit driver.
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "cuInit": (_U,),
+    "cuDriverGetVersion": (_TO_INT,),
+    "cuGetErrorName": (_I, ctypes.POINTER(ctypes.c_char_p)),
+    "cuGetErrorString": (_I, ctypes.POINTER(ctypes.c_char_p)),
+    "cuDeviceGet": (_TO_INT, _I),
+    "cuDevicePrimaryCtxRetain": (_TO_P, _I),
+    "cuCtxGetCurrent": (_TO_P,),
+    "cuCtxGetDevice": (_TO_INT,),
+    "cuCtxPushCurrent_v2": (_P,),
+    "cuCtxPopCurrent_v2": (_TO_P,),
+    "cuLibraryLoadData": (_TO_P, _P, _P, _P, _U, _P, _P, _U),
+    "cuLibraryGetKernel": (_TO_P, _P, ctypes.c_char_p),
+    "cuLibraryUnload": (_P,),
+    "cuKernelSetAttribute": (_I, _I, _P, _I),
+    "cuLaunchKernel": (_P, _U, _U, _U, _U, _U, _U, _U, _P, _TO_P, _P),
+}
+# What is called where it is there.
+MORE: dict[str, tuple[Any, ...]] = {
+    "cuStreamIsCapturing": (_P, _TO_INT),
+    "cuThreadExchangeStreamCaptureMode": (_TO_INT,),
+    "cuKernelGetFunction": (_TO_P, _P),
+    "cuFuncLoad": (_P,),
+}
+STREAM = "aoti_torch_get_current_cuda_stream"
+# What the native part is told, in the order of `struct CudaDriver`; torch's function for the stream comes last.
+_NATIVE = (
+    "cuLaunchKernel", "cuCtxGetCurrent", "cuCtxGetDevice", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2",
+    "cuStreamIsCapturing",
+)  # fmt: skip
+
+# An image that this device or this driver cannot take.
+_UNFIT = {
+    200: "the image is none",  # CUDA_ERROR_INVALID_IMAGE
+    209: "the cubin is for another architecture",  # CUDA_ERROR_NO_BINARY_FOR_GPU
+    218: "the image is damaged",  # CUDA_ERROR_INVALID_PTX
+    222: "the kernel was made for a newer driver",  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+    300: "the image is damaged",  # CUDA_ERROR_INVALID_SOURCE
+}
+# What a kernel does to its context, met by whatever call comes next: illegal address, time out, assert, stack,
+# instruction, misaligned address, address space, program counter, launch failed; memory errors of the device.
+_STICKY = frozenset((214, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719))
+_LATER = (
+    "CUDA kernel errors might be asynchronously reported at some other API call: it may be an earlier"
+    " kernel's, of this program or of another.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1"
+)
+_FORKED = (
+    "the CUDA driver is not initialised in this process. Cannot use CUDA in a process that was forked after"
+    " CUDA was initialised: use the 'spawn' start method of multiprocessing"
+)
+
+
+class Function(NamedTuple):
+    """A kernel that can be launched: its handle, and what it lives as long as."""
+
+    handle: int
+    keep: Any
+
+
+class Library:
+    """A cubin in the driver. Once nothing refers to it any more it is unloaded, at a later `load`: objects of a dead
+    cycle may still call each other until the garbage collector has ended."""
+
+    def __init__(self, handle: int, driver: Driver) -> None:
+        self.handle = handle
+        self._functions = driver.functions
+        self._process = os.getpid()
+        self._dead = driver.dead
+
+    def __del__(self) -> None:
+        self._dead.append((self, collections()))
+
+    def unload(self) -> None:
+        """What the driver says to it is of no use. After a fork the handle is the parent's."""
+        if os.getpid() == self._process:
+            self._functions["cuLibraryUnload"](self.handle)
+
+
+class Driver:
+    """libcuda and torch's function for streams, once they are found. `DRIVER` is the process's."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, Any] = {}
+        self.dead: list[tuple[Library, int]] = []  # with the collections until then
+        self._contexts: dict[int, tuple[int, int]] = {}
+        self.use()
+
+    def use(self, library: str = LIBRARY, torch_library: str | None = None) -> None:
+        """From now on this libcuda, and torch's streams of this library: others than the real ones are for tests."""
+        self._library, self._torch_library = library, torch_library
+        self._reason: str | None = None  # None: not looked for
+        self._process = 0
+        self.functions = {}
+        self.version = 0  # 12040: CUDA 12.4
+        for device in self._contexts:
+            _native.driver_context(device, 0, 0)
+        self._contexts = {}
+        self._prepared: set[tuple[int, int, int]] = set()
+        self._captured: dict[int, Any] = {}
+
+    # --- finding it
+
+    def why_not(self) -> str:
+        """Why kernels cannot be launched here; empty if they can."""
+        if self._reason is None:
+            self._process = os.getpid()
+            self._reason = self._find()
+        if not self._reason and self._process != os.getpid():
+            return _FORKED
+        return self._reason
+
+    def _find(self) -> str:
+        path = self._torch_library
+        if path is None:
+            path = str(Path(torch.__file__).parent / "lib" / "libtorch_cuda.so")
+            if not os.path.exists(path):
+                return "this torch is built without CUDA"
+        try:
+            stream = getattr(ctypes.CDLL(path), STREAM)
+        except (OSError, AttributeError) as error:
+            return f"torch does not tell its CUDA stream: {error}"
+        stream.argtypes = (ctypes.c_int32, _TO_P)
+        try:
+            library = ctypes.CDLL(self._library)
+        except OSError as error:
+            return f"there is no CUDA driver: {error}"
+        found = {name: _bound(library, name, kinds) for name, kinds in (FUNCTIONS | MORE).items()}
+        # The version before anything that an old driver lacks.
+        missing = [name for name in FUNCTIONS if found[name] is None]
+        get_version = found["cuDriverGetVersion"]
+        version = _I(0)
+        if get_version is not None and get_version(ctypes.byref(version)) == 0:
+            self.version = version.value
+        if 0 < self.version < OLDEST:
+            return f"the CUDA driver is too old: {self.version_text()}; kernels need 12.0 or newer"
+        if missing:
+            return f"the CUDA driver lacks {', '.join(missing)}"
+        self.functions = {name: one for name, one in found.items() if one is not None}
+        self.functions[STREAM] = stream
+        if code := self.functions["cuInit"](0):
+            return f"the CUDA driver does not start: {self.describe(code)}"
+        addresses = (self.functions.get(name) for name in (*_NATIVE, STREAM))
+        _native.driver_bind(tuple([0 if one is None else _address(one) for one in addresses]))
+        return ""
+
+    def version_text(self) -> str:
+        """ "12.4"; empty before it is known."""
+        return f"{self.version // 1000}.{self.version % 1000 // 10}" if self.version else ""
+
+    # --- errors
+
+    def describe(self, code: int) -> str:
+        """What the driver says of a code, and the code's name."""
+        if code == NO_STREAM:
+            return "torch does not tell its current stream"
+        texts = []
+        for name in ("cuGetErrorString", "cuGetErrorName"):
+            text = ctypes.c_char_p()
+            known = self.functions[name](code, ctypes.byref(text)) == 0 and text.value
+            texts.append(text.value.decode() if known and text.value else f"error {code}")
+        return f"{texts[0]} ({texts[1]})"
+
+    def fail(self, code: int, doing: str) -> NoReturn:
+        """The exception that torch would raise for the same error of an operator's kernel."""
+        text = f"CUDA error: {self.describe(code)} while {doing}."
+        if code == _OUT_OF_MEMORY:
+            raise torch.OutOfMemoryError(
+                f"CUDA out of memory. {text} Memory that torch keeps for later is given back by"
+                " torch.cuda.empty_cache()"
+            )
+        if code in (_NOT_INITIALIZED, _DEINITIALIZED):
+            text = f"{text}\n{_FORKED}"
+        elif code in _STICKY:
+            text = f"{text}\n{_LATER}"
+        error = torch.AcceleratorError(text)
+        error.error_code = code  # type: ignore[attr-defined]
+        raise error
+
+    def call(self, name: str, *args: Any, doing: str) -> None:
+        """A function of the driver whose failing is an exception."""
+        if code := self.functions[name](*args):
+            self.fail(code, doing)
+
+    # --- kernels
+
+    def load(self, cubin: bytes, name: str, shared: int, device: int | None) -> Function:
+        if why := self.why_not():
+            raise BuildError(f"the kernel {name} cannot be loaded", found=why)
+        with self._outside_of_captures():
+            self._unload_dead()
+            handle = self._try_load(cubin, name)
+            library = Library(handle, self)
+            kernel = _P()
+            code = self.functions["cuLibraryGetKernel"](ctypes.byref(kernel), handle, name.encode())
+            if code == _NOT_FOUND:
+                raise BuildError(f"the cubin has no kernel of the name {name}")
+            self._check_loaded(code, name)
+        assert kernel.value is not None
+        if device is not None:
+            self.prepare(kernel.value, name, shared, device)
+        return Function(kernel.value, library)
+
+    def _try_load(self, cubin: bytes, name: str) -> int:
+        handle = _P()
+        data = ctypes.create_string_buffer(cubin, len(cubin))
+        for again in (True, False):
+            code = self.functions["cuLibraryLoadData"](
+                ctypes.byref(handle), data, None, None, 0, None, None, 0
+            )
+            # What torch keeps for later is of use now.
+            if code != _OUT_OF_MEMORY or not again or not torch.cuda.is_initialized():
+                break
+            torch.cuda.empty_cache()
+        self._check_loaded(code, name)
+        assert handle.value is not None
+        return handle.value
+
+    def _check_loaded(self, code: int, name: str) -> None:
+        if code in _UNFIT:
+            raise BuildError(
+                f"the kernel {name} cannot be loaded: {_UNFIT[code]}", found=self.describe(code)
+            )
+        if code:
+            self.fail(code, f"loading the kernel {name}")
+
+    def _unload_dead(self) -> None:
+        """Libraries that went before the last collection ended: nothing can launch their kernels."""
+        now = collections()
+        for item in [one for one in self.dead if one[1] < now]:
+            self.dead.remove(item)
+            self._prepared.clear()  # a handle may come again
+            item[0].unload()
+
+    def prepare(self, function: int, name: str, shared: int, device: int) -> None:
+        """Make a kernel ready on a device: its context known, code loaded, room for its shared memory."""
+        if (function, shared, device) in self._prepared:
+            return
+        if why := self.why_not():
+            raise BuildError(f"the kernel {name} cannot be launched", found=why)
+        with self._outside_of_captures(), self.current(device) as number:
+            if "cuKernelGetFunction" in self.functions:
+                inside = _P()
+                code = self.functions["cuKernelGetFunction"](ctypes.byref(inside), function)
+                if not code and "cuFuncLoad" in self.functions:
+                    code = self.functions["cuFuncLoad"](inside)
+                self._check_loaded(code, name)
+            if shared > PLAIN_SHARED:
+                code = self.functions["cuKernelSetAttribute"](
+                    _MAX_DYNAMIC_SHARED, shared, function, number
+                )
+                if code == 1:  # CUDA_ERROR_INVALID_VALUE
+                    raise BuildError(
+                        f"the kernel {name} needs more shared memory than cuda:{device} has",
+                        found=f"{shared} bytes",
+                    )
+                self._check_loaded(code, name)
+        self._prepared.add((function, shared, device))
+
+    def captured(self, keep: Any) -> None:
+        """A CUDA graph may replay kernels of this library from now on: it is never unloaded."""
+        self._captured[id(keep)] = keep
+
+    # --- devices and streams
+
+    def _context(self, device: int) -> tuple[int, int]:
+        """The driver's number of a device and its primary context, which is torch's."""
+        if device not in self._contexts:
+            number, context = _I(), _P()
+            doing = f"asking for cuda:{device}"
+            self.call("cuDeviceGet", ctypes.byref(number), device, doing=doing)
+            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), number, doing=doing)
+            assert context.value is not None
+            _native.driver_context(device, number.value, context.value)
+            self._contexts[device] = number.value, context.value
+        return self._contexts[device]
+
+    @contextlib.contextmanager
+    def current(self, device: int) -> Iterator[int]:
+        """A context of the device is the current one within the block; gives the driver's number of the device."""
+        number, context = self._context(device)
+        doing = f"turning to cuda:{device}"
+        before, whose = _P(), _I(-1)
+        self.call("cuCtxGetCurrent", ctypes.byref(before), doing=doing)
+        if before.value is not None:
+            self.call("cuCtxGetDevice", ctypes.byref(whose), doing=doing)
+        if whose.value == number:
+            yield number
+            return
+        self.call("cuCtxPushCurrent_v2", context, doing=doing)
+        try:
+            yield number
+        finally:
+            self.functions["cuCtxPopCurrent_v2"](ctypes.byref(_P()))
+
+    @contextlib.contextmanager
+    def _outside_of_captures(self) -> Iterator[None]:
+        """Loading and unloading are forbidden while a CUDA graph is recorded, unless a thread says that it knows."""
+        exchange = self.functions.get("cuThreadExchangeStreamCaptureMode")
+        mode = _I(_RELAXED)
+        if exchange is None or exchange(ctypes.byref(mode)):
+            yield
+            return
+        try:
+            yield
+        finally:
+            exchange(ctypes.byref(mode))
+
+    def launch(self, step: DeviceLaunch, values: Sequence[bytes]) -> None:
+        """One launch on torch's current stream, its parameters as the bytes of each."""
+        assert step.device.index is not None
+        doing = f"launching the kernel {step.kernel} on {step.device}"
+        parameters = [ctypes.create_string_buffer(value, len(value)) for value in values]
+        addresses = (_P * len(parameters))(*[ctypes.addressof(one) for one in parameters])
+        stream = _P()
+        with self.current(step.device.index):
+            if self.functions[STREAM](step.device.index, ctypes.byref(stream)):
+                self.fail(NO_STREAM, doing)
+            if self._records(stream, doing):
+                self.captured(step.keep)
+            self.call(
+                "cuLaunchKernel", step.function, step.programs, 1, 1, step.threads, 1, 1, step.shared,
+                stream, addresses, None, doing=doing,
+            )  # fmt: skip
+
+    def _records(self, stream: ctypes.c_void_p, doing: str) -> bool:
+        """Whether a CUDA graph records the stream. The default stream, which is null, cannot be recorded."""
+        if stream.value is None or "cuStreamIsCapturing" not in self.functions:
+            return False
+        status = _I()
+        self.call("cuStreamIsCapturing", stream, ctypes.byref(status), doing=doing)
+        return status.value != 0
+
+
+def _bound(library: ctypes.CDLL, name: str, kinds: tuple[Any, ...]) -> Any:
+    function = getattr(library, name, None)
+    if function is not None:
+        function.argtypes = kinds
+    return function
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, _P).value or 0
+
+
+DRIVER = Driver()
+
+
+def available() -> str:
+    """Why kernels cannot be launched in this process; empty if they can."""
+    return DRIVER.why_not()
+
+
+def load(cubin: bytes, name: str, shared: int = 0, device: int | None = None) -> Function:
+    """The kernel `name` of a cubin: `handle, keep = load(...)`.
+
+    `shared`: bytes of dynamic shared memory of a launch; `device`: a device that the kernel is made ready for, as
+    loading a program does for those that it runs on. Raises BuildError where there is no driver or the image is not for
+    it (the device), torch.OutOfMemoryError, or torch.AcceleratorError.
+    """
+    return DRIVER.load(cubin, name, shared, device)
+
+
+def prepare(function: int, name: str, shared: int, device: int) -> None:
+    """See `Driver.prepare`."""
+    DRIVER.prepare(function, name, shared, device)
+
+
+def captured(keep: Any) -> None:
+    """Called by the native executor: see `Driver.captured`."""
+    DRIVER.captured(keep)
+
+
+def fail(code: int, doing: str) -> NoReturn:
+    """Called by the native executor: see `Driver.fail`."""
+    DRIVER.fail(code, doing)

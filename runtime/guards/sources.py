@@ -1,0 +1,176 @@
+"""Sources: where a value came from, as one object that is provenance, guard path and reload code.
+
+A source is a path from a root of the frame (an argument, a global, a closure cell) through steps that run
+no user code. Capture makes them; guard rows, graph inputs and reports name them; `runtime.guards.rows` evaluates
+them in Python, the native guard program in C, and `capture.bytecode.assembler` emits bytecode that loads them again.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+
+from ...ir.dataclass import dataclass, field
+from .weak_ref import Gone, given
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One step of a path. `kind` is a key of `KINDS`; `base` is None for roots.
+
+    Hashing and equality go by kind, base and key, with keys compared by type as well as by value (1 is not
+    True), tensors by identity: two equal sources are one guard register.
+    """
+
+    kind: str
+    base: Source | None = None
+    key: Any = None
+    _hash: int | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Source)
+            and self.kind == other.kind
+            and (self.kind == "const" or type(self.key) is type(other.key))
+            and (
+                _meant(self) is _meant(other)
+                if self.kind == "const" or isinstance(self.key, torch.Tensor)
+                else self.key == other.key
+            )
+            and self.base == other.base
+        )
+
+    def __hash__(self) -> int:
+        found = self._hash  # paths are long, and are looked up in many tables
+        if found is None:
+            by_identity = self.kind == "const" or isinstance(self.key, torch.Tensor)
+            key = id(_meant(self)) if by_identity else self.key
+            found = hash((self.kind, key, self.base))
+            object.__setattr__(self, "_hash", found)
+        return found
+
+    @property
+    def leads_somewhere(self) -> bool:
+        """Whether the fixed object that the path begins with is still there, if it begins with one."""
+        root = self
+        while root.base is not None:
+            root = root.base
+        return root.kind != "const" or given(root.key) is not Gone
+
+    def __str__(self) -> str:
+        return self.text({})
+
+    def text(self, known: dict[int, str]) -> str:
+        """As `str`. `known`: the texts of paths that were written before, by id; many begin alike."""
+        found = known.get(id(self))
+        if found is None:
+            base = "" if self.base is None else self.base.text(known)
+            key = _WORDS.get(self.kind, _itself)(self.key)
+            if isinstance(key, torch.Tensor):
+                key = _Named(type(key).__name__)
+            found = known[id(self)] = KINDS[self.kind].text.format(base=base, key=key)
+        return found
+
+
+def steps(
+    source: Source, paths: dict[int, tuple[str, ...]], known: dict[int, str]
+) -> tuple[str, ...]:
+    """The path as the text of each step: ("self", ".layers", "[0]"). `paths`: those that were taken before, by id;
+    `known` as for `Source.text`."""
+    found = paths.get(id(source))
+    if found is None:
+        text, base = source.text(known), source.base
+        before: tuple[str, ...] = ()
+        if base is not None:
+            before, of = steps(base, paths, known), base.text(known)
+            at_end = text.startswith(of)
+            text = text[len(of) :] if at_end else Source(source.kind, None, source.key).text({})
+        found = paths[id(source)] = (*before, text) if text else before
+    return found
+
+
+class _Named:
+    """An object in a text that shall say no more than what it is."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"a {self.name}"
+
+
+def _meant(source: Source) -> Any:
+    """The object that a constant stands for, behind a weak reference or not."""
+    found = given(source.key)
+    return source.key if found is Gone else found
+
+
+def _fixed(value: Any) -> str:
+    """A fixed object in a few words: no code of the user's is run for it."""
+    value = given(value)
+    if value is sys.modules:
+        return "sys.modules"
+    if isinstance(value, type):
+        return type.__repr__(value)
+    name = getattr(value, "__name__", None) if isinstance(value, types.ModuleType) else None
+    return name if isinstance(name, str) else f"a {type(value).__name__}"
+
+
+def _question(key: Any) -> str:
+    """What is called for the value of a root "context"."""
+    return f"{key.name}.get" if type(key) is ContextVar else str(key.__name__)
+
+
+def _itself(key: Any) -> Any:
+    return key
+
+
+_WORDS: dict[str, Callable[[Any], Any]] = {"const": _fixed, "context": _question}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """How one kind of source reads: its text in reports, and the law of its meaning."""
+
+    text: str
+    law: str
+
+
+KINDS: dict[str, SourceKind] = {
+    # roots
+    "local": SourceKind("{key}", "the frame's argument of that name, as bound (co_varnames order)"),
+    "global": SourceKind("{key}", "f_globals[key]; missing there is a failed guard, builtins are not asked"),
+    "globals": SourceKind("globals()", "the frame's f_globals dict itself"),
+    "builtin": SourceKind("{key}", "f_builtins[key]"),
+    "cell": SourceKind("{key}", "the closure cell object of that free variable"),
+    "const": SourceKind("{key}", "a fixed object, held by the entry (a torch module, a type): no load"),
+    "context": SourceKind("{key}()", "what a ContextVar holds in the context of the call, or what a C function without arguments"
+                          " says of the thread; an error is a failed guard"),
+    # steps; none of them runs user code
+    "contents": SourceKind("{base}", "cell_contents of a cell; empty is a failed guard"),
+    "referent": SourceKind("{base}()", "what an exact weakref.ref refers to; None when it is gone"),
+    "type": SourceKind("type({base})", "type(base)"),
+    "attr": SourceKind("{base}.{key}", "the instance dict of base holds key (no descriptor, no __getattr__)"),
+    "dict": SourceKind("{base}.__dict__", "the instance dict of base"),
+    "class_attr": SourceKind(
+        "type({base}).{key}", "first hit along type(base).__mro__'s dicts, raw (no binding)"
+    ),
+    "mro_attr": SourceKind("{base}.{key}", "base is a class: first hit along its __mro__'s dicts, raw"),
+    "slot": SourceKind("{base}.{key}", "value of a __slots__ member descriptor, by getattr"),
+    "grad": SourceKind("{base}.grad", "the gradient of a leaf, a tensor or None; base is a plain tensor"),
+    "item": SourceKind("{base}[{key!r}]", "exact or subclassed builtin dict/list/tuple item by constant key,"
+                       " read with the builtin's own method; a negative index is not used"),
+    "key": SourceKind("list({base})[{key}]", "the key-th key of a dict in order"),
+    "member": SourceKind(
+        "{base}.{key}",
+        "a C-level field of an exact function, method, partial, property, classmethod or staticmethod:"
+        " __code__ __defaults__ __kwdefaults__ __closure__ __globals__ __dict__ __name__ __qualname__ __module__"
+        " __doc__ __annotations__ __type_params__ __func__ __self__ __wrapped__ func args keywords fget fset; of a builtin: __self__ __name__; of a deque: maxlen; of a class: __name__ __qualname__,"
+        " by `type` itself",
+    ),
+}  # fmt: skip

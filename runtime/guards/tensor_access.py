@@ -1,0 +1,203 @@
+"""How the native part reaches tensors: it is told here where to look, and tested against Python's own answers.
+
+`bind()` runs once, at the first use of a tensor guard or of a program (the native part calls it). Routes can be
+left out by name (`options.ROUTES`), for tests and for finding a fault: `bind(without=("wrap",))` or
+GRAFTJIT_WITHOUT=wrap,keys; "handle" stands for everything below Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...ir.trace.autocast_cache import is_nested
+from .. import _native
+from ..process.session import SESSION
+from . import interpreter_state as state
+
+_IS_LEAF: Any = vars(torch._C.TensorBase)["is_leaf"].__get__
+_SUFFIX = {"Darwin": ".dylib"}.get(os.uname().sysname, ".so")
+
+# Without complex32 and the quantized ones: making a tensor of those warns, and nothing here lowers them.
+_DTYPES = """
+    float64 float32 float16 bfloat16 complex128 complex64 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool
+    float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu
+"""
+
+
+def bind(without: Iterable[str] = ()) -> dict[str, str]:
+    """Find and test the routes; the table of those in use."""
+    left_out = SESSION.left_out = frozenset(without) | SESSION.options.without
+    paths = [_library(name) for name in ("torch_cpu", "c10", "torch_python")]
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        _native.tensor_bind(*paths, samples(), _dtype_samples(), left_out)
+        with torch.inference_mode(False), torch.enable_grad():
+            traced = "trace" not in left_out
+            _native.count_swaps(getattr(torch._C, "_swap_tensor_impl", None))
+            _native.trace_bind(_small(), _kinds(), _autograd_groups() if traced else ())
+    told = "state" not in left_out and _tells_watchers()
+    _native.state_bind(_autograd_mask() if told else None, _context_facts())
+    return _native.tensor_routes()
+
+
+def samples() -> list[tuple[Any, ...]]:
+    """Tensors of several kinds with what Python says of them, for matching and self-tests."""
+    cpu = torch.device("cpu")
+    base = torch.zeros(6, device=cpu)
+    tensors = [
+        base,
+        torch.zeros(2, 3, 4, device=cpu)[:, 1:, ::2],
+        torch.zeros((), dtype=torch.int64, device=cpu),
+        torch.zeros(3, 5, dtype=torch.float64, device=cpu).t(),
+        torch.zeros(1, 2, 3, 4, 5, 6, 7, dtype=torch.bool, device=cpu),
+        torch.zeros(0, 3, dtype=torch.bfloat16, device=cpu),
+        torch.nn.Parameter(torch.zeros(4, device=cpu)),
+        torch.zeros(4, requires_grad=True, device=cpu),
+        torch.zeros(4, device=cpu).requires_grad_().view(2, 2),
+        torch.zeros(2, dtype=torch.complex64, device=cpu).conj(),
+        torch.zeros(2, layout=torch.sparse_coo, device=cpu),
+    ]
+    return [_sample(tensor) for tensor in tensors]
+
+
+def _sample(tensor: torch.Tensor) -> tuple[Any, ...]:
+    strided = tensor.layout is torch.strided
+    return (
+        tensor,
+        tensor._cdata,
+        torch._C._dispatch_keys(tensor).raw_repr(),
+        tuple(tensor.shape),
+        tensor.stride() if strided else (),
+        tensor.storage_offset() if strided else 0,
+        tensor.data_ptr() if strided else 0,
+        tensor.requires_grad,
+        strided,
+    )
+
+
+def byte_range(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """The addresses [begin, end) that a tensor's elements span; None if that cannot be told."""
+    if tensor.layout is not torch.strided:
+        return None
+    if tensor.numel() == 0 or tensor.device.type == "meta":
+        return (0, 0)
+    span = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    begin = tensor.data_ptr()
+    return (begin, begin + (span + 1) * tensor.element_size())
+
+
+def history(tensor: torch.Tensor) -> str:
+    """What autograd's law for writes in place goes by: "view", "leaf", or "result" of an operator."""
+    with torch._C.DisableTorchFunction():
+        if torch._C.TensorBase._is_view(tensor):  # not a subclass's own
+            return "view"
+        return "leaf" if _IS_LEAF(tensor) else "result"
+
+
+def _library(name: str) -> str:
+    path = Path(torch.__file__).parent / "lib" / f"lib{name}{_SUFFIX}"
+    return str(path) if path.exists() else ""
+
+
+def _dtype_samples() -> dict[torch.dtype, torch.Tensor]:
+    """An empty tensor of each dtype, from which the C shim's number for it is read."""
+    known = (getattr(torch, name, None) for name in _DTYPES.split())
+    return {
+        dtype: torch.empty(0, dtype=dtype, device="cpu") for dtype in known if dtype is not None
+    }
+
+
+def _small() -> tuple[torch.Tensor, ...]:
+    """Strided tensors of no more dimensions than a TensorImpl has room for."""
+    shapes: list[tuple[int, ...]] = [(), (6,), (2, 3), (2, 3, 4), (1, 2, 3, 4), (5, 4, 3, 2, 1)]
+    plain = [torch.zeros(shape, device="cpu") for shape in shapes]
+    return (*plain, plain[2].t(), plain[3][:, 1:, ::2])
+
+
+def _kinds() -> tuple[torch.Tensor, ...]:
+    """Tensors of every dtype, and some of another device."""
+    meta = [torch.empty(2, dtype=d, device="meta") for d in (torch.float32, torch.int64)]
+    return (*_dtype_samples().values(), *meta)
+
+
+def _autograd_groups() -> tuple[tuple[torch.Tensor, ...], ...]:
+    """Tensors by what autograd keeps with them: nothing; a leaf's; a leaf's that was switched off; a result's; that
+    of a result that was detached."""
+
+    def fresh() -> list[torch.Tensor]:
+        return [torch.zeros(shape, device="cpu") for shape in ((), (3,), (2, 2))]
+
+    leaves = [tensor.requires_grad_() for tensor in fresh()]
+    leaves.append(torch.nn.Parameter(torch.zeros(4, device="cpu")))
+    switched = [tensor.requires_grad_().requires_grad_(False) for tensor in fresh()]
+    results = [leaf * 2 for leaf in leaves] + [leaves[1].view(1, 3)]
+    detached = [(leaf * 2).detach_() for leaf in leaves]
+    return tuple(map(tuple, (fresh(), leaves, switched, results, detached)))
+
+
+@contextlib.contextmanager
+def _forward_grad_off() -> Iterator[None]:
+    before = torch._C._is_fwd_grad_enabled()
+    torch._C._set_fwd_grad_enabled(not before)
+    try:
+        yield
+    finally:
+        torch._C._set_fwd_grad_enabled(before)
+
+
+def _autograd_mask() -> tuple[int, ...] | None:
+    """Which bits of c10::AutogradState move with grad mode, inference mode and forward grad mode; None if
+    one of them moves none. All three are this thread's own, so nobody else sees the toggling."""
+    rest = _native.autograd_words()
+    if rest is None:
+        return None
+    mask = [0] * len(rest)
+    for toggled in (
+        lambda: torch.set_grad_enabled(not torch.is_grad_enabled()),
+        lambda: torch.inference_mode(not torch.is_inference_mode_enabled()),
+        _forward_grad_off,
+    ):
+        with toggled():
+            now = _native.autograd_words()
+        moved = [before ^ after for before, after in zip(rest, now, strict=True)]
+        if not any(moved):
+            return None
+        mask = [old | new for old, new in zip(mask, moved, strict=True)]
+    return tuple(mask)
+
+
+def _tells_watchers() -> bool:
+    """Whether the native part sees saved-tensor hooks come and go."""
+    hooks = torch._C._autograd
+    seen = [_native.autograd_watched()]
+    hooks._push_saved_tensors_default_hooks(_same, _same)  # type: ignore[attr-defined]
+    try:
+        seen.append(_native.autograd_watched())
+    finally:
+        hooks._pop_saved_tensors_default_hooks()  # type: ignore[attr-defined]
+    return seen == [state.autograd_watched(), True]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _context_facts() -> tuple[Any, ...]:
+    """Python's answers to what the native part asks torch's C++ symbols, in its order (torch_state.cpp)."""
+    return (
+        torch._C._dispatch_tls_local_include_set().raw_repr(),
+        torch._C._dispatch_tls_local_exclude_set().raw_repr(),
+        torch.get_default_dtype(),
+        torch._C.get_autocast_dtype("cpu"),
+        torch._C.get_autocast_dtype("cuda"),
+        torch._C.is_autocast_cache_enabled(),
+        is_nested(),
+        torch._C._len_torch_function_stack(),
+        torch._C._len_torch_dispatch_stack(),
+        tuple(asked() for _, asked in state.FLAGS),
+    )

@@ -1,0 +1,162 @@
+"""Value guards: conditions on tensor data that are computed before the graph, from what the frame is given.
+
+`mask.all()` as a condition decides which way a frame takes. Where a few cheap operators over tensors from outside compute it
+(`ir.graph.asked`), capture makes them a `ValueProgram` and a "value" row expects its outcome, a `ValueCheck`: one entry for each
+outcome. The native guard program runs it when all other rows hold, once per call for all entries that ask the same;
+the mirror runs the same steps by the executor's mirror. What the program raises is an outcome that no entry is for.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from ...ir.dataclass import dataclass
+from ...ir.graph.nodes import Meta, Node
+from ...ir.symbolic.expr import Expr, mapped
+from ..executor.lower import PythonProgram, load
+from ..program.program import Aten, ProgramSpec, Slot
+from ..safe_access import MISSING, same_constant, show
+from .sources import Source
+
+_TEXT = 160  # characters of an expression
+
+
+class ValueProgram:
+    """ATen operators over the tensors (and Python numbers) at some sources, with one tensor of one element as a result.
+    Programs that say the same are one object: `program_of`."""
+
+    def __init__(self, spec: ProgramSpec, key: Any) -> None:
+        self.spec = spec
+        self.key = key
+
+    @cached_property
+    def run(self) -> Any:
+        """What the native guard program calls."""
+        return load(self.spec)
+
+    @cached_property
+    def _mirror(self) -> PythonProgram:
+        return PythonProgram(self.spec)
+
+    def compute(self, values: Sequence[Any], truth: bool) -> Any:
+        """The outcome for these values, by the mirror. Raises what an operator raises."""
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            found = self._mirror(*values)[0].item()
+        return bool(found) if truth else found
+
+    def text(self, names: Sequence[str]) -> str:
+        """The program as an expression over the names of its inputs."""
+        written = dict(enumerate(names))
+        for slot in self.spec.constants:
+            written[slot] = "a constant tensor"
+        into: int | None
+        for step in self.spec.steps:
+            assert isinstance(step, Aten)
+            given = [_written(value, written) for value in step.args]
+            given += [f"{name}={_written(value, written)}" for name, value in step.kwargs.items()]
+            text = f"{step.op._opname}({', '.join(given)})"
+            for at, into in enumerate(step.results):
+                if into is not None:
+                    written[into] = text if len(step.results) == 1 else f"{text}[{at}]"
+        return written[self.spec.outputs[0]]
+
+
+def _written(value: Any, names: dict[int, str]) -> str:
+    if isinstance(value, Slot):
+        return names[value.index]
+    if type(value) in (tuple, list):
+        return f"[{', '.join(_written(item, names) for item in value)}]"
+    return str(value) if isinstance(value, (Expr, torch.dtype)) else repr(value)
+
+
+_known: weakref.WeakValueDictionary[Any, ValueProgram] = weakref.WeakValueDictionary()
+
+
+def program_of(
+    nodes: Sequence[Node],
+    inputs: dict[Node, int],
+    n_inputs: int,
+    symbols: dict[Any, tuple[Any, ...]],
+    n_numbers: int,
+    form: Callable[[Any], Any],
+) -> ValueProgram:
+    """The program of nodes in order, whose last one is its result. `inputs`: which of the `n_inputs` tensors each input
+    node is; `symbols` and `n_numbers` as a `ProgramSpec` has them, over what `form` makes of expressions."""
+    slots, constants, steps = dict(inputs), {}, []
+    count = n_inputs
+
+    def operand(value: Any) -> Any:
+        return Slot(slots[value]) if type(value) is Node else form(value)
+
+    for node in nodes:
+        if node in inputs:
+            continue
+        slots[node] = count
+        count += 1
+        if node.op == "constant":
+            constants[slots[node]] = node.target
+    for node in nodes:
+        if node.op == "call":
+            args, kwargs = mapped(node.args, operand), mapped(node.kwargs, operand)
+            results: tuple[int | None, ...] = (slots[node],)
+            if not isinstance(node.meta, Meta):
+                gets = {
+                    one.target: slots[one] for one in nodes if node in one.args and one.op == "get"
+                }
+                results = tuple(gets.get(at) for at in range(len(node.meta)))
+            steps.append(Aten(node.target, args, kwargs, results))
+    spec = ProgramSpec(
+        "value guard", n_inputs, count, tuple(steps), (slots[nodes[-1]],), constants=constants,
+        symbols=symbols, n_numbers=n_numbers, names=tuple(str(step.op) for step in steps),
+    )  # fmt: skip
+    said = repr(
+        (n_inputs, spec.outputs, n_numbers, sorted((str(s), o) for s, o in symbols.items()))
+    )
+    key = said, repr(spec.steps), tuple((slot, id(one)) for slot, one in constants.items())
+    found = _known.get(key)
+    if found is None:
+        found = _known[key] = ValueProgram(spec, key)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCheck:
+    """What a "value" row expects: that `program` over what is at `sources` gives `outcome`, as a truth value or (`truth` is
+    false) as the number itself."""
+
+    program: ValueProgram
+    sources: tuple[Source, ...]
+    truth: bool
+    outcome: Any
+
+    def __str__(self) -> str:
+        return f"{self.expression} is {show(self.outcome)}"
+
+    @property
+    def expression(self) -> str:
+        text = self.program.text([str(source) for source in self.sources])
+        return text if len(text) <= _TEXT else f"{text[:_TEXT]}..."
+
+    def now(self, read: Callable[[Source], Any]) -> str:
+        """The outcome for what `read` finds at the sources, in words."""
+        try:
+            return show(self._outcome(read))
+        except Exception as error:  # what the operators raise, which the frame itself is to raise
+            return type(error).__name__
+
+    def holds(self, read: Callable[[Source], Any]) -> bool:
+        try:
+            return same_constant(self._outcome(read), self.outcome)
+        except Exception:  # see `now`
+            return False
+
+    def _outcome(self, read: Callable[[Source], Any]) -> Any:
+        """MISSING where a source leads nowhere."""
+        values = [read(source) for source in self.sources]
+        gone = any(value is MISSING for value in values)
+        return MISSING if gone else self.program.compute(values, self.truth)

@@ -1,8 +1,0 @@
-// The callable that `jit` returns, and resume functions: a vectorcall, a descriptor, a stand-in for its function.
-#pragma once
-
-#include "state.h"
-
-extern PyTypeObject *callable_type;
-
-int callable_init(PyObject *module);

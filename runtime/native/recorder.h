@@ -1,7 +1,0 @@
-// Writes down what a run of a guard program has read: see heap.h.
-#pragma once
-
-#include "heap.h"
-
-// False if something turned out to have changed since the run.
-bool record(const GuardProgram *program, const Run &run, Armed *armed);

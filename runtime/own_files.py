@@ -1,0 +1,31 @@
+"""Where graftjit's own files are, in a checkout and installed.
+
+`ROOMS` has the path of each of the five packages with a separator at its end; `is_own(file)` tells whether code of that
+file is graftjit's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+ROOM_NAMES = ("graftjit", "capture", "codegen", "ir", "runtime")
+
+
+def _rooms() -> dict[str, str]:
+    """Each package's folder. The public package is found by its module: installed, it holds the other four."""
+    above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    face = getattr(sys.modules.get(__name__.partition(".")[0]), "__file__", None)
+    found = {name: os.path.join(above, name) + os.sep for name in ROOM_NAMES}
+    if face:
+        found["graftjit"] = os.path.dirname(os.path.abspath(face)) + os.sep
+    return found
+
+
+ROOMS = _rooms()
+FOLDERS = tuple(ROOMS.values())
+
+
+def is_own(file: str) -> bool:
+    """Whether a file, by its absolute path, is one of graftjit's."""
+    return file.startswith(FOLDERS)

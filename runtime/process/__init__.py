@@ -1,0 +1,6 @@
+"""The process: session, options, interpreter, hardware.
+
+In: environment variables, `JitConfig`, the running interpreter. Out: one `SESSION`, typed options,
+the loaded native extension.
+Open first: `session.py`.
+"""

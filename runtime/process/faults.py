@@ -1,0 +1,69 @@
+"""A fault of graftjit itself: told once, and never the user's exception.
+
+In: an exception that is not the program's, and the name of what it concerns. Out: one warning (WN607); under
+GRAFTJIT_CHECK the exception itself. Whoever calls this goes on in plain Python, or by the calls as they were written.
+`fault_origin` tells whose an exception is.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import REPORT_IT, Begun, CheckError, InternalError
+from ..events.events import RanPlain
+from ..events.loggers import LOGGER
+from .fault_origin import is_ours
+from .session import SESSION
+
+_PLAIN = "It runs in plain Python from here on: what it gives is right, nothing of it is compiled."
+
+
+def tell(name: str, error: Exception, then: str = _PLAIN) -> None:
+    """Warn of a fault, once a text. Under GRAFTJIT_CHECK it is raised."""
+    if SESSION.options.check:
+        raise error
+    what = f"{type(error).__name__}: {error}"
+    text = f"{name}: an internal fault of graftjit ({what}). {then} {REPORT_IT}"
+    safely(SESSION.warn_once, "WN607", text)
+
+
+def halfway(
+    name: str, error: BaseException, what: str = "while it changed what outlives the call"
+) -> BaseException:
+    """What the user gets of a fault where Python cannot begin the call again: some of it would happen twice."""
+    if SESSION.options.check or not isinstance(error, Exception):
+        return error
+    made = InternalError(
+        f"a compiled part of {name} failed {what}",
+        found=f"{type(error).__name__}: {error}",
+        todo=f"do not use what the call was to change. GRAFTJIT_DISABLE=1 runs all in plain Python. {REPORT_IT}",
+    )
+    made.__cause__ = error
+    return made
+
+
+def of_a_run(name: str, error: BaseException, ours: bool | None = None) -> RanPlain:
+    """What is told of a call that Python begins again, since its compiled program raised this and has changed nothing: that the
+    program itself raises, or of a fault. What Python is not to begin again is raised. `ours`: whose it is, where that is known."""
+    if isinstance(error, Begun):
+        found = error.error
+        raise (
+            halfway(name, found, "after it had written to its inputs") if is_ours(found) else found
+        )
+    if isinstance(error, CheckError) or not isinstance(error, Exception):
+        raise error
+    reason = f"{type(error).__name__}: {error}"
+    if not (is_ours(error) if ours is None else ours):
+        return RanPlain(code="GB108", reason=reason)
+    tell(name, error, "This call ran in plain Python: what it gives is right.")
+    return RanPlain(code="PL205", reason=reason, detail="".join(traceback.format_exception(error)))
+
+
+def safely(record: Callable[..., Any], *args: Any) -> None:
+    """Record something; a fault of the record's own is logged and goes no further."""
+    try:
+        record(*args)
+    except Exception:
+        LOGGER.exception("graftjit: an event could not be recorded")

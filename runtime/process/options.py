@@ -1,0 +1,246 @@
+"""Options: one typed table of environment variables, and `JitConfig`, what a user says about one function.
+
+In: `os.environ` and keyword arguments. Out: frozen objects with checked values; a bad value raises
+`OptionError` that names the variable, what is allowed and the nearest word. Nothing else in graftjit reads
+the environment; `runtime.process.session` holds the result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...ir.dataclass import dataclass
+from ..errors import OptionError, did_you_mean
+
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("", "0", "false", "no", "off")
+
+
+def _flag(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in _TRUE + _FALSE:
+        raise ValueError("1 or 0 (also true/false, yes/no, on/off)")
+    return word in _TRUE
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        word = text.strip()
+        if not word.isdecimal() or not low <= int(word) <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return int(word)
+
+    return parse
+
+
+def _folder(text: str) -> Path:
+    if "\0" in text or not text.strip():
+        raise ValueError("the path of a folder")
+    path = Path(text).expanduser().absolute()
+    if path.exists() and not path.is_dir():
+        raise ValueError("the path of a folder; this is a file")
+    return path
+
+
+# Native routes to torch that can be left out, for tests and for finding a fault; see runtime/guards/tensor_access.py.
+ROUTES = (
+    "handle",
+    "keys",
+    "requires_grad",
+    "trace",
+    "wrap",
+    "errors",
+    "state",
+    "program",
+    "operators",
+)
+
+
+def _routes(text: str) -> frozenset[str]:
+    names = frozenset(name.strip() for name in text.split(",") if name.strip())
+    if not names <= set(ROUTES):
+        raise ValueError("names of " + ", ".join(ROUTES) + ", with commas between")
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable: the option it sets, how its text is read, and what it means."""
+
+    name: str
+    option: str
+    parse: Callable[[str], Any]
+    meaning: str
+
+
+VARIABLES: tuple[Variable, ...] = (
+    Variable("GRAFTJIT_DISABLE", "disable", _flag, "1: compile nothing, run everything in plain Python"),
+    Variable("GRAFTJIT_CACHE_DIR", "cache_dir", _folder, "folder of the kernel store"),
+    Variable("GRAFTJIT_CACHE_MIB", "cache_mib", _whole(1, 1 << 20), "bound of the kernel store in MiB"),
+    Variable("GRAFTJIT_DEBUG", "debug", _whole(0, 5),
+             "log: 1 breaks and recompiles, 2 frames, 3 kernels, 4 graphs and passes, 5 everything"),
+    Variable("GRAFTJIT_CHECK", "check", _flag, "1: mirror guards, verify graphs, run eager beside compiled"),
+    Variable("GRAFTJIT_TRACE", "trace", _folder, "folder for one file of JSON lines a process"),
+    Variable("GRAFTJIT_THREADS", "threads", _whole(1, 4096), "threads of a kernel; default: torch's number"),
+    Variable("GRAFTJIT_TUNE", "tune", _flag, "0: measure no schedules at level O2; default: 1"),
+    Variable("GRAFTJIT_ROOFLINE", "roofline", _flag,
+             "0: reports do not measure what the machine can do (a fifth of a second, once); default: 1"),
+    Variable("GRAFTJIT_WITHOUT", "without", _routes, "native routes to do without: " + ", ".join(ROUTES)),
+    Variable("CXX", "cxx", str.strip, "the C++ compiler; default: the first of g++, clang++, c++"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The environment, read once. A field a row of `VARIABLES`."""
+
+    disable: bool = False
+    cache_dir: Path | None = None
+    cache_mib: int = 1024
+    debug: int = 0
+    check: bool = False
+    trace: Path | None = None
+    threads: int | None = None
+    tune: bool = True
+    roofline: bool = True
+    without: frozenset[str] = frozenset()
+    cxx: str | None = None
+
+
+def read_environment(environ: Mapping[str, str] | None = None) -> Options:
+    """Options from the environment. A variable that is unset or empty has its default.
+
+    Raises OptionError on a value that is not allowed.
+    """
+    environ = os.environ if environ is None else environ
+    found: dict[str, Any] = {}
+    for variable in VARIABLES:
+        text = environ.get(variable.name, "")
+        if text == "":
+            continue
+        try:
+            found[variable.option] = variable.parse(text)
+        except ValueError as error:
+            raise OptionError(
+                f"the environment variable {variable.name} has a value that is not allowed",
+                expected=str(error),
+                found=repr(text),
+                todo=f"set {variable.name} as expected, or unset it ({variable.meaning})",
+            ) from None
+    return Options(**found)
+
+
+def unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[tuple[str, str], ...]:
+    """(name, hint) of GRAFTJIT_ variables that are set and not in the table, for `doctor`: they may belong to
+    another version, so they are told, not refused."""
+    environ = os.environ if environ is None else environ
+    names = [variable.name for variable in VARIABLES]
+    return tuple(
+        (name, did_you_mean(name, names).lstrip("; "))
+        for name in sorted(environ)
+        if name.startswith("GRAFTJIT_") and name not in names
+    )
+
+
+_WORDS: dict[str, tuple[str, ...]] = {
+    "jit_level": ("O0", "O1", "O2"),
+    "exec_mode": ("auto", "sink", "no_sink"),
+    "jit_syntax_level": ("STRICT", "LAX"),
+}
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "dynamic": ((bool, type(None)), "None, True or False"),
+    "background": ((bool,), "True or False"),
+    "tune": ((bool,), "True or False"),
+    "claims_compiling": ((bool,), "True or False"),
+    "recompile_limit": ((int,), "a whole number of at least 1"),
+}
+
+
+class _CheckedNames(type):
+    """Turns an unknown keyword into an OptionError that names the nearest field."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        for name in options:
+            if name not in names:
+                raise OptionError(
+                    f"JitConfig has no option {name!r}" + did_you_mean(name, names),
+                    expected=", ".join(names),
+                    found=name,
+                )
+        return super().__call__(*args, **options)
+
+
+@dataclasses.dataclass(frozen=True)  # users see its parameters
+class JitConfig(metaclass=_CheckedNames):
+    """How one function is compiled.
+
+    jit_level         "O0": captured, operators one by one by ATen, bit-equal to eager; "O1": fusion;
+                      "O2": also epilogue fusion, packed weights, tuning
+    exec_mode         "sink": the whole graph is one native call, on a GPU one CUDA graph; "no_sink": step by step;
+                      "auto": "sink" at O2
+    jit_syntax_level  "STRICT": the first graph break raises; "LAX": Python runs what breaks
+    dynamic           None: a size becomes symbolic when it has been seen to vary; True: at once; False: never
+    background        True: kernels are built in a thread; until they are there the operators run one by one
+    tune              False: at O2, no kernel is timed in several ways; the default ones are taken
+    recompile_limit   entries a frame may have; beyond them the least useful one makes room for a new one
+    claims_compiling  True: `torch.compiler.is_compiling()` says True to the program while a frame is compiled, so that it takes
+                      the path that it has for compilers; False: what it says in plain Python
+    """
+
+    jit_level: str = "O1"
+    exec_mode: str = "auto"
+    jit_syntax_level: str = "LAX"
+    dynamic: bool | None = None
+    background: bool = False
+    tune: bool = True
+    recompile_limit: int = 32
+    claims_compiling: bool = False
+
+    def __post_init__(self) -> None:
+        for name, words in _WORDS.items():
+            value = getattr(self, name)
+            if value not in words:
+                raise OptionError(
+                    f"{name}={value!r} is not allowed"
+                    + (did_you_mean(value, words) if isinstance(value, str) else ""),
+                    expected=" or ".join(repr(word) for word in words),
+                    found=repr(value),
+                )
+        for name, (types, text) in _TYPES.items():
+            value = getattr(self, name)
+            if type(value) not in types or (name == "recompile_limit" and value < 1):
+                raise OptionError(
+                    f"{name}={value!r} is not allowed", expected=text, found=repr(value)
+                )
+
+    @property
+    def strict(self) -> bool:
+        """Whether the first graph break raises."""
+        return self.jit_syntax_level == "STRICT"
+
+    def replace(self, **changes: Any) -> JitConfig:
+        """A copy with some options changed, checked again."""
+        return type(self)(**{**dataclasses.asdict(self), **changes})
+
+
+# Configurations by number, by which native code knows them. Number 0 is that of frames below no callable.
+_NUMBERED = [JitConfig()]
+_NUMBERING = threading.Lock()
+
+
+def number_of(config: JitConfig) -> int:
+    """The number of a configuration, given at first need."""
+    with _NUMBERING:
+        if config not in _NUMBERED:
+            _NUMBERED.append(config)
+        return _NUMBERED.index(config)
+
+
+def by_number(number: int) -> JitConfig:
+    return _NUMBERED[number]

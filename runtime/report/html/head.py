@@ -1,0 +1,199 @@
+"""The head of a report's page: is it fast, what holds it back, where, and what to do.
+
+In: a `report.Report`. Out: a `Head` for the template and for the notebook's short form: a verdict in a sentence, the
+figures beside it, and what to mend, the dearest first. Called by `runtime.report.html.render`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....ir.dataclass import dataclass
+from ..recompiles import change, settled_count
+from ..styled_text import counted, duration, percent
+from ..text.problems import Problem, problems
+from ..text.summary import slower_than_plain
+from .source import short_name
+
+if TYPE_CHECKING:
+    from ..records import FrameRecord
+    from ..report import Report
+
+MOST_TO_MEND = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of the head: as text, what it counts, and a word more."""
+
+    value: str
+    title: str
+    note: str = ""
+    mood: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToMend:
+    """What to do: `target` names the record for the page's links ("break:0"), `cost` is as measured, or as told."""
+
+    kind: str
+    code: str
+    title: str
+    reason: str
+    cure: str
+    place: str
+    target: str
+    cost: str = ""
+    times: int = 1
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """`mood`: "good", "fair", "poor" or "none" (nothing captured)."""
+
+    mood: str
+    verdict: str
+    held: str
+    figures: tuple[Figure, ...]
+    mend: tuple[ToMend, ...]
+    more: int = 0
+
+
+def head_of(report: Report) -> Head:
+    """What the page says before anything else."""
+    mend = _to_mend(report)
+    mood, verdict = _verdict(report, mend)
+    return Head(
+        mood=mood,
+        verdict=verdict,
+        held=_held(report, mend),
+        figures=_figures(report),
+        mend=tuple(mend[:MOST_TO_MEND]),
+        more=max(0, len(mend) - MOST_TO_MEND),
+    )
+
+
+def dearest_frame(report: Report) -> FrameRecord | None:
+    """That in which most of the calls' time was spent, of those that were measured."""
+    measured = [frame for frame in report.frames if frame.seconds_a_call]
+    return max(measured, key=lambda f: f.seconds_a_call * max(1, f.calls_seen), default=None)
+
+
+def _captured(report: Report) -> bool:
+    return bool(report.entries or report.kernels or any(f.graphs for f in report.frames))
+
+
+def _verdict(report: Report, mend: list[ToMend]) -> tuple[str, str]:
+    """(mood, sentence). Slight fallbacks do not spoil a good mood."""
+    if not _captured(report):
+        if any(m.kind == "plain" for m in mend):
+            return "poor", "It runs in plain Python: nothing was compiled."
+        return "none", "Nothing has been captured yet."
+    clean = all(m.kind == "fallback" for m in mend)
+    frame, slower = dearest_frame(report), slower_than_plain(report)
+    if slower:
+        return "poor", f"{slower[0].upper()}{slower[1:]}."
+    if frame is not None and frame.compiled_share >= 0:
+        mood = "poor" if frame.compiled_share < 0.5 else "good" if clean else "fair"
+        return mood, f"{percent(frame.compiled_share)} of a call runs compiled."
+    if clean:
+        return "good", "All that was captured runs compiled."
+    return "fair", "Compiled, but not as one piece."
+
+
+def _held(report: Report, mend: list[ToMend]) -> str:
+    settled = settled_count(report)
+    counts = [
+        (report.break_count, "graph break"),
+        (report.recompile_count - settled, "recompile"),
+        (sum(m.kind == "plain" for m in mend), "plain frame"),
+        (sum(m.kind == "fallback" for m in mend), "fallback"),
+    ]
+    told = [counted(count, word) for count, word in counts if count]
+    if not _captured(report):
+        return "" if told else "The function was not called, or only in plain Python."
+    if not told:
+        inputs = f" {counted(settled, 'recompile')} made sizes inputs." if settled else ""
+        return f"Nothing holds it back: no graph break, nothing left to recompile.{inputs}"
+    where = f", first of all at {mend[0].place}" if mend and mend[0].place else ""
+    listed = told[0] if len(told) == 1 else ", ".join(told[:-1]) + " and " + told[-1]
+    return f"Held back by {listed}{where}."
+
+
+def _figures(report: Report) -> tuple[Figure, ...]:
+    frames = report.frames
+    kernels = sum(f.kernels for f in frames)
+    spent = sum(seconds for f in frames for _stage, seconds in f.seconds)
+    operators, library = sum(f.operators for f in frames), sum(f.library for f in frames)
+    breaks, again = report.break_count, report.recompile_count
+    dearest = dearest_frame(report)
+    out = []
+    if dearest is not None:
+        out.append(Figure(duration(dearest.seconds_a_call), "a call",
+                          f"{dearest.frame}, mean of {counted(dearest.samples, 'sample')}"))  # fmt: skip
+    out += [
+        Figure(f"{report.graph_count}", "graph" if report.graph_count == 1 else "graphs",
+               f"in {counted(len(frames), 'frame')}"),
+        Figure(f"{kernels}", "kernel" if kernels == 1 else "kernels",
+               f"of {counted(operators, 'operator')}" + (f", {counted(library, 'library call')}" if library else "")),
+        Figure(f"{breaks}", "graph break" if breaks == 1 else "graph breaks",
+               _cost_of_breaks(report), "poor" if breaks else "good"),
+        Figure(f"{again}", "recompile" if again == 1 else "recompiles",
+               f"{counted(len(report.guards), 'guard')} hold", "fair" if again else "good"),
+    ]  # fmt: skip
+    if spent:
+        out.append(Figure(duration(spent), "to compile", "once, all captures together"))
+    return tuple(out)
+
+
+def _cost_of_breaks(report: Report) -> str:
+    spent = sum(b.seconds for b in report.breaks)
+    return f"{duration(spent)} a call" if spent else "" if report.breaks else "none"
+
+
+def _to_mend(report: Report) -> list[ToMend]:
+    """What the text report tells too, in the same order: the most expensive first."""
+    numbers = {
+        id(record): f"{kind}:{number}"
+        for kind, records in (
+            ("break", report.breaks),
+            ("recompile", report.recompiles),
+            ("note", report.notes),
+        )
+        for number, record in enumerate(records)
+    }
+    return [_item(problem, numbers[id(problem.records[0])]) for problem in problems(report)]
+
+
+def _item(problem: Problem, target: str) -> ToMend:
+    """One card. Recompiles tell all the values they went through; notes may be plain frames or fallbacks."""
+    record, kind = problem.records[0], target.partition(":")[0]
+    times = len(problem.records)
+    if kind == "recompile":
+        reason = change(problem.records[::-1])
+    else:
+        reason = record.reason or getattr(record, "why", "")
+        times = max(times, record.count)
+    if kind == "note":
+        kind = "plain" if record.plain else "fallback"
+    return ToMend(
+        kind,
+        record.code,
+        record.title,
+        reason,
+        record.cure,
+        _where(record),
+        target,
+        problem.cost,
+        times,
+        record.frame,
+    )
+
+
+def _where(record: Any) -> str:
+    return (
+        ""
+        if record.file == "?" or record.line is None
+        else f"{short_name(record.file)}:{record.line}"
+    )

@@ -1,0 +1,104 @@
+"""A report on a time line, in the Trace Event Format that Perfetto and chrome://tracing open.
+
+In: a `report.Report`. Out: plain values for JSON: a row a frame with captures and what is part of them as slices,
+breaks, recompiles and notes as points; and a row a graph with the steps of one call, as long as their sampled runs
+took. Within a row slices lie in each other or apart, as viewers expect it. Called by `Report.trace`.
+
+The format: Google, "Trace Event Format", 2016 (a JSON object with "traceEvents"; times in microseconds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..version import SCHEMA, VERSION
+
+if TYPE_CHECKING:
+    from .records import KernelRecord, Moment
+    from .report import Report
+
+_HAPPENED, _CALLS = (
+    1,
+    2,
+)  # the "processes" of the viewer: what happened when, and one call of each graph
+
+
+def trace(report: Report) -> dict[str, Any]:
+    """The whole file."""
+    return {
+        "traceEvents": [*_timeline(report.timeline), *_calls(report)],
+        "displayTimeUnit": "ms",
+        "otherData": {"name": report.name, "graftjit": VERSION, "schema": SCHEMA},
+    }
+
+
+def _named(what: str, row: int, process: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": process, "tid": row, "args": {"name": name}}
+
+
+def _timeline(moments: Sequence[Moment]) -> Iterator[dict[str, Any]]:
+    """Frames from the first that was met on."""
+    if not moments:
+        return
+    yield _named("process_name", 0, _HAPPENED, "graftjit")
+    began = moments[0].at
+    rows: dict[str, list[Moment]] = {}
+    for moment in moments:
+        rows.setdefault(moment.frame, []).append(moment)
+    for row, (frame, mine) in enumerate(rows.items(), 1):
+        yield _named("thread_name", row, _HAPPENED, frame or "the process")
+        yield from _row(mine, row, began)
+
+
+def _row(moments: Sequence[Moment], row: int, began: float) -> Iterator[dict[str, Any]]:
+    """`moments` come by their beginning, the longer of two first. Clocks differ by a little: what ends after that in
+    which it began ends with it."""
+    ends: list[float] = []  # of the slices that are open
+    for moment in moments:
+        start = (moment.at - began) * 1e6
+        base = {
+            "name": moment.title, "cat": moment.kind, "pid": _HAPPENED, "tid": row, "ts": start,
+        }  # fmt: skip
+        if moment.seconds <= 0:
+            yield base | {"ph": "i", "s": "t"}
+            continue
+        while ends and ends[-1] <= start:
+            ends.pop()
+        end = min([start + moment.seconds * 1e6, *ends[-1:]])
+        ends.append(end)
+        yield base | {"ph": "X", "dur": end - start}
+
+
+def _calls(report: Report) -> Iterator[dict[str, Any]]:
+    """One call of each graph whose steps were timed, all from the same time on."""
+    graphs: dict[tuple[str, int, str], list[KernelRecord]] = {}
+    for step in report.kernels:
+        graphs.setdefault((step.frame, step.entry, step.graph), []).append(step)
+    timed = {key: steps for key, steps in graphs.items() if any(s.seconds > 0 for s in steps)}
+    if timed:
+        yield _named("process_name", 0, _CALLS, "one call of each graph, as sampled")
+    for row, ((frame, entry, graph), steps) in enumerate(timed.items(), 1):
+        yield _named("thread_name", row, _CALLS, f"{graph or frame}, entry {entry} of {frame}")
+        at = 0.0
+        for step in steps:
+            if step.seconds > 0:
+                yield _slice(step, row, at)
+                at += step.seconds * 1e6
+
+
+def _slice(step: KernelRecord, row: int, at: float) -> dict[str, Any]:
+    told = {
+        "operators": ", ".join(step.operators),
+        "shape": step.shape,
+        "device": step.device,
+        "bytes": step.reads + step.writes,
+        "flops": step.flops,
+        "share of the roofline": step.share,
+        "bound": step.bound,
+        "lines": ", ".join(f"{place.file}:{place.line}" for place in step.lines),
+    }
+    return {
+        "ph": "X", "name": step.name, "cat": step.kind, "pid": _CALLS, "tid": row, "ts": at,
+        "dur": step.seconds * 1e6, "args": {name: value for name, value in told.items() if value},
+    }  # fmt: skip

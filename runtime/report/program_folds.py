@@ -1,0 +1,153 @@
+"""The folds of programs: their steps, with what these move, compute and take, and the graphs that they came from.
+
+In: a `folds.Folding`: the `Compiled` events with the facts of each step, the `Timed` ones with what runs took. Out:
+`KernelRecord`s, which say how near a step comes to what the machine can do, and `GraphRecord`s. Called by `folds`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...ir.location import shown_text
+from ..events import events
+from . import roofline
+from .fold_places import at
+from .records import GraphRecord, KernelRecord, NodeRecord, Place, UnfusedRecord
+
+if TYPE_CHECKING:
+    from .folds import Folding
+
+_Times = dict[
+    tuple[str, int, str, str], tuple[dict[str, tuple[float, int]], tuple[roofline.Row, ...]]
+]
+
+
+def fold_kernels(told: Folding) -> list[KernelRecord]:
+    """The steps of all programs, in the order in which they run."""
+    times = _times(told)
+    return [
+        _kernel(told, e, step, times)
+        for e in told.programs
+        for step in e.steps
+    ]  # fmt: skip
+
+
+def _times(told: Folding) -> _Times:
+    """What was measured of each program: (median seconds, samples) of its steps, and the machine's limits."""
+    found: _Times = {}
+    for e in told.of(events.Timed):
+        steps = {name: (seconds, samples) for name, seconds, samples in e.steps}
+        found[e.frame, e.entry, e.graph, e.part] = steps, e.roofs
+    return found
+
+
+def _kernel(
+    told: Folding, e: events.Compiled, step: events.StepFacts, times: _Times
+) -> KernelRecord:
+    steps, roofs = times.get((e.frame, e.entry, e.graph, e.part), ({}, ()))
+    seconds, samples = steps.get(step.name, (0.0, 0))
+    share, bound = _judged(e, step, seconds, roofs)
+    if (
+        share > roofline.BEYOND
+    ):  # it does not do what its facts say, or the machine was never measured alone
+        share, bound = 0.0, ""
+    places = tuple(Place(**at(line)) for line in step.lines)
+    return KernelRecord(
+        **at(step.lines[0] if step.lines else None),
+        name=step.name,
+        frame=e.frame,
+        graph=e.graph,
+        entry=told.number(e),
+        kind=step.kind,
+        device=step.device,
+        operators=step.operators,
+        lines=places,
+        shape=step.shape,
+        reads=0 if e.varied else step.reads,
+        writes=0 if e.varied else step.writes,
+        flops=0 if e.varied else step.flops,
+        seconds=seconds,
+        samples=samples,
+        share=min(1.0, share),
+        bound=bound,
+        cached=step.cached,
+        source=shown_text(_source(e, step)) if step.kind == "kernel" else "",
+        unfused=tuple(UnfusedRecord(u.neighbour, u.why, u.code) for u in step.unfused),
+    )
+
+
+def _judged(
+    e: events.Compiled, step: events.StepFacts, seconds: float, roofs: tuple[roofline.Row, ...]
+) -> tuple[float, str]:
+    """Share of the roofline and bound. None for GPUs, nor where the sizes of the calls that were timed are not those that
+    the step's facts are of."""
+    if step.device != "cpu" or e.varied:
+        return 0.0, ""
+    return roofline.judged(roofs, seconds, step.reads + step.writes, step.flops, step.dtype)
+
+
+def beats_the_roof(told: Folding) -> bool:
+    """Whether a step was quicker than the machine is said to be: it was measured while others used it."""
+    times = _times(told)
+    for e in told.programs:
+        steps, roofs = times.get((e.frame, e.entry, e.graph, e.part), ({}, ()))
+        for step in e.steps if roofs else ():
+            seconds = steps.get(step.name, (0.0, 0))[0]
+            share, bound = _judged(e, step, seconds, roofs)
+            if share > roofline.NOISE and bound != "overhead":
+                return True
+    return False
+
+
+def _source(e: events.Compiled, step: events.StepFacts) -> str:
+    """The text of a kernel, in several parts where it is several launches."""
+    return "\n\n".join(filter(None, (cut(e.source, one) for one in step.symbols or (step.name,))))
+
+
+def cut(text: str, name: str) -> str:
+    """The text of one kernel out of that of its library: the comments above it, and all to the end of its body."""
+    found = re.search(
+        rf'^(?:(?://|#)[^\n]*\n|@[^\n]*\n)*(?:extern "C" [^\n]*\b|def ){re.escape(name)}\(',
+        text,
+        re.M,
+    )
+    if found is None:
+        return ""
+    rest = text[found.start() :]
+    ends = "\n}" if 'extern "C"' in found.group() else "\n\n\n"
+    end = rest.find(ends)
+    return rest if end < 0 else rest[: end + len(ends)].rstrip("\n")
+
+
+def fold_graphs(told: Folding) -> list[GraphRecord]:
+    """The graphs that became programs, in the order in which they did."""
+    return [
+        GraphRecord(
+            name=e.graph,
+            frame=e.frame,
+            entry=told.number(e),
+            level=e.level,
+            part=e.part,
+            nodes=tuple(_node(node) for node in e.sketch.nodes) if e.sketch else (),
+            text=_text(e.sketch) if e.sketch else "",
+        )
+        for e in told.programs
+    ]
+
+
+def _node(node: events.SketchNode) -> NodeRecord:
+    return NodeRecord(
+        **at(node.where), name=node.name, op=node.op, type=node.type, inputs=node.inputs,
+        kernel=node.step,
+    )  # fmt: skip
+
+
+def _text(sketch: events.Sketch) -> str:
+    """The graph as typed lines, one a node."""
+    if sketch.text:  # what a resume function is handed beside the locals has no name in the program
+        return re.sub(r"(?<![\w.])\.stack\d+", "a value between two steps", sketch.text)
+    return "\n".join(
+        f"{node.name}: {node.type or '?'} = {node.op}({', '.join(node.inputs)})"
+        for node in sketch.nodes
+    )

@@ -1,0 +1,313 @@
+"""The records of a report: what happened, by place, reason, cost and cure; frozen, and of plain values only.
+
+In: nothing. Out: one class a list of `report.Report`; text, HTML and JSON render the same ones. `runtime.report.folds` makes
+them of events. Times are in seconds, sizes in bytes; a time of 0.0 was not measured. Times of day (`at`, as
+`time.time` gives them) serve the timeline. The names and types of all fields are the JSON schema, whose version is
+`version.SCHEMA`: docs/report-schema.md is made of this file.
+"""
+
+from __future__ import annotations
+
+from ...ir.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A user's line. Lines count from 1, columns from 0; None where unknown."""
+
+    file: str = "?"
+    line: int | None = None
+    end_line: int | None = None
+    column: int | None = None
+    end_column: int | None = None
+    function: str = "?"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRecord(Place):
+    """Totals of one frame, the resume functions after its breaks included; `hits` and `misses` are of its beginning.
+
+    distinct         of the kernels, those that are another's equal left out
+    adopted          entries over what had been compiled for another callable of the kind
+    kinds            of the entries: "direct", "code", "plain"
+    plain            the code of why it runs in plain Python, empty if it does not
+    seconds          (stage, seconds) summed over its captures
+    calls_seen       calls counted: hits and misses
+    seconds_a_call   mean time of the sampled calls; `samples`: how many those are
+    plain_seconds    mean time of the sampled calls that ran as written; `plain_samples`: how many those are
+    compiled_share   the part of that inside compiled programs, 0 to 1; -1.0: not measured
+    resumed_lines    (first, last) lines of what runs in resume functions
+    lines            lines that a graph covers
+    """
+
+    frame: str = ""
+    entries: int = 0
+    adopted: int = 0
+    kinds: tuple[str, ...] = ()
+    graphs: int = 0
+    operators: int = 0
+    calls: int = 0
+    kernels: int = 0
+    distinct: int = 0
+    library: int = 0
+    breaks: int = 0
+    recompiles: int = 0
+    guards: int = 0
+    hits: int = 0
+    misses: int = 0
+    plain: str = ""
+    seconds: tuple[tuple[str, float], ...] = ()
+    calls_seen: int = 0
+    seconds_a_call: float = 0.0
+    compiled_share: float = -1.0
+    samples: int = 0
+    plain_seconds: float = 0.0
+    plain_samples: int = 0
+    resumed_lines: tuple[tuple[int, int], ...] = ()
+    lines: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRecord(Place):
+    """One entry of a frame: what runs where its guards hold.
+
+    number          from 1 in the frame, those of its resume functions included; other records name it `entry`
+    kind            "direct" (no Python frame on a hit), "code" (replacement code) or "plain"
+    resumed         it begins after a break; adopted: it was compiled for another callable of the kind
+    graph           the name of its graph, empty without one
+    operators       in the graph, which became `kernels` (`distinct` different ones) and `library` calls of ATen;
+                    calls: of torch's functions in the program
+    guards          how many conditions; `guard_seconds`: what checking them takes; `value_seconds`: of that, what computing
+                    values of tensors takes that some of them compare
+    claimed         `torch.compiler.is_compiling()` said True in it: `JitConfig(claims_compiling=True)`
+    stages          (stage, seconds) of making it
+    hits            calls that it answered, not counting the one that made it
+    alive           whether calls can still find it
+    """
+
+    frame: str = ""
+    number: int = 0
+    kind: str = ""
+    resumed: bool = False
+    adopted: bool = False
+    graph: str = ""
+    operators: int = 0
+    calls: int = 0
+    kernels: int = 0
+    distinct: int = 0
+    library: int = 0
+    guards: int = 0
+    guard_seconds: float = 0.0
+    value_seconds: float = 0.0
+    claimed: bool = False
+    stages: tuple[tuple[str, float], ...] = ()
+    hits: int = 0
+    alive: bool = True
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BreakRecord(Place):
+    """A graph break. `count`: how many captures met it; `inlined`: the calls that lead to it; `seconds`: from the end
+    of the compiled part before it to the beginning of the one after it, a call, over `samples` of them."""
+
+    code: str = ""
+    title: str = ""
+    reason: str = ""
+    why: str = ""
+    cost: str = ""
+    cure: str = ""
+    frame: str = ""
+    count: int = 1
+    inlined: tuple[Place, ...] = ()
+    seconds: float = 0.0
+    samples: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRecord:
+    """The guard that kept a call from an entry: `source` is `now`, the entry was made for `before`."""
+
+    entry: int = 0
+    code: str = ""
+    source: str = ""
+    now: str = ""
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecompileRecord(Place):
+    """Another entry: `source` is `now`, the nearest entry was made for `before`. There were `entries` of at most
+    `limit` then; `failed` says of the newest ones, newest first, why they did not do."""
+
+    code: str = ""
+    title: str = ""
+    source: str = ""
+    now: str = ""
+    before: str = ""
+    cure: str = ""
+    frame: str = ""
+    entries: int = 0
+    limit: int = 0
+    failed: tuple[FailureRecord, ...] = ()
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolicRecord(Place):
+    """A size or number that graphs take as an input, because it varies from call to call."""
+
+    source: str = ""
+    why: str = ""
+    frame: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardRecord(Place):
+    """A condition under which an entry is valid; `entry` is the first that has it. `path`: the steps to the value,
+    ("self", ".layers", "[0]", ".weight"), for a tree; empty where the condition is about no one value."""
+
+    kind: str = ""
+    source: str = ""
+    text: str = ""
+    frame: str = ""
+    entry: int = 0
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryRecord:
+    """A file of kernels that was built, or taken from the store (`cached`): bytes of the file, seconds to build or
+    load it, the operators inside."""
+
+    name: str = ""
+    bytes: int = 0
+    seconds: float = 0.0
+    cached: bool = False
+    covers: tuple[str, ...] = ()
+    frame: str = ""
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class UnfusedRecord:
+    """Why a step stands apart from one beside it: `neighbour` reads what it makes; `code` is of the family NF7xx."""
+
+    neighbour: str = ""
+    why: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecord(Place):
+    """One step of a program that computes; its place is the line of its heaviest operator.
+
+    kind       "kernel" (made here) or "call" (ATen or a library); device: "cpu", "cuda:0"
+    operators  what it computes, in order; lines: where the program asks for that
+    shape      dtype and sizes of its result or iteration: "f32[32, 512]"
+    reads, writes, flops   bytes and floating-point operations a call
+    seconds    median of `samples` runs
+    share      reached of the roofline, 0 to 1; bound: what limits it, "memory", "compute", "overhead" or ""
+    cached     taken from the store; source: its text, empty for calls
+    unfused    why it is not one with its neighbours
+    """
+
+    name: str = ""
+    frame: str = ""
+    graph: str = ""
+    entry: int = 0
+    kind: str = "kernel"
+    device: str = "cpu"
+    operators: tuple[str, ...] = ()
+    lines: tuple[Place, ...] = ()
+    shape: str = ""
+    reads: int = 0
+    writes: int = 0
+    flops: int = 0
+    seconds: float = 0.0
+    samples: int = 0
+    share: float = 0.0
+    bound: str = ""
+    cached: bool = False
+    source: str = ""
+    unfused: tuple[UnfusedRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord(Place):
+    """A node of a graph. `op`: "aten.add.Tensor", "input", "constant" or "output"; `type`: "f32[4, 8]"; `inputs`:
+    names of nodes; `kernel`: the KernelRecord that computes it."""
+
+    name: str = ""
+    op: str = ""
+    type: str = ""
+    inputs: tuple[str, ...] = ()
+    kernel: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRecord:
+    """A graph that became a program at `level`. `part`: "forward", "backward" or ""; `text`: the printed graph."""
+
+    name: str = ""
+    frame: str = ""
+    entry: int = 0
+    level: str = ""
+    part: str = ""
+    nodes: tuple[NodeRecord, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRecord:
+    """A kernel that was timed in several ways (level O2): (way, seconds) with the default first, and the one chosen.
+    `before`, `now`: seconds of the default and of the chosen one."""
+
+    name: str = ""
+    chosen: str = ""
+    times: tuple[tuple[str, float], ...] = ()
+    remembered: bool = False
+    covers: tuple[str, ...] = ()
+    frame: str = ""
+
+    @property
+    def before(self) -> float:
+        return self.times[0][1] if self.times else 0.0
+
+    @property
+    def now(self) -> float:
+        return dict(self.times).get(self.chosen, self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class NoteRecord(Place):
+    """A fallback, or a frame left to plain Python (`plain`)."""
+
+    code: str = ""
+    title: str = ""
+    reason: str = ""
+    cure: str = ""
+    frame: str = ""
+    plain: bool = False
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WarningRecord:
+    """A warning that was given, once."""
+
+    code: str = ""
+    text: str = ""
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One happening of the timeline: `at` is its beginning, `seconds` how long it took (0.0: a point in time), `kind`
+    one of "capture", "stage", "build", "break", "recompile", "adopted", "fallback", "plain", "warning"."""
+
+    at: float = 0.0
+    kind: str = ""
+    title: str = ""
+    frame: str = ""
+    seconds: float = 0.0

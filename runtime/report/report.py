@@ -1,0 +1,292 @@
+"""Report: a pure fold over events, as frozen records with text, HTML and JSON renderings.
+
+In: the events of one function (or of a run), in order. Out: what was captured, where the graph breaks and
+what that costs, what was compiled again and why, which guards hold it all. Made by `graftjit.explain`,
+`graftjit.report` and `fn.report()` through `report_of`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TextIO, TypeVar, overload
+
+from ...ir.dataclass import dataclass
+from .. import codes
+from ..errors import REPORT_IT, GraftError, InternalError, NotClean, OptionError
+from ..events import events
+from ..process.session import SESSION
+
+# The folds and the records are imported when a list is first asked for: `import graftjit` stays quick.
+if TYPE_CHECKING:
+    from .diff import ReportDiff
+    from .folds import Folding
+    from .records import (
+        BreakRecord,
+        EntryRecord,
+        FrameRecord,
+        GraphRecord,
+        GuardRecord,
+        KernelRecord,
+        LibraryRecord,
+        Moment,
+        NoteRecord,
+        RecompileRecord,
+        ScheduleRecord,
+        SymbolicRecord,
+        WarningRecord,
+    )
+
+
+_Record = TypeVar("_Record")
+
+
+class _List(Generic[_Record]):
+    """A list of the report: folded from its events when it is first asked for, or put there by `from_json`."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, report: None, owner: type) -> _List[_Record]: ...
+    @overload
+    def __get__(self, report: Report, owner: type) -> list[_Record]: ...
+    def __get__(self, report: Report | None, owner: type) -> Any:
+        if report is None:
+            return self
+        from .folds import FOLDS
+
+        try:
+            made = report.__dict__[self._name] = FOLDS[self._name](report._folding)
+        except Exception as error:
+            if SESSION.options.check or isinstance(error, GraftError):
+                raise
+            raise InternalError(
+                f"the {self._name} of a report could not be made",
+                found=f"{type(error).__name__}: {error}",
+                todo=REPORT_IT,
+            ) from error
+        return made
+
+
+@dataclass(frozen=True, eq=False)  # what is read from JSON has no events to compare
+class Report:
+    """What has happened to `name`. All lists are computed from `events`, which never change. `dropped`: how many
+    older events are lost, for the log is bounded."""
+
+    name: str
+    events: tuple[events.Event, ...] = ()
+    dropped: int = 0
+
+    frames: ClassVar[_List[FrameRecord]] = _List()
+    """One record a frame, in the order in which they were first met."""
+    entries: ClassVar[_List[EntryRecord]] = _List()
+    """One record an entry, in the order in which they were made."""
+    breaks: ClassVar[_List[BreakRecord]] = _List()
+    """Graph breaks, one a place, in the order in which they were met."""
+    recompiles: ClassVar[_List[RecompileRecord]] = _List()
+    """Each recompile, in order."""
+    symbolic: ClassVar[_List[SymbolicRecord]] = _List()
+    """Sizes and numbers that became inputs of graphs, each once a frame."""
+    guards: ClassVar[_List[GuardRecord]] = _List()
+    """The conditions of all entries, each once a frame."""
+    kernels: ClassVar[_List[KernelRecord]] = _List()
+    """What computes: the steps of all programs, in the order in which they run."""
+    libraries: ClassVar[_List[LibraryRecord]] = _List()
+    """Files of kernels, in the order in which they were built or loaded."""
+    graphs: ClassVar[_List[GraphRecord]] = _List()
+    """The graphs that became programs, in order."""
+    schedules: ClassVar[_List[ScheduleRecord]] = _List()
+    """Kernels that were timed in several ways, in order."""
+    notes: ClassVar[_List[NoteRecord]] = _List()
+    """Fallbacks and plain frames, equal ones once with a count."""
+    warnings: ClassVar[_List[WarningRecord]] = _List()
+    """The warnings that were given, in order."""
+    timeline: ClassVar[_List[Moment]] = _List()
+    """What happened when, by beginning."""
+
+    @cached_property
+    def _folding(self) -> Folding:
+        from .folds import Folding
+
+        return Folding(self.events)
+
+    @classmethod
+    def from_trace(cls, path: str | Path) -> Report:
+        """The report on the process that wrote this file, with GRAFTJIT_TRACE=FOLDER. Raises OptionError for a file
+        that is no trace."""
+        from .trace_file import read_trace
+
+        return read_trace(path)
+
+    @property
+    def graph_count(self) -> int:
+        """Graphs over all entries, those included that were taken over from another model of the class or another
+        function of the same code."""
+        return sum(frame.graphs for frame in self.frames)
+
+    @property
+    def adopted_count(self) -> int:
+        """Entries for which nothing was captured or compiled, for a callable of the kind had them already."""
+        return sum(frame.adopted for frame in self.frames)
+
+    @property
+    def break_count(self) -> int:
+        """Places at which a graph broke, each once, however many frames met it: the number of all renderings."""
+        from .text.problems import grouped_breaks
+
+        return len(grouped_breaks(self.breaks))
+
+    @property
+    def recompile_count(self) -> int:
+        """Entries that were made because none of those that were there answered."""
+        return len(self.recompiles)
+
+    def text(self, width: int = 100, verbosity: int = 1, colour: bool | None = None) -> str:
+        """The report in at most `width` columns. `verbosity` 0: is it clean; 1: one screen, what costs most first;
+        2: all breaks, recompiles, kernels and guards; 3: graphs and the sources of kernels too. Without escapes
+        unless `colour` is true."""
+        from .text.render import render_text
+
+        return render_text(self, width, verbosity, colour)
+
+    def show(self, file: TextIO | None = None, verbosity: int = 1) -> None:
+        """Print the text, on a terminal in colour and in its width. NO_COLOR and FORCE_COLOR are honoured."""
+        from .text.render import show
+
+        show(self, file, verbosity)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Report {self.name}: {self.graph_count} graphs, {self.break_count} breaks, "
+            f"{self.recompile_count} recompiles>"
+        )
+
+    def html(self) -> str:
+        """One self-contained page: it opens from a file, and asks no network for anything."""
+        from .html.render import render_page
+
+        return render_page(self)
+
+    def _repr_html_(self) -> str:
+        """The short form that a notebook shows: the verdict, and what to mend. Nothing in it reaches out of it."""
+        from .html.render import render_compact
+
+        return render_compact(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain values, for `json`; docs/report-schema.md has the names."""
+        from .json_form import as_dict
+
+        return as_dict(self)
+
+    def json(self) -> str:
+        """Everything as text, with the version of the schema first; `from_json` reads it."""
+        return json.dumps(self.as_dict(), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Report:
+        """The report that was written by `json`: its lists are there, its events are not. Raises OptionError for a
+        text that is none, or that a newer version wrote."""
+        from .json_form import lists_of
+
+        name, dropped, lists = lists_of(text)
+        made = cls(name, (), dropped)
+        made.__dict__.update(lists)
+        return made
+
+    def trace(self) -> dict[str, Any]:
+        """What happened when, and one call of each graph, in the Trace Event Format: `save("x.trace.json")`, and open
+        that at ui.perfetto.dev."""
+        from .perfetto import trace
+
+        return trace(self)
+
+    def diff(self, old: Report) -> ReportDiff:
+        """What is otherwise than in `old`: breaks, recompiles, plain frames, kernels and calls that are new, gone, or
+        take another time. True if there is anything. A line that has moved is the line that it was."""
+        from .diff import diff
+
+        return diff(self, old)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the rendering that the suffix names: .txt, .html, .json, or .trace.json for the time line. Raises
+        OptionError on another."""
+        target = Path(path)
+        renderings: dict[str, Callable[[], str]] = {
+            ".txt": self.text,
+            ".html": self.html,
+            ".htm": self.html,
+            ".trace.json": lambda: json.dumps(self.trace()),
+            ".json": self.json,
+        }
+        name = target.name.lower()
+        render = next((render for end, render in renderings.items() if name.endswith(end)), None)
+        if render is None:
+            raise OptionError(
+                "a report is saved by the suffix of its file name",
+                expected=", ".join(renderings),
+                found=repr(target.name),
+            )
+        # Names of files may have bytes that are no text.
+        target.write_text(render() + "\n", encoding="utf-8", errors="backslashreplace")
+        return target
+
+    def assert_clean(
+        self, max_breaks: int = 0, max_recompiles: int = 1, allow: Iterable[str] = ()
+    ) -> None:
+        """Raise NotClean (an AssertionError) if more graph breaks or recompiles happened than allowed, or if
+        a frame was left to plain Python although it has tensor operations. What has a code in `allow` ("GB103") does
+        not count."""
+        fine = {allow} if isinstance(allow, str) else set(allow)
+        unknown = sorted(code for code in fine if code not in codes.CODES)
+        if unknown:
+            raise OptionError(
+                "`allow` takes codes", expected="codes of the table: GB103, RC402, ...",
+                found=", ".join(unknown), todo="python -m graftjit codes lists them",
+            )  # fmt: skip
+        plain = [note for note in self.notes if note.plain and note.code != "PL204"]
+        lists: tuple[tuple[str, Sequence[Any], int], ...] = (
+            ("graph break", self.breaks, max_breaks),
+            ("recompile", self.recompiles, max_recompiles),
+            ("frame in plain Python", plain, 0),
+        )
+        found = []
+        for word, records, most in lists:
+            count = sum(record.code not in fine for record in records)
+            if count > most:
+                plural = word.replace("frame", "frames") if "frame" in word else f"{word}s"
+                found.append(f"{count} {word if count == 1 else plural} (allowed: {most})")
+        if found:
+            raise NotClean(
+                f"the report of {self.name} is not clean: {', '.join(found)}\n\n{self.text()}"
+            )
+
+
+def report_of(name: str, keys: Iterable[Any] | None, extra: Iterable[events.Event] = ()) -> Report:
+    """The Report over what SESSION recorded under these keys (None: everything), with `extra` events (a
+    `Counted` a frame) at the end."""
+    keys = None if keys is None else list(keys)
+    found, dropped = SESSION.log.of(keys) + tuple(extra), SESSION.log.dropped(keys)
+    made = Report(name, found, dropped)
+    if any(type(event) is events.Timed and event.roofs for event in found):
+        from .program_folds import beats_the_roof
+
+        if beats_the_roof(made._folding):
+            from .roofline import again
+
+            rows = again()
+            found = tuple(
+                [
+                    dataclasses.replace(e, roofs=rows) if type(e) is events.Timed and e.roofs else e
+                    for e in found
+                ]
+            )
+            made = Report(name, found, dropped)
+    return made

@@ -1,0 +1,102 @@
+"""The schema of a report's JSON, from the records themselves: names, order and types of all fields.
+
+In: `runtime.report.records` and `report_json.LISTS`. Out: plain values, which a test compares with those of the version that
+was written down, and docs/report-schema.md: `python -m graftjit.runtime.report.report_schema > docs/report-schema.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from typing import Any
+
+from ..version import SCHEMA
+from . import records
+from .json_form import LISTS, as_dict
+from .report import Report
+
+_HEAD = f"""# The JSON of a report
+
+`report.json()` and `report.save("x.json")` write it, `Report.from_json(text)` reads it back: that report has all lists,
+and can be drawn, compared (`diff`) and asserted on like one that was just made. This is version {SCHEMA} of the schema,
+which stands first, as `"schema"`. Fields may be added within a version: a reader passes over names that it does not
+know. The version is raised when a name goes, or means something else.
+
+Times are in seconds and sizes in bytes; a time of 0.0 was not measured. Lines count from 1, columns from 0. Tuples are
+arrays. This page is made of the records in `runtime/report/records.py`.
+"""
+
+
+def schema() -> dict[str, Any]:
+    """Version, names at the top, and the fields of each record as [name, type]."""
+    found: dict[str, Any] = {
+        "schema": SCHEMA,
+        "report": list(as_dict(Report("")))[1:],
+        "lists": {name: record.__name__ for name, record in LISTS.items()},
+    }
+    return found | {"records": {kind.__name__: fields_of(kind) for kind in _kinds()}}
+
+
+def fields_of(record: type) -> list[list[str]]:
+    """[name, type] of each field, in order."""
+    return [[field.name, str(field.type)] for field in dataclasses.fields(record)]
+
+
+def _kinds() -> list[type]:
+    """All records, in the order of the file."""
+    found = (value for value in vars(records).values() if isinstance(value, type))
+    return [kind for kind in found if kind.__module__ == records.__name__]
+
+
+def markdown() -> str:
+    """The page of the documents."""
+    parts = [_HEAD, "## At the top", "", "| name | what |", "|---|---|"]
+    parts += [f"| `{name}` | {text} |" for name, text in _top()]
+    own = {record: name for name, record in LISTS.items()}
+    for kind in _kinds():
+        title = f"{own[kind]}: {kind.__name__}" if kind in own else kind.__name__
+        parts += ["", f"## {title}", "", _prose(kind), "", "| field | type |", "|---|---|"]
+        parts += [
+            f"| `{name}` | `{text.replace('|', chr(92) + '|')}` |" for name, text in _shown(kind)
+        ]
+    return "\n".join(parts) + "\n"
+
+
+def _top() -> list[tuple[str, str]]:
+    texts = {
+        "name": "what the report is on",
+        "graph_count": "graphs over all entries",
+        "break_count": "graph breaks, one a place",
+        "recompile_count": "recompiles",
+        "adopted_count": "entries that were taken over from another callable of the kind",
+        "dropped": "events that the bounded log has lost",
+    }
+    for name, record in LISTS.items():
+        kind = record.__name__
+        texts[name] = f"a list of [{kind}](#{f'{name}-{kind}'.lower()})"
+    return [("schema", f"the version, {SCHEMA}")] + [
+        (name, texts[name]) for name in as_dict(Report("")) if name != "schema"
+    ]
+
+
+def _shown(kind: type) -> list[tuple[str, str]]:
+    """The fields of a record; those of its place in one row."""
+    inherited = {field.name for field in dataclasses.fields(records.Place)}
+    if kind is records.Place or not issubclass(kind, records.Place):
+        return [(name, text) for name, text in fields_of(kind)]
+    own = [(name, text) for name, text in fields_of(kind) if name not in inherited]
+    return [("file ... function", "Place"), *own]
+
+
+def _prose(kind: type) -> str:
+    """The docstring: paragraphs, and what it says of fields as a list."""
+    lines = []
+    for line in (inspect.getdoc(kind) or "").splitlines():
+        term = re.match(r"(\w+(?:, \w+)*)  +(\S.*)", line)
+        lines.append(f"- {term[1]}: {term[2]}" if term else re.sub(r"^ {4,}", "  ", line))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,5 @@
+"""The report as text.
+
+In: the records of a report. Out: styled lines for a terminal or a file.
+Open first: `render.py`.
+"""

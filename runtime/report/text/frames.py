@@ -1,0 +1,98 @@
+"""Frames and their entries in the text report: what was made of each, what it costs, how often it answered.
+
+In: a Report. Out: lines, the frames in which most time is spent first, under each its entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..source_lines import short_place
+from ..styled_text import Line, counted, duration, line, percent, wrap
+from .summary import checked, work
+
+if TYPE_CHECKING:
+    from ..records import EntryRecord, FrameRecord
+    from ..report import Report
+
+ENTRIES_SHOWN = 3
+FRAMES_SHOWN = 6
+
+
+def worth_showing(report: Report) -> bool:
+    """One frame with one entry says nothing that the first lines have not said."""
+    return len(report.frames) > 1 or len(report.entries) > 1
+
+
+def lines(report: Report, width: int, verbosity: int) -> Iterator[Line]:
+    frames = sorted(report.frames, key=_spent, reverse=True)
+    most = len(frames) if verbosity > 1 else FRAMES_SHOWN
+    for frame in frames[:most]:
+        entries = [entry for entry in report.entries if entry.frame == frame.frame]
+        yield from _frame(frame, entries, width, verbosity)
+    if len(frames) > most:
+        yield line(("  ", ""), (f"and {len(frames) - most} more: verbosity=2 has all", "dim"))
+
+
+def _spent(frame: FrameRecord) -> float:
+    return frame.seconds_a_call * max(1, frame.calls_seen)
+
+
+def _frame(
+    frame: FrameRecord, entries: Sequence[EntryRecord], width: int, verbosity: int
+) -> Iterator[Line]:
+    place = short_place(frame)
+    yield from wrap([(frame.frame, "name"), f" ({place})" if place else ""], width, "  ", "    ")
+    if frame.plain and not frame.graphs:
+        yield line(f"    plain Python ({frame.plain})")
+        return
+    facts = [
+        counted(frame.graphs, "graph"),
+        counted(frame.breaks, "break"),
+        counted(frame.recompiles, "recompile"),
+    ]
+    if frame.hits or frame.misses:
+        facts.append(f"{counted(frame.hits + frame.misses, 'call')}")
+    if frame.seconds_a_call:
+        share = frame.compiled_share
+        told = f" ({percent(share)} compiled)" if share >= 0 else ""
+        facts.append(f"{duration(frame.seconds_a_call)} a call{told}")
+    if frame.plain_seconds:
+        facts.append(f"{duration(frame.plain_seconds)} where it ran as written")
+    yield from wrap([", ".join(facts)], width, "    ", "      ")
+    # The entries that answer most are those that matter; in the order in which they were made.
+    busiest = sorted(entries, key=lambda entry: (-entry.hits, entry.number))
+    shown = set(busiest if verbosity > 1 else busiest[:ENTRIES_SHOWN])
+    for entry in entries:
+        if entry in shown:
+            yield from _entry(entry, frame, width, verbosity)
+    if len(shown) < len(entries):
+        left = len(entries) - len(shown)
+        yield line("    ", (f"and {left} more: verbosity=2 has all", "dim"))
+
+
+def _entry(entry: EntryRecord, frame: FrameRecord, width: int, verbosity: int) -> Iterator[Line]:
+    facts = []
+    if entry.resumed:
+        known = entry.line is not None and entry.line != frame.line
+        facts.append(f"from line {entry.line} on" if known else "after a break")
+    if entry.operators:
+        facts.append(work(entry.operators, entry.kernels, entry.distinct, entry.library))
+    elif not entry.graph:
+        facts.append("no tensor operators")
+    spent = checked(entry.guard_seconds, entry.value_seconds)
+    facts.append(counted(entry.guards, "guard") + (f" ({spent})" if entry.guard_seconds else ""))
+    if entry.claimed:
+        facts.append("is_compiling() said True")
+    facts.append(counted(entry.hits, "hit"))
+    if entry.adopted:
+        facts.append("taken over")
+    elif entry.stages:
+        stages = ", ".join(f"{stage} {duration(spent)}" for stage, spent in entry.stages if spent)
+        facts.append(f"made in {duration(sum(spent for _stage, spent in entry.stages))}")
+        facts[-1] += f" ({stages})" if verbosity > 1 else ""
+    if not entry.alive:
+        facts.append("gone")
+    head = f"    entry {entry.number}: "
+    yield from wrap(["; ".join(facts)], width, head, "      ")

@@ -1,0 +1,85 @@
+"""The text rendering of a Report: one screen, what costs most first.
+
+In: a `report.Report`. Out: text of at most `width` columns without ids or addresses. `verbosity` 0 has the verdict
+alone, 1 one screen, 2 everything that happened and the guards as a tree, 3 the graphs and the kernels' sources too.
+The parts are in `text_*`. Called by `Report.text` and `Report.show`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+from .. import recompiles as text_changes
+from ..styled_text import Line, line
+from . import colour as text_colour
+from . import frames as text_frames
+from . import guards as text_guards
+from . import kernels as text_kernels
+from . import problems as text_problems
+from .summary import summary
+
+if TYPE_CHECKING:
+    from ..report import Report
+
+PROBLEM_LINES = 34
+"""Lines for what holds a program back, on one screen."""
+EVERYTHING = 1 << 30
+
+
+def render_text(
+    report: Report, width: int = 100, verbosity: int = 1, colour: bool | None = None
+) -> str:
+    """Escapes for colour are in it if `colour` is true, never else."""
+    return text_colour.joined(render_lines(report, width, verbosity), bool(colour))
+
+
+def show(report: Report, stream: TextIO | None = None, verbosity: int = 1) -> None:
+    """Write the report where it will be read: in colour and as wide as the terminal, if it is one."""
+    stream = text_colour.output(stream)
+    text = render_text(report, text_colour.width_of(stream), verbosity, text_colour.wanted(stream))
+    text_colour.write(text, stream)
+
+
+def render_lines(report: Report, width: int = 100, verbosity: int = 1) -> Iterator[Line]:
+    """The lines with their styles."""
+    width = max(width, 40)
+    yield from summary(report, width, full=verbosity > 0)
+    if verbosity < 1 or not report.frames:
+        return
+    room = PROBLEM_LINES if verbosity == 1 else EVERYTHING
+    found = text_problems.problems(report)
+    if found:
+        title = "what holds it back, most expensive first"
+        if all(problem.expected for problem in found):
+            title = "compiled again, as is to be expected"
+        yield from _part(title, text_problems.lines(found, width, room))
+    if verbosity > 1 or text_frames.worth_showing(report):
+        yield from _part("frames", text_frames.lines(report, width, verbosity))
+    timed = any(kernel.seconds for kernel in report.kernels)
+    if report.kernels and (timed or verbosity > 1):
+        title = "slowest kernels" if timed else "kernels"
+        yield from _part(title, text_kernels.lines(report, width, verbosity))
+    if report.symbolic:
+        yield from _part("sizes and numbers that vary", text_changes.symbolic(report, width))
+    if report.schedules:
+        yield from _part("schedules, measured", text_kernels.schedules(report.schedules, width))
+    if verbosity > 1 and report.guards:
+        yield from _part("guards", text_guards.lines(report, width))
+    if verbosity > 2:
+        yield from _part("graphs", _graphs(report))
+        yield from _part("sources of kernels", text_kernels.sources(report, width))
+
+
+def _part(title: str, lines: Iterator[Line]) -> Iterator[Line]:
+    yield ()
+    yield line((title, "head"))
+    yield from lines
+
+
+def _graphs(report: Report) -> Iterator[Line]:
+    for graph in report.graphs:
+        which = ", ".join(part for part in (graph.frame, graph.part, graph.level) if part)
+        yield line("  ", (graph.name, "name"), f" ({which})")
+        for text in graph.text.rstrip().splitlines():
+            yield line(f"    {text}")

@@ -1,0 +1,182 @@
+"""The first lines of the text report: is it fast, and what holds it back.
+
+In: a Report. Out: its name, the verdict, then what was made of what, and what that took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..recompiles import settled_count
+from ..styled_text import Line, Span, counted, cut, duration, line, listed, percent, wrap
+
+if TYPE_CHECKING:
+    from ..records import EntryRecord, FrameRecord
+    from ..report import Report
+
+INDENT = "  "
+
+
+def summary(report: Report, width: int, full: bool = True) -> Iterator[Line]:
+    """Without `full`, the name and the verdict alone."""
+    title = cut(f"graftjit report: {report.name}", width)
+    yield line((title, "head"))
+    if not report.frames:
+        told = "nothing has been captured yet: it was not called, or only in plain Python"
+        yield line(INDENT, told)
+        return
+    yield from wrap(_verdict(report), width, INDENT, INDENT)
+    if full:
+        for facts in (_work_facts(report), _call_facts(report), _build_facts(report)):
+            if facts:
+                yield from wrap([", ".join(facts)], width, INDENT, INDENT + "  ")
+
+
+def _verdict(report: Report) -> list[str | Span]:
+    """ "clean", or what holds it back; and how much of a call runs in compiled programs."""
+    plain = {note.frame for note in report.notes if note.plain and note.code != "PL204"}
+    breaks, settled = report.break_count, settled_count(report)
+    recompiles = report.recompile_count - settled
+    found = [
+        counted(breaks, "graph break") if breaks else "",
+        f"{counted(len(plain), 'frame')} in plain Python" if plain else "",
+        counted(recompiles, "recompile") if recompiles else "",
+        f"{counted(settled, 'recompile')} for sizes and numbers that are inputs now"
+        if settled
+        else "",
+    ]
+    told: Span = ("not clean", "bad")
+    if not report.graph_count:
+        told = ("nothing is compiled", "bad")
+    elif not breaks and not plain and recompiles <= 1:
+        told = ("clean" if report.recompile_count <= 1 else "settled", "good")
+        found.insert(0, "no graph breaks")
+        found += [] if report.recompile_count else ["no recompiles"]
+    reasons = ", ".join(reason for reason in found if reason)
+    share, slower = _share(report.frames), slower_than_plain(report)
+    if slower:
+        told = ("not clean" if report.graph_count else told[0], "bad")
+    return [
+        told,
+        f": {reasons}" if reasons else "",
+        f"; {share}" if share else "",
+        "; " if slower else "",
+        (slower, "bad") if slower else "",
+    ]
+
+
+SLOWER = 1.05  # from here on a call is said to be slower than plain Python; below it is noise
+
+
+def slower_than_plain(report: Report) -> str:
+    """Of the frame that loses most time, where that is known: a frame runs as written, too, where guards of none of its
+    entries hold and it is compiled less and less. Empty where no frame loses, or none has run both ways."""
+    losses = [(loss, told) for frame in report.frames for loss, told in _losses(frame) if loss > 0]
+    return max(losses)[1] if losses else ""
+
+
+def _losses(frame: FrameRecord) -> Iterator[tuple[float, str]]:
+    """(seconds lost in all calls so far, in words)"""
+    plain = frame.plain_seconds
+    if not plain:
+        return
+    call, calls = frame.seconds_a_call, max(1, frame.calls_seen)
+    if call > SLOWER * plain:
+        compiled = f"a compiled call of {frame.frame} takes {duration(call)}"
+        told = f"slower than plain Python: {compiled}, one as written {duration(plain)}"
+        yield frame.hits * (call - plain), told
+    made = sum(seconds for _stage, seconds in frame.seconds)
+    saved = frame.hits * max(0.0, plain - call) if call else 0.0
+    if frame.recompiles >= MANY and made - saved > (SLOWER - 1) * calls * plain:
+        each = f"{counted(calls, 'call')} of {frame.frame}, which take {duration(plain)} as written"
+        told = f"slower than plain Python so far: {duration(made)} to compile for {each}"
+        yield made - saved, told
+
+
+MANY = 8  # recompiles from which on the time that they take is no beginning
+
+
+def _share(frames: Sequence[FrameRecord]) -> str:
+    """Of the frame in which most time was spent."""
+    measured = [frame for frame in frames if frame.seconds_a_call]
+    if not measured:
+        return ""
+    most = max(measured, key=lambda frame: frame.seconds_a_call * max(1, frame.calls_seen))
+    whose = f" of {most.frame}" if len(measured) > 1 else ""
+    told = f"a call{whose} takes {duration(most.seconds_a_call)}"
+    if most.compiled_share >= 0:
+        told += f", {percent(most.compiled_share)} of it in compiled code"
+    return told
+
+
+def work(operators: int, kernels: int, distinct: int, library: int) -> str:
+    """ "4 operators -> 2 kernels + 1 library call"."""
+    equal = f" ({distinct} distinct)" if 0 < distinct < kernels else ""
+    done = [counted(kernels, "kernel") + equal] if kernels or not library else []
+    done += [counted(library, "library call")] if library else []
+    return f"{counted(operators, 'operator')} -> {' + '.join(done)}"
+
+
+def _work_facts(report: Report) -> list[str]:
+    frames = report.frames
+    facts = []
+    if report.graph_count:
+        facts.append(counted(report.graph_count, "graph"))
+        operators = sum(frame.operators for frame in frames)
+        if operators:
+            facts[0] += ": " + work(
+                operators,
+                sum(frame.kernels for frame in frames),
+                sum(frame.distinct for frame in frames),
+                sum(frame.library for frame in frames),
+            )
+    if report.adopted_count:
+        taken = counted(report.adopted_count, "entry")
+        facts.append(f"{taken} taken over from another callable of the same class or code")
+    return facts
+
+
+def checked(seconds: float, values: float) -> str:
+    """What guards take, and how much of it computes values of tensors (`runtime.guards.value_guards`)."""
+    return duration(seconds) + (f", {duration(values)} of it for values" if values else "")
+
+
+def _a_hit(report: Report, of: Callable[[EntryRecord], float]) -> float:
+    """What a hit pays, on the mean over hits: an entry that is hardly ever met was hardly measured."""
+    timed = [(entry.hits, of(entry)) for entry in report.entries if of(entry)]
+    hits = sum(count for count, _ in timed)
+    if not hits:
+        return min((seconds for _, seconds in timed), default=0.0)
+    return sum(count * seconds for count, seconds in timed) / hits
+
+
+def _call_facts(report: Report) -> list[str]:
+    called = [frame for frame in report.frames if frame.hits or frame.misses]
+    facts = []
+    if len(called) == 1:  # the calls of a frame that another one calls are none of the user's
+        calls = counted(called[0].hits + called[0].misses, "call")
+        facts.append(f"{calls} ({counted(called[0].hits, 'hit')})")
+    if report.guards:
+        seconds = _a_hit(report, lambda entry: entry.guard_seconds)
+        values = _a_hit(report, lambda entry: entry.value_seconds)
+        told = counted(len(report.guards), "guard")
+        facts.append(f"{told}, checked in {checked(seconds, values)}" if seconds else told)
+    if any(entry.claimed for entry in report.entries):
+        facts.append("is_compiling() said True")
+    if report.dropped:
+        facts.append(f"{counted(report.dropped, 'older event')} dropped")
+    return facts
+
+
+def _build_facts(report: Report) -> list[str]:
+    spent: dict[str, float] = {}
+    for frame in report.frames:
+        for stage, seconds in frame.seconds:
+            spent[stage] = spent.get(stage, 0.0) + seconds
+    if not spent:
+        return []
+    stages = listed(
+        [f"{stage} {duration(seconds)}" for stage, seconds in spent.items() if seconds], 6
+    )
+    return [f"{duration(sum(spent.values()))} to capture and compile ({stages})"]

@@ -1,0 +1,82 @@
+"""Programs whose run times a report tells: native code samples them, and this finds them again.
+
+`follow(program, ...)` notes a program under the state that this thread compiles for; `timed(state)` gives a `Timed` event
+for each of these that is still there. Programs are held weakly: a report that is never asked for keeps nothing alive.
+Called by `codegen.programs.compiled` and by `graftjit.dispatch.unit`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from ...ir.dataclass import dataclass
+from .. import _native
+from ..events.events import Timed
+from ..guards.rows import Row
+from ..process.session import SESSION
+from ..program.program import COMPUTES
+from . import roofline
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A program with the names by which its `Compiled` event goes."""
+
+    program: weakref.ref[Any]
+    graph: str
+    part: str
+    frame: str
+    entry: int
+
+
+def follow(program: Any, graph: str, part: str) -> None:
+    """Note a program; what has no native one (a replay, the executor's mirror) is not timed."""
+    key, frame, entry = SESSION.owner
+    known = getattr(key, "followed", None)
+    if known is not None and isinstance(program, _native.Program):
+        alive = [one for one in known if one.program() is not None]
+        key.followed = [*alive, Followed(weakref.ref(program), graph, part, frame, entry)]
+
+
+def follow_too(state: Any, programs: Iterable[Followed]) -> None:
+    """The state runs these programs as well, by the entry that this thread makes."""
+    _key, frame, entry = SESSION.owner
+    alive = [one for one in state.followed if one.program() is not None]
+    also = [dataclasses.replace(one, frame=frame, entry=entry) for one in programs]
+    state.followed = [*alive, *also]
+
+
+def timed(state: Any) -> list[Timed]:
+    """What was measured of the programs of a state."""
+    pairs = [(one, one.program()) for one in getattr(state, "followed", ())]
+    return [_timed(one, program) for one, program in pairs if program is not None]
+
+
+def value_seconds(rows: Iterable[Row]) -> float:
+    """What value guards among these rows take to compute what they compare; 0.0 where that was not sampled."""
+    programs = {row.expected.program for row in rows if row.kind == "value"}
+    return sum(program.run.times()[2] for program in programs)
+
+
+def _timed(one: Followed, program: Any) -> Timed:
+    calls, samples, seconds, each = program.times()
+    spec = program.spec
+    spent: dict[str, float] = {}
+    computing = [at for at, step in enumerate(spec.steps) if type(step) in COMPUTES]
+    for at, name in zip(computing, spec.names, strict=False):
+        if name:
+            spent[name] = spent.get(name, 0.0) + each[at]
+    return Timed(
+        frame=one.frame,
+        entry=one.entry,
+        graph=one.graph,
+        part=one.part,
+        calls=calls,
+        samples=samples,
+        seconds=seconds,
+        roofs=roofline.roofs() if any(spent.values()) else (),
+        steps=tuple([(name, spent[name], samples if spent[name] else 0) for name in spent]),
+    )

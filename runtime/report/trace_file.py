@@ -1,0 +1,59 @@
+"""Reports made of a file that GRAFTJIT_TRACE has written (`events.trace_writer`).
+
+In: the path of a trace file. Out: a `Report` over its events.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..errors import OptionError
+from ..events import events
+from ..version import SCHEMA
+from .json_form import made_of
+from .report import Report
+
+_KINDS = {
+    kind.__name__: kind
+    for kind in vars(events).values()
+    if isinstance(kind, type) and issubclass(kind, events.Event)
+}
+
+
+def read_trace(path: str | Path) -> Report:
+    """The report over all events of a trace file. Lines that are cut short, or of a kind that this version does not
+    know, count as dropped. Raises OptionError for a file that is no trace or is one of a newer version."""
+    found: list[events.Event] = []
+    name, dropped, known = "", 0, False
+    with open(path, encoding="utf-8") as stream:
+        for line in stream:
+            try:
+                told = json.loads(line)
+                if type(told) is not dict:
+                    dropped += 1
+                elif "trace" in told:
+                    known, name = _readable(told, path), told.get("program", "")
+                elif known:
+                    found.append(made_of(_KINDS[told.pop("event")], told))
+            except (ValueError, KeyError, TypeError):
+                dropped += 1
+    if not known:
+        raise OptionError(
+            "this is not a trace of graftjit's",
+            expected="a file that GRAFTJIT_TRACE=FOLDER has written",
+            found=str(path),
+        )
+    return Report(name or Path(path).stem, tuple(found), dropped)
+
+
+def _readable(header: dict[str, Any], path: str | Path) -> bool:
+    schema = header.get("schema")
+    if type(schema) is int and 1 <= schema <= SCHEMA:
+        return True
+    raise OptionError(
+        "this trace was written by another version of graftjit",
+        expected=f'"schema": 1 to {SCHEMA}',
+        found=f'"schema": {schema} in {path}',
+    )

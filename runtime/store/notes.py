@@ -1,0 +1,60 @@
+"""Notes in the kernel store: what was found out about kernels and graphs, so that no other process has to find it out again.
+
+In: the texts that a finding depends on, and the finding as plain JSON values. Out: the same values, for whoever asks with
+the same texts on the same machine and with the same compiler. A note is a file among the kernels, with the same kind of
+name: it appears at once, it is checked against the hash in its name, it goes when it is old and travels in bundles. What
+is damaged, or cannot be read or written, is as if it were not there. Used by `codegen.tuning.cpu` and
+`codegen.plan_cache.cache`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BuildError
+from ..events.events import Fallback
+from ..process.session import SESSION
+from . import kernel_file
+from .kernel_file import ANY, Name
+
+if TYPE_CHECKING:
+    from .store import KernelStore
+
+_PREFIX = "note"  # a note's key is never a kernel's
+
+
+def recall(store: KernelStore, texts: Sequence[str], machine: str, compiler: str) -> Any:
+    """What was kept under these texts; None if nothing was. Raises nothing."""
+    wanted = _name(texts, machine, compiler)
+    if not store.usable():
+        return None
+    for path, name in store.candidates(wanted):
+        if name.machine != wanted.machine or name.compiler not in (wanted.compiler, ANY):
+            continue
+        try:
+            return json.loads(kernel_file.read(path))
+        except FileNotFoundError:  # another process has just removed it as too old
+            continue
+        except (OSError, BuildError, ValueError, RecursionError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            store.discard(path)
+            SESSION.emit(Fallback(code="FB307", reason=f"{path.name}: {reason}"))
+    return None
+
+
+def keep(store: KernelStore, texts: Sequence[str], machine: str, compiler: str, value: Any) -> None:
+    """Keep a value of plain JSON, in place of what was kept. A store that cannot be written does not."""
+    if store.usable():
+        wanted = _name(texts, machine, compiler)
+        for path, name in store.candidates(wanted):
+            if (name.machine, name.compiler) == (wanted.machine, wanted.compiler):
+                store.discard(path)
+    data = json.dumps(value, sort_keys=True).encode()
+    store.publish(_name(texts, machine, compiler, kernel_file.digest_of(data)), data)
+
+
+def _name(texts: Sequence[str], machine: str, compiler: str, digest: str = "") -> Name:
+    key = kernel_file.key_of(_PREFIX, texts)
+    return Name(key, kernel_file.mark(machine), kernel_file.mark(compiler), digest, "note")

@@ -1,0 +1,437 @@
+"""The kernel store: compiled kernel libraries on disk, named by what they are made from.
+
+In: a source text, what else decides the binary (flags, compiler, processor), and a function that builds it.
+Out: a loaded library with the addresses of its kernels. A file's name holds the hash of its making and the
+hash of its content, and it appears by one rename: a half-written or damaged file is seen and built again,
+and any number of processes may write at once. Least recently used files go when the bound is passed. A folder
+that others can write is not used at all; without a folder, kernels live in this process's memory.
+Used by codegen; `python -m graftjit cache` shows, clears, saves and loads it (with `runtime.store.bundle`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ...ir.dataclass import dataclass, field
+from ..errors import BuildError
+from ..events.events import Fallback, KernelBuilt
+from ..process.session import SESSION
+from . import kernel_file
+from . import permissions as private
+from .atomic_write import write_whole
+from .kernel_file import ANY, Name
+from .loaded import Loaded
+
+DEFAULT_LIMIT = 1 << 30
+_TOUCH_AFTER = 3600.0  # seconds; a hit renews a file's time only when it is older than this
+_STALE_BUILD = 3600.0  # seconds after which a build folder belongs to nobody
+BUILD_PREFIX = "building-"
+_ROOM = 4 << 20  # bytes; a folder that cannot take them is full
+_SUFFIXES = tuple(f".{kind}" for kind in (*kernel_file.KERNELS, "note"))
+
+Build = Callable[[str, Path], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Library:
+    """A loaded library. `addresses`: symbol -> address; they hold while this object lives. `path`: where it is
+    stored; None where it is kept in memory only."""
+
+    path: Path | None
+    addresses: dict[str, int]
+    bytes: int
+    cached: bool
+    handle: Any = field(repr=False, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """What `python -m graftjit cache` prints. Sizes in bytes, times in seconds since the epoch. `unusable`: why
+    the folder cannot be used or written, "" if it can. `files`: libraries of kernels; `cubins`: kernels of GPUs."""
+
+    folder: Path
+    unusable: str
+    files: int
+    bytes: int
+    limit: int
+    oldest: float | None
+    newest: float | None
+    cubins: int = 0
+
+    @property
+    def writable(self) -> bool:
+        return not self.unusable
+
+
+def default_folder() -> Path:
+    """$XDG_CACHE_HOME/graftjit, or ~/.cache/graftjit."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()) / "graftjit"
+
+
+class KernelStore:
+    """One folder of kernels. Thread-safe; see the module's docstring for processes."""
+
+    def __init__(self, folder: Path | None = None, limit: int = DEFAULT_LIMIT) -> None:
+        self.folder = (folder or default_folder()) / "kernels"
+        self.limit = limit
+        self._readable: bool | None = None  # None: not looked at yet
+        self._writing = True  # False: given up, after one event that says so
+        self._loaded = Loaded()
+        self._bytes: int | None = None  # an estimate; counted at the first publish
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Another thread may have held a lock when this process was forked; it is not here to let it go."""
+        self._building: dict[str, threading.Lock] = {}
+        self._lock = threading.RLock()
+
+    def load(
+        self,
+        source: str,
+        symbols: Sequence[str],
+        build: Build,
+        *,
+        identity: Iterable[str] = (),
+        machine: str = "",
+        compiler: str = "",
+        name: str = "kernel",
+        covers: tuple[str, ...] = (),
+    ) -> Library:
+        """The library made from `source`, from memory, from disk, or by `build(source, path)`.
+
+        `identity`: every other text that decides the binary (flags, versions), but for `machine`
+        (`Cpu.identity`) and `compiler` (`Compiler.identity`), which a stored file is asked for by itself: a
+        bundle's kernels answer whatever the compiler here. Raises BuildError if it can be neither built nor
+        loaded.
+        """
+        key = kernel_file.key_of(source, identity)
+        wanted = Name(key, kernel_file.mark(machine), kernel_file.mark(compiler), "")
+        memory = f"{key}.{wanted.machine}.{wanted.compiler}"
+        library: Library | None = self._loaded.get(memory)
+        if library is not None:
+            return library
+        with self._lock:
+            lock = self._building.setdefault(memory, threading.Lock())
+        with lock:
+            library = self._loaded.get(memory)
+            if library is None:
+                start = time.perf_counter()
+                library = self._from_disk(wanted, symbols, name)
+                library = library or self._build(wanted, source, symbols, build, name)
+                self._loaded.put(memory, library)
+                self._building.pop(memory, None)  # whoever still waits for it finds the library
+                SESSION.emit(
+                    KernelBuilt(
+                        name=name,
+                        bytes=library.bytes,
+                        seconds=time.perf_counter() - start,
+                        cached=library.cached,
+                        covers=covers,
+                    )
+                )
+        return library
+
+    # --- disk ---
+
+    def usable(self) -> bool:
+        """Whether the folder may be read: nobody else can write it. It need not be there."""
+        if self._readable is None:
+            reason = private.folder_reason(self.folder)
+            self._readable = not reason
+            if reason:
+                self._give_up("FB314", reason)
+        return self._readable
+
+    def _from_disk(self, wanted: Name, symbols: Sequence[str], title: str) -> Library | None:
+        found = self.find(wanted, title, lambda d: kernel_file.open_library(d, symbols, title))
+        if found is None:
+            return None
+        path, size, (handle, addresses) = found
+        return Library(path, addresses, size, True, handle)
+
+    def find(
+        self, wanted: Name, title: str, use: Callable[[bytes], T]
+    ) -> tuple[Path, int, T] | None:
+        """(path, bytes, what `use` makes of the content) of the stored kernel; None if there is none for this machine
+        and compiler. One of which the content is not what its name says, or with which `use` raises OSError or
+        BuildError, is damaged: it is told of and removed."""
+        if not self.usable():
+            return None
+        others = 0
+        for path, name in self.candidates(wanted):
+            if name.machine != wanted.machine or name.compiler not in (wanted.compiler, ANY):
+                others += 1
+                continue
+            try:
+                data = kernel_file.read(path)
+                used = use(data)
+            except (OSError, BuildError) as error:
+                # Another process may just have removed it as too old: that is no damage.
+                if isinstance(error, FileNotFoundError):
+                    continue
+                SESSION.emit(Fallback(code="FB307", reason=f"{path.name}: {_first_line(error)}"))
+                self.discard(path)
+                continue
+            _touch(path)
+            return path, len(data), used
+        if others:
+            SESSION.emit(
+                Fallback(code="FB313", reason=f"{title}: {others} stored, none of this machine")
+            )
+        return None
+
+    def discard(self, path: Path) -> None:
+        """Remove a file that is damaged."""
+        _remove(path)
+
+    def bundled(self, kind: str = "so") -> bool:
+        """Whether the store holds kernels of a kind for use without a compiler."""
+        found = (kernel_file.parse_name(path.name) for _time, _size, path in self.files())
+        return any(name and (name.compiler, name.kind) == (ANY, kind) for name in found)
+
+    def candidates(self, wanted: Name) -> Iterator[tuple[Path, Name]]:
+        """Stored files with this key; those of this very compiler before those of any."""
+        found: list[tuple[bool, str, Name]] = []
+        shelf = self.folder / wanted.key[:2]
+        for entry in _entries(shelf):
+            name = kernel_file.parse_name(entry.name)
+            if name is not None and name.key == wanted.key:
+                found.append((name.compiler == ANY, entry.name, name))
+        for _any, text, name in sorted(found, key=lambda item: item[:2]):
+            yield shelf / text, name
+
+    def _build(
+        self, wanted: Name, source: str, symbols: Sequence[str], build: Build, title: str
+    ) -> Library:
+        data = self._built(source, build)
+        path = self.publish(replace(wanted, digest=kernel_file.digest_of(data)), data)
+        try:
+            handle, addresses = kernel_file.open_library(data, symbols, title)
+        except OSError as error:
+            raise BuildError(
+                "a kernel that was just built cannot be loaded", found=_first_line(error)
+            ) from error
+        return Library(path, addresses, len(data), False, handle)
+
+    def _built(self, source: str, build: Build) -> bytes:
+        """What the compiler makes."""
+        failed: list[str] = []
+        for root in self.scratch_roots():
+            try:
+                scratch = Path(tempfile.mkdtemp(prefix=BUILD_PREFIX, dir=root))
+            except OSError as error:
+                failed.append(str(error))
+                continue
+            try:
+                return _run(build, source, scratch / "kernel.so")
+            except (OSError, BuildError) as error:
+                if isinstance(error, BuildError) and _has_room(scratch):
+                    raise
+                failed.append(f"{root}: {_first_line(error)}")
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+        raise BuildError(
+            "a kernel could not be written",
+            found="; ".join(failed),
+            todo="set TMPDIR or GRAFTJIT_CACHE_DIR to a folder that can be written and has room",
+        )
+
+    def scratch_roots(self) -> Iterator[Path]:
+        """Where to compile: in the store's own folder, from which `files` removes what killed processes have left; in the
+        folder for temporary files where the store cannot be written."""
+        if self.usable() and self._writing:
+            try:
+                private.make_folder(self.folder)
+            except OSError:
+                pass  # `publish` tells of it
+            else:
+                yield self.folder
+        yield Path(tempfile.gettempdir())
+
+    def publish(self, name: Name, data: bytes) -> Path | None:
+        """Put a kernel or a note on its shelf, under its name, at once. None where there is no folder for it."""
+        if not (self.usable() and self._writing):
+            return None
+        try:
+            path = self.put(name, data)
+        except OSError as error:
+            self._give_up("FB308", f"{self.folder}: {error.strerror or error}")
+            return None
+        self._account(len(data))
+        return path
+
+    def put(self, name: Name, data: bytes) -> Path:
+        """Write one file. Raises OSError."""
+        shelf = self.folder / name.key[:2]
+        private.make_folder(shelf)
+        path = shelf / str(name)
+        write_whole(path, data, self.folder, BUILD_PREFIX)
+        return path
+
+    def _give_up(self, code: str, reason: str) -> None:
+        """From here on new kernels live in the memory of this process; those in the store are still read, unless
+        others can write there."""
+        self._writing = False
+        SESSION.emit(Fallback(code=code, reason=reason))
+        mend = "Set GRAFTJIT_CACHE_DIR to a folder of your own" if code == "FB314" else \
+            "Set GRAFTJIT_CACHE_DIR to a folder that can be written and has room"  # fmt: skip
+        SESSION.warn_once(
+            "WN602",
+            f"the kernel store is not used ({reason}); kernels are kept for this process only. {mend}.",
+        )
+
+    # --- size ---
+
+    def _account(self, added: int) -> None:
+        with self._lock:
+            self._bytes = self._total() if self._bytes is None else self._bytes + added
+            if self._bytes > self.limit:
+                self.prune()
+
+    def files(self) -> list[tuple[float, int, Path]]:
+        """(time, bytes, path) of each stored kernel and note, oldest first; what abandoned builds left is removed."""
+        found: list[tuple[float, int, Path]] = []
+        if not self.usable():
+            return found
+        now = time.time()
+        for shelf in _entries(self.folder):
+            if shelf.name.startswith(BUILD_PREFIX):
+                if now - _mtime(shelf) > _STALE_BUILD:
+                    shutil.rmtree(shelf, ignore_errors=True)
+                    _remove(Path(shelf.path))
+                continue
+            for entry in _entries(Path(shelf.path)):
+                if entry.name.endswith(_SUFFIXES):
+                    facts = _stat(entry)
+                    if facts is not None:
+                        found.append((facts.st_mtime, facts.st_size, Path(entry.path)))
+        return sorted(found)
+
+    def _total(self) -> int:
+        return sum(size for _time, size, _path in self.files())
+
+    def prune(self) -> None:
+        """Remove the least recently used down to four fifths of the bound."""
+        files = self.files()
+        total = sum(size for _time, size, _path in files)
+        aim = self.limit * 4 // 5 if total > self.limit else total
+        for _time, size, path in files:
+            if total <= aim:
+                break
+            _remove(path)
+            total -= size
+        self._bytes = total
+
+    # --- for the command line ---
+
+    def stats(self) -> StoreStats:
+        """What is on disk now."""
+        unusable = self.unusable()
+        files = self.files()
+        return StoreStats(
+            folder=self.folder,
+            unusable=unusable,
+            files=_count(files, "so"),
+            cubins=_count(files, "cubin"),
+            bytes=sum(size for _time, size, _path in files),
+            limit=self.limit,
+            oldest=files[0][0] if files else None,
+            newest=files[-1][0] if files else None,
+        )
+
+    def unusable(self) -> str:
+        """Why no file can be made in the folder, found by making one; "" if one can."""
+        reason = private.folder_reason(self.folder)
+        if reason:
+            return reason
+        try:
+            private.make_folder(self.folder)
+            with tempfile.TemporaryFile(dir=self.folder):
+                return ""
+        except OSError as error:
+            return f"it cannot be written: {error.strerror or error}"
+
+    def clear(self) -> int:
+        """Remove every stored kernel and note; the number of kernels. Those that are loaded stay loaded."""
+        files = self.files()
+        for _time, _size, path in files:
+            _remove(path)
+        with self._lock:
+            self._bytes = None
+        return sum(_count(files, kind) for kind in kernel_file.KERNELS)
+
+
+def _count(files: list[tuple[float, int, Path]], kind: str) -> int:
+    return sum(path.suffix == "." + kind for _time, _size, path in files)
+
+
+def _run(build: Build, source: str, target: Path) -> bytes:
+    """Build, with a failure to start the compiler told apart from a failure of the store's own files."""
+    try:
+        build(source, target)
+    except OSError as error:
+        raise BuildError("the compiler could not be run", found=str(error)) from error
+    if not target.is_file():
+        raise BuildError("the compiler reported success but wrote no library")
+    return target.read_bytes()
+
+
+def _has_room(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_ROOM))
+            file.flush()
+    except OSError:
+        return False
+    return True
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:  # not there, not a folder, not readable: nothing to see
+        return []
+
+
+def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat(follow_symlinks=False)
+    except OSError:  # removed by another process meanwhile
+        return None
+
+
+def _mtime(entry: os.DirEntry[str]) -> float:
+    facts = _stat(entry)
+    return time.time() if facts is None else facts.st_mtime
+
+
+def _touch(path: Path) -> None:
+    """Mark as used. A store that may only be read has no times to keep."""
+    try:
+        if time.time() - path.stat().st_mtime > _TOUCH_AFTER:
+            os.utime(path)
+    except OSError:
+        return
+
+
+def _remove(path: Path) -> None:
+    """Unlink, if we may and it is still there; a file that stays is found damaged again and passed over."""
+    try:
+        path.unlink()
+    except OSError:
+        return
