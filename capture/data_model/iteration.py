@@ -244,11 +244,15 @@ def hint(m: Machine, value: Value) -> None:
     seen, its answer cannot."""
     from .attributes import call_special, class_attribute
 
-    if isinstance(value, Iterator) and value.kind == "object":
+    names: tuple[str, ...] = ("__len__", "__length_hint__")
+    if isinstance(value, Iterator) and value.kind in _ASKS_LENGTH and not value.over:
+        names = ("__len__",)
+        value = value.parts[0]
+    elif isinstance(value, Iterator) and value.kind == "object":
         value = value.parts[0]
     if not isinstance(value, (Obj, Instance)):
         return
-    for name in ("__len__", "__length_hint__"):
+    for name in names:
         raw = class_attribute(m, value, name)
         if raw is MISSING or raw is None:
             continue
@@ -268,13 +272,18 @@ def hint(m: Machine, value: Value) -> None:
         return
 
 
+# Iterators of C's that say how many are left by the length of the object that they walk over.
+_ASKS_LENGTH = ("items of an object", "reversed")
 _IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
 
 
 def drain_as_list(m: Machine, value: Value) -> list[Value]:
     """All items, as C code takes them that makes a list of what is none (PySequence_Fast): it is the iterator that is asked
-    how many are left."""
-    return drain(m, value if isinstance(value, Sequence) else iterate(m, value))
+    how many are left, and for an iterator once more."""
+    if isinstance(value, Sequence):
+        return drain(m, value)
+    iterator = iterate(m, value)
+    return drain(m, iterator.parts[0] if iterator.kind == "object" else iterator)
 
 
 def drain(m: Machine, value: Value) -> list[Value]:

@@ -608,6 +608,54 @@ cases(
 )
 
 
+# -- who is asked how many items are left ------------------------------------------------------------------------
+class Indexed:
+    def __len__(self):
+        LOG.append("len")
+        return 2
+
+    def __getitem__(self, i):
+        LOG.append(i)
+        return ["a", "b"][i]
+
+
+class Iterating:
+    def __init__(self):
+        self.left = 2
+
+    def __iter__(self):
+        LOG.append("iter")
+        return self
+
+    def __next__(self):
+        LOG.append("next")
+        self.left -= 1
+        if self.left < 0:
+            raise StopIteration
+        return self.left
+
+    def __length_hint__(self):
+        LOG.append("hint")
+        return self.left
+
+
+def _placed(other):
+    held = [1, 2, 3]
+    held[0:1] = other
+    return held
+
+
+cases(
+    an_iterator_in_a_slice=lambda: _placed(Iterating()),
+    an_indexed_object_in_a_slice=lambda: _placed(Indexed()),
+    an_indexed_object_joined=lambda: "-".join(Indexed()),
+    a_list_of_an_indexed_object=lambda: list(Indexed()),
+    a_list_of_its_iterator=lambda: list(iter(Indexed())),
+    a_list_of_it_backward=lambda: list(reversed(Indexed())),
+    a_list_of_pairs_of_it=lambda: list(enumerate(Indexed())),
+)
+
+
 @pytest.mark.parametrize("way", [bare, caught])
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_is_what_it_stands_for(name, way):
