@@ -86,7 +86,8 @@ def _covariance(x: Any, correction: Any) -> Any:
 
 def _cov(real: Callable[..., Any]) -> Callable[..., Any]:
     def covariance(input: Any, *, correction: Any = 1, **weights: Any) -> Any:
-        found = None if weights else _covariance(input, correction)
+        weighed = any(one is not None for one in weights.values())
+        found = None if weighed else _covariance(input, correction)
         return real(input, correction=correction, **weights) if found is None else found
 
     return covariance
