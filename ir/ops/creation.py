@@ -242,10 +242,7 @@ def _to_copy(
     if layout not in CPU_STRIDED:
         raise NoRule
     if memory_format in (None, torch.preserve_format):
-        if is_dense(self.shape, self.stride):
-            strides = self.stride
-        else:
-            strides = format_strides(self.shape, suggested_format(self))
+        strides = like_strides(self.shape, self.stride)
     else:
         strides = format_strides(self.shape, memory_format)
     device = torch.device(device) if device else self.device

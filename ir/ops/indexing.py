@@ -18,6 +18,7 @@ from ..graph.layout import (
 from ..graph.nodes import Meta
 from ..graph.opdef import rule
 from .reduction import plain
+from .views import view_strides
 
 INDEX_DTYPES = (torch.int64, torch.int32)
 
@@ -206,4 +207,9 @@ def _stack(op: Any, tensors: tuple[Meta, ...], dim: int = 0) -> Meta:
         raise RuntimeError("stack: sizes do not fit")
     at = wrap_dim(dim, len(first.shape) + 1)
     shape = (*first.shape[:at], len(tensors), *first.shape[at:])
-    return plain(shape, joint_dtype(tensors), first.device)
+    if at == len(first.shape) or 0 in first.shape:
+        return plain(shape, joint_dtype(tensors), first.device)
+    joined = _cat(op, tensors, at)  # of which the result is a view, in its memory format
+    stride = view_strides(joined.shape, joined.stride, shape)
+    assert stride is not None  # a dimension is taken apart
+    return Meta(shape, stride, joined.dtype, first.device)

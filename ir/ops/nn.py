@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import torch
 
-from ..errors import NoRule
+from ..errors import NoRule, Unsupported
 from ..graph.layout import (
     Sizes,
     broadcast,
     format_strides,
+    is_contiguous,
     like_strides,
     pointwise_strides,
     suggested_format,
@@ -114,6 +116,16 @@ def _check_window(
             raise RuntimeError("convolution: output padding out of range")
 
 
+def _is_turned_image(meta: Meta) -> bool:
+    """Whether what a convolution in one dimension takes is channels last as an image of height one."""
+    count, channels, length = meta.shape
+    outer, step, inner = meta.stride
+    image = replace(
+        meta, shape=(count, channels, 1, length), stride=(outer, step, inner * length, inner)
+    )
+    return suggested_format(image) is not torch.contiguous_format
+
+
 @rule("window", "convolution")
 def _convolution(
     op: Any,
@@ -159,6 +171,13 @@ def _convolution(
         raise RuntimeError("convolution: the result would be empty")
     shape = (input.shape[0], channels, *sizes)
     formats = {suggested_format(input), suggested_format(weight)} - {torch.contiguous_format}
+    if rank == 1 and (
+        _is_turned_image(weight)
+        or (is_contiguous(input.shape, input.stride) and _is_turned_image(input))
+    ):
+        raise NoRule  # of other inputs it takes a contiguous copy
+    if rank == 3 and formats and dtype is torch.float32:  # with one thread ATen takes another one
+        raise Unsupported("layout", "a convolution in three dimensions, channels last")
     if rank == 1 or not formats:
         return plain(shape, dtype, input.device)
     if len(formats) > 1 or dtype is torch.float64 or transposed:
@@ -395,6 +414,8 @@ def _nll_loss(
         raise RuntimeError("nll_loss: batch sizes differ")
     if target.dtype not in (torch.int64, torch.uint8):
         raise RuntimeError("nll_loss: bad target dtype")
+    if weight is not None and weight.shape != self.shape[-1:]:
+        raise RuntimeError("nll_loss: a weight for each class is needed")
     if not self.dtype.is_floating_point:
         raise NoRule
     scalar = plain((), self.dtype, self.device)
@@ -410,6 +431,8 @@ def _nll_loss2d(
     _ranks((self, 4), (target, 3))
     if (self.shape[0], *self.shape[2:]) != target.shape or not self.dtype.is_floating_point:
         raise RuntimeError("nll_loss2d: sizes differ")
+    if weight is not None and weight.shape != self.shape[1:2]:
+        raise RuntimeError("nll_loss2d: a weight for each class is needed")
     scalar = plain((), self.dtype, self.device)
     if reduction == 0:
         return plain(target.shape, self.dtype, self.device), scalar

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..errors import NoRule
-from ..graph.layout import broadcast, contiguous_strides, pointwise_strides
+from ..graph.layout import broadcast, contiguous_strides, is_contiguous, like_strides, pointwise_strides
 from ..graph.nodes import Meta
 from ..graph.opdef import add_rows, rule
 from .meta_kernels import result_dtype
@@ -28,9 +28,9 @@ BINARY = """
     add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Tensor rsub.Scalar mul.Tensor mul.Scalar div.Tensor div.Scalar
     div.Tensor_mode div.Scalar_mode floor_divide floor_divide.Scalar remainder.Tensor remainder.Scalar
     remainder.Scalar_Tensor fmod.Tensor fmod.Scalar
-    pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar atan2 copysign.Tensor copysign.Scalar hypot nextafter
+    pow.Tensor_Tensor pow.Tensor_Scalar atan2 copysign.Tensor copysign.Scalar hypot nextafter
     maximum minimum fmax fmin heaviside xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other
-    special_xlog1py logaddexp logaddexp2 ldexp.Tensor gcd lcm
+    special_xlog1py logaddexp logaddexp2 gcd lcm
     eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar
     ge.Tensor ge.Scalar logical_and logical_or logical_xor
     bitwise_and.Tensor bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_or.Tensor bitwise_or.Scalar
@@ -38,9 +38,9 @@ BINARY = """
     bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor
     bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor
     __lshift__.Tensor __lshift__.Scalar __rshift__.Tensor __rshift__.Scalar
-    _prelu_kernel gelu_backward sigmoid_backward tanh_backward silu_backward threshold_backward
+    gelu_backward sigmoid_backward tanh_backward silu_backward threshold_backward
     hardtanh_backward hardswish_backward hardsigmoid_backward elu_backward leaky_relu_backward softplus_backward
-    mse_loss_backward mish_backward
+    mish_backward
 """
 
 TERNARY = """
@@ -83,12 +83,15 @@ def pointwise(op: Any, *args: Any, **kwargs: Any) -> Meta:
     if 0 in shape:
         raise NoRule  # nothing to compute, and some operators keep odd strides
     operands = [(meta.shape, meta.stride) for meta in metas]
-    if op._opname == "rsub":
-        operands.reverse()  # it is sub(other, self)
+    if op._opname in _TURNED:
+        operands.reverse()
     if _wraps_number(op, args):
         operands.append(((), ()))
     return Meta(shape, pointwise_strides(shape, tuple(operands)), dtype, device)
 
+
+# Operators whose kernel takes the second operand first: rsub is sub(other, self), and these gradients look at the input.
+_TURNED = {"rsub", "threshold_backward", "leaky_relu_backward"}
 
 # Binary operators wrap a Python number into a zero-dimensional operand: not "all of the same shape" any more.
 _WRAPPING = {"Scalar", "Tensor", "Scalar_mode", "Tensor_mode", "Tensor_Scalar", "Scalar_Tensor"}
@@ -112,6 +115,36 @@ def _masked_fill(op: Any, self: Meta, mask: Meta, value: Any) -> Meta:
         raise RuntimeError("masked_fill takes a zero-dimensional value")
     shape = broadcast(self.shape, mask.shape)
     return Meta(shape, contiguous_strides(shape), self.dtype, self.device)
+
+
+@rule("pointwise", "pow.Scalar")
+def _power_of_number(op: Any, self: Any, exponent: Meta) -> Meta:
+    """Row-major whatever the layout of the exponent."""
+    found = pointwise(op, self, exponent)
+    return Meta(found.shape, contiguous_strides(found.shape), found.dtype, found.device)
+
+
+@rule("pointwise", "mse_loss_backward")
+def _mse_loss_backward(op: Any, *args: Any) -> Meta:
+    found = pointwise(op, *args)
+    return Meta(found.shape, contiguous_strides(found.shape), found.dtype, found.device)
+
+
+@rule("pointwise", "ldexp.Tensor")
+def _ldexp(op: Any, self: Meta, other: Meta) -> Meta:
+    """A product with a power that is row-major in some dtypes."""
+    if not is_contiguous(other.shape, other.stride):
+        raise NoRule
+    return pointwise(op, self, other)
+
+
+@rule("pointwise", "_prelu_kernel")
+def _prelu(op: Any, self: Meta, weight: Meta) -> Meta:
+    """As `empty_like(self)` lies, to which the weight is expanded."""
+    found = pointwise(op, self, weight)
+    if found.shape != self.shape:
+        raise NoRule
+    return Meta(found.shape, like_strides(self.shape, self.stride), found.dtype, found.device)
 
 
 add_rows("pointwise", UNARY + BINARY + TERNARY, pointwise)

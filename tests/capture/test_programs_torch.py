@@ -637,3 +637,39 @@ def test_nested_tensors_are_a_named_break():
             told = {(note.code, note.reason) for note in notes}
             assert any(code == "FB304" and "nested" in reason for code, reason in told)
             assert not {code for code, _ in told} & {"PL205", "GB108"}
+
+
+@agrees(codes=())
+def test_what_follows_results_of_turned_tensors():
+    nn = torch.nn.functional
+
+    def f(x, y, w):
+        stacked = [torch.stack([x, x], dim) * 2 for dim in range(5)]
+        cast = y[:, ::2].t().to(torch.float64)
+        return (
+            stacked,
+            torch.pow(2.0, y).t(),
+            cast,
+            cast.sin(),
+            nn.conv1d(y[None], w, padding=1) * 2,
+        )
+
+    def given(count):
+        x = t(count, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+        return x[:, :, ::2], t(6, 3).t(), t(4, 3, 3).transpose(1, 2)
+
+    return f, given(2), [lambda: given(1), lambda: given(3)]
+
+
+@agrees()
+def test_convolutions_in_three_dimensions_channels_last():
+    """With one thread ATen computes a single volume row-major."""
+
+    def f(x, w):
+        return torch.nn.functional.conv3d(x, w) * 2
+
+    def given(count):
+        x = t(count, 3, 4, 5, 4).contiguous(memory_format=torch.channels_last_3d)
+        return x, t(4, 3, 2, 2, 2)
+
+    return f, given(2), [lambda: given(1), lambda: given(3)]

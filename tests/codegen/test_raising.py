@@ -31,6 +31,7 @@ BY_ARGUMENTS: dict[str, Case] = {
     "conv turned": (lambda x, w: F.conv_transpose2d(x, w, padding=-1), (IMAGE, TURNED)),
     "conv extra": (lambda x, w: F.conv_transpose2d(x, w, output_padding=5), (IMAGE, TURNED)),
     "divisor": (lambda x: F.avg_pool2d(x, 2, divisor_override=0), (IMAGE,)),
+    "weights of classes": (lambda x, i: F.nll_loss(x, i, ROW[:2]), (TABLE, I([0, 1]))),
     "sum of 65": (lambda x: x.sum(0), (WIDE,)),
     "flip of 65": (lambda x: x.flip(0), (WIDE,)),
     "argmax of bool": (lambda x: (x > 0).argmax(), (ROW,)),

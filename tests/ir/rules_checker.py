@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graftjit.ir.errors import DataDependent, NoRule
+from graftjit.ir.errors import DataDependent, NoRule, Unsupported
 from graftjit.ir.graph.nodes import Meta, meta_of
 from graftjit.ir.graph.schema import Plan, plan_of
 from graftjit.ir.ops import table as _ops  # noqa: F401
@@ -76,7 +76,7 @@ class RuleChecker(TorchDispatchMode):
             said = plan.row.rule(
                 plan.op, *map(strip, args), **{k: strip(v) for k, v in kwargs.items()}
             )
-        except (NoRule, DataDependent):
+        except (NoRule, DataDependent, Unsupported):
             self.without[plan.name] += 1
             return None
         except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError) as error:

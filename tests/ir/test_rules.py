@@ -97,3 +97,33 @@ def test_enough_rules_were_asked() -> None:
     assert not checker.mismatches, checker.mismatches[:3]
     wanted = {f"aten.{name}" for name in MUST_BE_CHECKED.split()}
     assert wanted <= set(checker.checked), wanted - set(checker.checked)
+
+
+def turned(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The same values in every order of dimensions, dense and with holes, and channels last."""
+    found = []
+    for order in itertools.permutations(range(tensor.ndim)):
+        back = [order.index(dim) for dim in range(tensor.ndim)]
+        dense = tensor.permute(order).contiguous().permute(back)
+        found += [dense, torch.stack([dense, dense], -1)[..., 0], dense[:1], dense[..., :1]]
+    return found + layouts(tensor)[2:]
+
+
+def test_results_of_turned_operands_lie_as_in_eager() -> None:
+    """What follows reads them by the strides that a rule gave."""
+    nn, aten, checker = torch.nn.functional, torch.ops.aten, RuleChecker()
+    sound, image = torch.randn(2, 3, 4), torch.randn(2, 3, 4, 5)
+    with checker, torch.no_grad():
+        for x in turned(sound) + turned(image):
+            for dim in range(x.ndim + 1):
+                torch.stack([x, x * 2], dim)
+            torch.pow(2.0, x), torch.ldexp(x, x), x.double(), x.expand(2, *x.shape).half()
+            nn.prelu(x, torch.ones(1))
+            for other in (x, x.contiguous()):
+                aten.threshold_backward(other, x, 0), aten.leaky_relu_backward(other, x, 0.1, False)
+                aten.mse_loss_backward(other, x, x, 1)
+        for x, w in itertools.product(turned(sound), turned(torch.randn(3, 3, 2))[:-2]):
+            if w.shape[1] == x.shape[1]:
+                nn.conv1d(x, w, padding=1), nn.conv_transpose1d(x, w.transpose(0, 1))
+        nn.conv1d(torch.randn(2, 6, 1).transpose(1, 2), torch.randn(5, 1, 3))
+    assert not checker.mismatches, checker.mismatches[:3]
