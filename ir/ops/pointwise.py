@@ -10,7 +10,13 @@ from typing import Any
 import torch
 
 from ..errors import NoRule
-from ..graph.layout import broadcast, contiguous_strides, is_contiguous, like_strides, pointwise_strides
+from ..graph.layout import (
+    broadcast,
+    contiguous_strides,
+    is_contiguous,
+    like_strides,
+    pointwise_strides,
+)
 from ..graph.nodes import Meta
 from ..graph.opdef import add_rows, rule
 from .meta_kernels import result_dtype
