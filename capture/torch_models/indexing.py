@@ -30,8 +30,10 @@ def selected(m: Machine, value: Tensor, index: Value) -> tuple[Tensor, Value | N
         assert isinstance(made, Tensor)
         value = made
         parts = parts[1:]
+        if not parts:
+            return value, None
         index = Sequence(list(parts), tuple)
-    return value, index if parts else None
+    return value, index
 
 
 def _within(m: Machine, value: Tensor, at: Value) -> bool:

@@ -673,3 +673,12 @@ def test_convolutions_in_three_dimensions_channels_last():
         return x, t(4, 3, 2, 2, 2)
 
     return f, given(2), [lambda: given(1), lambda: given(3)]
+
+
+@agrees(breaks=0, graphs=1)
+def test_an_index_of_nothing_is_another_tensor_over_the_same_memory():
+    def f(x):
+        y = x + 1
+        return x[()] is x, x[...] is x, y[()] is y, x[()], y[()], y
+
+    return f, (t(2, 3),)
