@@ -226,13 +226,19 @@ def levels(nest: LoopNest) -> tuple[bool, ...]:
 
 
 def moving(nest: LoopNest, axes: Iterable[int]) -> tuple[bool, ...]:
-    """For each value: does it differ along some of these axes? What is folded does not."""
+    """For each value: does it differ along some of these axes? What is folded does not differ along the inner ones, but
+    from row to row it does, where its argument does."""
     axes = tuple(axes)
+    rows = tuple(axis for axis in axes if axis < len(nest.outer))
+    from_row_to_row = moving(nest, rows) if 0 < len(rows) < len(axes) else ()
     found: list[bool] = []
-    for value in nest.values:
+    for number, value in enumerate(nest.values):
         moves = any(index.strides[axis] for index in indices_of(value) for axis in axes)
-        moves = moves or (value.op == "scan" and any(axis >= len(nest.outer) for axis in axes))
-        found.append(value.op != "reduce" and (moves or any(found[arg] for arg in value.args)))
+        moves = moves or (value.op == "scan" and len(rows) < len(axes))
+        moves = moves or any(found[arg] for arg in value.args)
+        if value.op == "reduce" and len(rows) < len(axes):
+            moves = bool(rows) and from_row_to_row[number]
+        found.append(moves)
     return tuple(found)
 
 

@@ -174,6 +174,33 @@ def test_an_index_that_kernels_compute():
     check(sums, torch.full((40,), 2), words)
 
 
+PLACES_OF_FOLDS = {
+    "best": lambda x, w: w.gather(1, x.argmax(1, keepdim=True)) + 1,
+    "best of columns": lambda x, w: w.gather(0, x.argmax(0, keepdim=True)) * 2,
+    "with its value": lambda x, w: (x * 2).gather(-1, (x * 2 - w).max(-1, keepdim=True)[1]),
+    "of a softmax": lambda x, w: torch.softmax(x, -1).gather(-1, (x - w).argmax(-1, keepdim=True)),
+    "a count": lambda x, w: F.embedding((x > 0).sum(-1).clamp(max=2), w) - 1,
+}
+
+
+@pytest.mark.parametrize("name", PLACES_OF_FOLDS)
+@pytest.mark.parametrize("shape", ((64, 4), (16, 4), (8, 16), (5, 3), (40, 40)), ids=str)
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bfloat16))
+def test_a_place_that_a_fold_gives(name, shape, dtype):
+    """Each row has its own, also where rows are lanes."""
+    fn, (x, w) = PLACES_OF_FOLDS[name], torch.randn(2, *shape, dtype=torch.float64).to(dtype)
+    check(fn, x, w)
+    columns = [part.t().contiguous().t() for part in (x, w)]
+    check(fn, *columns)
+
+
+def test_a_place_that_a_fold_gives_is_checked_in_each_row():
+    good, words = index(5, 64, 4), table(64, 20)
+    bad = good.clone()
+    bad[37] = 6
+    fails_alike(lambda i, w: w.gather(1, i.sum(1, keepdim=True)), (good, words), (bad, words), None)
+
+
 def test_open_sizes():
     def inputs(n):
         return index(50, n, 6), table(50, 20), table(n, 6, 20)
