@@ -23,7 +23,7 @@ _CONVERTING = frozenset(
         "fill", "fill_", "full", "full_like", "new_full", "masked_fill", "masked_fill_", "constant_pad_nd", "index_fill",
         "index_fill_", "scatter", "scatter_", "clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_",
         "scalar_tensor", "threshold", "hardtanh", "add", "add_", "sub", "sub_", "addcmul", "addcdiv", "addmm", "baddbmm",
-        "lerp", "lerp_", "leaky_relu", "arange",
+        "lerp", "lerp_", "leaky_relu", "arange", "linspace", "logspace",
     }
 )  # fmt: skip
 
@@ -42,7 +42,7 @@ def hold_to_dtype(op: Any, operands: tuple[Any, ...], named: dict[str, Any]) -> 
             continue
         if not symbolic and -1.0 <= value <= 100.0:
             continue
-        dtype = _dtype(operands, named)
+        dtype = _dtype(op, value, operands, named)
         if dtype is None or _fits(value, dtype) or op._schema.name[6:] not in _CONVERTING:
             continue
         raise Unsupported("scalar", f"{op} converts {value} to {dtype}, which cannot hold it")
@@ -66,12 +66,18 @@ def _at(places: tuple[tuple[int, str], ...], operands: Any, named: Any) -> Itera
             yield operands[position]
 
 
-def _dtype(operands: tuple[Any, ...], named: dict[str, Any]) -> torch.dtype | None:
+def _dtype(
+    op: Any, value: Any, operands: tuple[Any, ...], named: dict[str, Any]
+) -> torch.dtype | None:
     given = named.get("dtype")
     if isinstance(given, torch.dtype):
         return given
     first = operands[0] if operands else None
-    return getattr(first.meta, "dtype", None) if isinstance(first, Node) else None
+    if isinstance(first, Node):
+        return getattr(first.meta, "dtype", None)
+    # A tensor made of numbers alone.
+    whole = kind_of(value) == "int" and op._schema.name in ("aten::full", "aten::arange")
+    return torch.int64 if whole else torch.get_default_dtype()
 
 
 def _fits(value: Any, dtype: torch.dtype) -> bool:

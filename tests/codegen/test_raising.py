@@ -45,6 +45,8 @@ BY_ARGUMENTS: dict[str, Case] = {
         lambda x, out: torch.mm(x, x, out=out),
         (torch.ones(2, 2), torch.empty(2, 2).double()),
     ),
+    "full of a float too large": (lambda x: torch.full((2, 2), -1e300), (ROW,)),
+    "linspace too far": (lambda x: torch.linspace(0, 1e300, 3), (ROW,)),
     "a size below zero": (lambda x: F.adaptive_max_pool2d(x, (-1, 0)), (IMAGE,)),
     "memory that is not there": (lambda x: x.as_strided((9, 9), (9, 9)), (ROW,)),
 }
