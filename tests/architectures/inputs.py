@@ -1,0 +1,140 @@
+"""Models of small configurations, and tensors for the arguments of their `forward`.
+
+In: the name of an architecture. Out: a `Case`, the model with a combination of arguments that plain Python accepts in two sizes. An argument that
+is known by its name has one or several forms; combinations are tried until one is accepted. Called by `compare`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .small import VARIANTS, VOCABULARY, shrink
+
+SIZES = ((2, 8), (3, 13))  # (batch, length)
+# Arguments that are given together; those that `forward` does not have are left out.
+GROUPS = (
+    ("input_ids", "pixel_values", "bbox", "image", "input_features", "input_values", "decoder_input_ids", "past_values", "inputs"),
+    ("input_ids", "decoder_input_ids"), ("pixel_values",), ("pixel_values_videos",), ("input_features", "decoder_input_ids"), ("input_values",),
+    ("input_ids", "pixel_values"), ("input_ids", "input_features"), ("input_ids", "input_values"), ("spectrogram",),
+    ("pixel_values", "decoder_input_ids"),
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """`forms`: (argument, number of its form)."""
+
+    model: torch.nn.Module
+    config: Any
+    forms: tuple[tuple[str, int], ...]
+
+    @property
+    def maskable(self) -> bool:
+        """Whether masks make another call."""
+        one = self.arguments(SIZES[0], masked=True, seed=0)
+        return "attention_mask" in one
+
+    def arguments(self, size: tuple[int, int], masked: bool, seed: int) -> dict[str, Any]:
+        torch.manual_seed(seed)
+        made = {name: forms(name, self.config, *size)[number] for name, number in self.forms}
+        if masked and "input_ids" in made and made["input_ids"].dim() == 2 and "attention_mask" in parameters(self.model):  # fmt: skip
+            made["attention_mask"] = mask = torch.ones(size, dtype=torch.long)
+            mask[1:, size[1] - 3 :] = 0  # padding
+        dtype = next(iter(self.model.parameters())).dtype
+        return {key: x.to(dtype) if x.is_floating_point() else x for key, x in made.items()}
+
+
+def parameters(model: Any) -> Any:
+    return inspect.signature(model.forward).parameters
+
+
+def prepared(name: str) -> Case:
+    """The first variant that plain Python accepts. Raises what the first one raised where it accepts none."""
+    from transformers import CONFIG_MAPPING, MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING, MODEL_MAPPING
+
+    kind = CONFIG_MAPPING[name]
+    chosen = (MODEL_MAPPING if kind in MODEL_MAPPING else MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING)[kind]
+    problem: Exception | None = None
+    for variant in VARIANTS:
+        try:
+            torch.manual_seed(0)
+            config = shrink(kind, variant)
+            model = (chosen[0] if isinstance(chosen, list | tuple) else chosen)(config).float().eval()  # fmt: skip
+        except Exception as error:
+            problem = problem or error
+            continue
+        with torch.no_grad():
+            for weight in model.parameters():  # none stays 0 or 1, which would hide a mistake
+                weight.add_(torch.randn_like(weight) * 0.02)
+        for combination in combinations(model, config):
+            case = Case(model, config, combination)
+            try:
+                for size, masked in itertools.product(SIZES, (False, True)):
+                    with torch.no_grad():
+                        model(**case.arguments(size, masked, seed=1))
+                return case
+            except Exception as error:
+                problem = problem or error
+    raise problem or ValueError("forward has no argument of a known name")
+
+
+def combinations(model: Any, config: Any) -> Iterator[tuple[tuple[str, int], ...]]:
+    for group in GROUPS:
+        known = [name for name in group if name in parameters(model)]
+        counts = [range(len(forms(name, config, *SIZES[0]))) for name in known]
+        yield from (tuple(zip(known, numbers)) for numbers in itertools.product(*counts) if known)
+
+
+def forms(name: str, config: Any, batch: int, length: int) -> list[torch.Tensor]:
+    """Tensors that an argument of this name may want, the likeliest first."""
+    if name in ("input_ids", "decoder_input_ids"):
+        vocabulary = attribute(attribute(config, "text_config", default=config), "vocab_size", "src_vocab_size", default=50)  # fmt: skip
+        most = min(vocabulary, VOCABULARY - 9) if isinstance(vocabulary, int) else 16
+        codes = attribute(config, "num_codebooks", "num_channels", default=8)
+        return [torch.randint(2, most, (batch, length)), torch.randint(2, most, (batch, length, codes))]  # fmt: skip
+    if name == "bbox":
+        corners = torch.randint(0, 60, (batch, length, 2))
+        return [torch.cat([corners, corners + torch.randint(0, 30, (batch, length, 2))], -1)]
+    mels = attribute(config, "num_mel_bins", "input_feat_per_channel", "input_feat_size", "feature_size", "feature_projection_input_dim", default=16)  # fmt: skip
+    past = attribute(config, "context_length", default=32)
+    if name == "past_values":
+        lags = max(attribute(config, "lags_sequence", default=[0]))
+        shapes = [(past, attribute(config, "num_input_channels", default=1)), (past + lags,), (past,)]  # fmt: skip
+        return [torch.rand(batch, *shape) for shape in shapes]
+    if name in ("pixel_values", "pixel_values_videos", "image"):
+        return [torch.randn(batch, *shape) for shape in _pictures(name, config)]
+    if name in ("input_features", "spectrogram"):
+        steps = 2 * attribute(config, "max_source_positions", default=16)
+        shapes = [(steps, mels), (mels, steps), (1, 64, mels), (steps, 32)]
+    elif name == "input_values":
+        shapes = [(1600,), (1, 1600), (attribute(config, "max_length", default=64), mels)]
+    else:
+        shapes = [(length, attribute(config, "d_model", default=32))]
+    return [torch.randn(batch, *shape) for shape in shapes]
+
+
+def _pictures(name: str, config: Any) -> list[tuple[int, ...]]:
+    size = attribute(config, "image_size", "img_size", "crop_size", default=64)
+    both = (size, size) if isinstance(size, int) else tuple(size)[:2] if isinstance(size, list | tuple) else (64, 64)  # fmt: skip
+    channels = attribute(config, "num_channels", "in_channels", "in_chans", default=3)
+    channels = channels if isinstance(channels, int) else 3
+    frames = attribute(config, "num_frames", "frames_per_clip", default=4)
+    film = (frames, channels, *both)
+    if name != "pixel_values":
+        return [film, (3, 64, 64)]
+    return [(channels, *both), film, (channels, 64, 64), (2, channels, *both)]
+
+
+def attribute(config: Any, *names: str, default: Any) -> Any:
+    """The first of these attributes that the configuration or a part of it has."""
+    from transformers import PretrainedConfig
+
+    parts = [config, *[part for part in vars(config).values() if isinstance(part, PretrainedConfig)]]  # fmt: skip
+    values = (getattr(part, name, None) for name, part in itertools.product(names, parts))
+    return next((value for value in values if value is not None), default)
