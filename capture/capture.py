@@ -165,6 +165,10 @@ def capture(
     forced: dict[int, Break] = {}
     walks_generators = True
     told: list[tuple[str, str]] = []
+    try:
+        decode(frame.code)
+    except Break as unreadable:
+        return _plain(strict, unreadable.code, unreadable.reason)
     for _ in range(MAX_RESTARTS):
         attempt = _Attempt(frame, backend, make_resume, extent, strict, forced)
         attempt.machine.walks_generators = walks_generators
@@ -181,9 +185,7 @@ def capture(
             stop.inlined = leaves.inlined
         except GeneratorLeaves:
             if not walks_generators:  # something else that cannot be made again
-                record = BreakRecord("PL203", "an iterator that outlives a break", None)
-                strict(record)
-                return Capture("plain", [], plain=record)
+                return _plain(strict, "PL203", "an iterator that outlives a break")
             walks_generators = False
         except NeedsPlainSizes as needs:
             told = [
@@ -195,9 +197,7 @@ def capture(
             plain = frame.varied.plainly() if frame.varied else Variation(False, plain=True)
             frame = replace(frame, varied=plain)
         except (RecursionError, MemoryError) as error:
-            record = BreakRecord("PL202", f"{type(error).__name__} in capture", None)
-            strict(record)
-            return Capture("plain", [], plain=record)
+            return _plain(strict, "PL202", f"{type(error).__name__} in capture")
         except (PlainFrame, Break) as stop:  # a Break here: something alive cannot be rebuilt
             record = BreakRecord(stop.code, stop.reason, stop.where or attempt.machine.where)
             strict(record)
@@ -207,7 +207,12 @@ def capture(
             return Capture("plain", rows, plain=record)
         finally:
             attempt.release()
-    record = BreakRecord("PL202", "capture began again too often", None)
+    return _plain(strict, "PL202", "capture began again too often")
+
+
+def _plain(strict: Callable[[BreakRecord], None], code: str, reason: str) -> Capture:
+    record = BreakRecord(code, reason, None)
+    strict(record)
     return Capture("plain", [], plain=record)
 
 

@@ -17,6 +17,7 @@ from bytecode import UNSET, ConcreteBytecode, ConcreteInstr
 from ...ir.dataclass import dataclass, field
 from ...ir.location import Location
 from ...runtime.weak_callbacks import until_exit
+from ..breaks import Break
 from .opcodes import (
     CONST_OPS,
     EFFECTS,
@@ -305,8 +306,15 @@ class PerCode(Generic[Made]):
         return made
 
 
-decode = PerCode(lambda code: _Decoder(code).run())
-"""The normal form of a code object."""
+def _decoded(code: types.CodeType) -> Decoded:
+    try:
+        return _Decoder(code).run()
+    except (AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise Break("GB101", f"bytecode that no compiler writes, in {code.co_name}") from error
+
+
+decode = PerCode(_decoded)
+"""The normal form of a code object. Raises Break for bytes that are not those of instructions."""
 
 
 def unit_of(code: types.CodeType, index: int) -> int | None:

@@ -621,3 +621,20 @@ def test_a_comprehension_with_a_cell_of_its_closures_name():
         return inner(x), inner(x * 2)
 
     return f, (torch.ones(2),)
+
+
+@agrees(codes=("GB101", "GB112"))
+def test_code_with_an_opcode_that_does_not_exist():
+    def unknown():
+        pass
+
+    unknown.__code__ = unknown.__code__.replace(co_code=b"\xe5" + unknown.__code__.co_code[1:])
+
+    def f(x):
+        y = x + 1
+        try:
+            unknown()
+        except SystemError as error:
+            return y, str(error)
+
+    return f, (t(2),)
