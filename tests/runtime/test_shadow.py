@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,8 @@ import torch
 
 import graftjit
 from graftjit.codegen import backend
+from graftjit.codegen.programs import shadow
+from graftjit.ir.trace.tracer import Tracer
 from graftjit.runtime.errors import CheckError
 from graftjit.runtime.process.session import SESSION
 
@@ -194,3 +198,70 @@ def test_a_right_run_is_as_without(world: Callable[[], Made]) -> None:
         told.append(seen)
     for ours, theirs in zip(*told, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+# -- what is not compared is named, once a graph -------------------------------------------------------
+
+
+def baked() -> None:
+    """No frame bakes a tensor that it writes to; a graph that is traced by hand does."""
+    memory, tracer = torch.zeros(4), Tracer("baked")
+    given = tracer.input(torch.ones(4))
+    graph = tracer.finish([tracer.run(torch.Tensor.add_, [memory, given])])
+    assert not shadow.can_compare(graph)
+    assert not shadow.can_compare(graph)
+
+
+def cast_of_a_weight() -> None:
+    weight = torch.nn.Parameter(torch.eye(2))
+
+    def cast_and_written(x: Any) -> Any:
+        before = torch.mm(x, weight)
+        weight.mul_(2)
+        return before, torch.mm(x, weight)
+
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        compiled = graftjit.jit(cast_and_written)
+        for _ in range(2):
+            compiled(torch.ones(2, 2))
+
+
+def drawn_beside_a_thread() -> None:
+    def drawn(x: Any) -> Any:
+        return torch.nn.functional.dropout(x + torch.rand(4), 0.5) * 3
+
+    compiled, end = graftjit.jit(drawn), threading.Event()
+    other = threading.Thread(target=end.wait)
+    other.start()
+    try:
+        for _ in range(2):
+            compiled(torch.ones(4))
+    finally:
+        end.set()
+        other.join()
+
+
+@needs_check
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (baked, "baked: it writes to a tensor that is baked into it"),
+        (cast_of_a_weight, "cast_and_written: it writes to a weight whose cast autocast keeps"),
+        (
+            drawn_beside_a_thread,
+            "drawn: it draws random numbers, and other threads may draw in between",
+        ),
+    ],
+    ids=lambda given: getattr(given, "__name__", ""),
+)
+def test_what_is_not_compared_is_named_once(
+    run: Callable[[], None],
+    why: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shadow, "_SAID", set())
+    with caplog.at_level(logging.WARNING, "graftjit.codegen"):
+        run()
+    said = [one.getMessage() for one in caplog.records if "does not compare" in one.getMessage()]
+    assert [one.endswith(why) for one in said] == [True], said
