@@ -30,7 +30,7 @@ from ..runtime.process.session import SESSION
 from .lower import backward as lower_backward
 from .programs.compiled import Divided
 from .programs.replay import compile_replay
-from .programs.shadow import differs, is_blank, largest, tolerance
+from .programs.shadow import differs, is_blank, largest, not_compared, tolerance
 
 # imported to fill the table of rules, by programs that are trained alone
 _TABLES = (lower_backward,)
@@ -196,12 +196,13 @@ class Twin:
             found = self._plan.pieces_of(results, twins)
         generators.put_back(before)
         others = [results[number].detach() for _, number in self._others]
-        return leaves, found, twins, others
+        return leaves, found, twins, others, []
 
     def values(self, begun: Any, inputs: Sequence[Any], made: Sequence[Any]) -> None:
-        _, pieces, twins, others = begun
+        _, pieces, twins, others, before = begun
         scale = largest(inputs)
         given = [made[at] for at in self._plan.results]
+        before += [(one.detach(), one.detach().clone()) for one in given]
         pairs = [(f"result {at}", *pair) for at, pair in enumerate(zip(given, pieces, strict=True))]
         pairs += [
             (f"result {number}, which has no gradient,", made[at], theirs)
@@ -221,7 +222,11 @@ class Twin:
                 )
 
     def compare(self, begun: Any, given: Sequence[Any], found: Sequence[Any]) -> None:
-        leaves, pieces, *_ = begun
+        leaves, pieces, *_, before = begun
+        # Through `.data`: a program keeps what it gives for its backward, eager's twin has results of its own.
+        if any(differs(now, then) for now, then in before):
+            not_compared(self._graph, "a result was written to, and autograd has not seen it")
+            return
         joint = self._graph.joint
         wanted = [at for at in joint.wanted if found[at] is not None]
         if not wanted:

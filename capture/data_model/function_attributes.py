@@ -80,7 +80,9 @@ def _defaults(m: Machine, fn: Function) -> Value:
 
 
 def _closure(m: Machine, fn: Function) -> Value:
-    return Sequence(list(fn.closure), tuple) if fn.closure else Const(None)
+    if not fn.closure:
+        return Const(None)
+    return fn.fields.setdefault("__closure__", Sequence(list(fn.closure), tuple))
 
 
 _MADE: dict[str, Callable[[Machine, Function], Value]] = {

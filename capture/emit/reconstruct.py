@@ -210,9 +210,8 @@ def _function(e: Emitter, value: Function) -> None:
         e.push_all(list(value.defaults))
         e.asm.build_tuple(len(value.defaults))
 
-    def closure() -> None:
-        e.push_all(list(value.closure))
-        e.asm.build_tuple(len(value.closure))
+    fields = dict(value.fields)
+    closure = fields.pop("__closure__", None) or Sequence(list(value.closure), tuple)
 
     e.asm.call_const(
         rebuild.make_function,
@@ -221,9 +220,9 @@ def _function(e: Emitter, value: Function) -> None:
         lambda: e.asm.load_const((value.name, value.qualname)),
         defaults,
         pairs(value.kwdefaults),
-        closure,
+        lambda: e.push(closure),
         lambda: e.push(value.annotations or Const(None)),
-        pairs(value.fields),
+        pairs(fields),
     )
     if value.namespace is not None and value.namespace.items:
         e._remember(value)

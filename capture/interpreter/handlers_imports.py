@@ -36,11 +36,13 @@ def _import_name(m: Machine, f: Frame, i: Instr) -> None:
     if wanted is None:
         f.push(_loaded(m, i.arg.partition(".")[0]) if name == i.arg else module)
         return
+    held = vars(module.value)
+    if wanted and "__path__" not in held and _answers(module.value):
+        raise Break("GB111", f"import from {name}, whose own code is asked for its __path__")
     for part in wanted:
         if part == "*":
             raise Break("GB111", f"import of all names of {name}")
-        missing = hasattr(module.value, "__path__") and part not in vars(module.value)
-        if missing and (f"{name}.{part}" in sys.modules or not hasattr(module.value, part)):
+        if part not in held and ("__path__" in held or _answers(module.value)):
             raise Break("GB111", f"import of {name}.{part}")
     f.push(module)
 
@@ -76,7 +78,17 @@ def _loaded(m: Machine, name: str) -> Any:
     if isinstance(held, Dict) and held.changed:
         raise Break("GB111", f"import of {name}, after a change of sys.modules")
     module = sys.modules.get(name)
-    spec = getattr(module, "__spec__", None)
-    if not isinstance(module, types.ModuleType) or getattr(spec, "_initializing", False):
+    if not isinstance(module, types.ModuleType):
+        raise Break("GB111", f"import of {name}")
+    spec = vars(module).get("__spec__")
+    own = type(module).__getattribute__ is not types.ModuleType.__getattribute__
+    if own or (spec is None and "__spec__" not in vars(module) and _answers(module)):
+        raise Break("GB111", f"import of {name}, whose own code answers for its attributes")
+    if getattr(spec, "_initializing", False):
         raise Break("GB111", f"import of {name}")
     return m.wrap(module, Source("item", Source("const", None, sys.modules), name))
+
+
+def _answers(module: types.ModuleType) -> bool:
+    """Whether code of the module's own answers for names that it does not have: an import runs that code, capture does not."""
+    return "__getattr__" in vars(module) or hasattr(type(module), "__getattr__")

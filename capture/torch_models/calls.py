@@ -405,7 +405,7 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
 
         return type_of(m, value)
     if name == "data":
-        return call_torch(m, torch.Tensor.detach, [value], {}) if _no_grad(value) else _refuse(name)
+        return call_torch(m, _GETTERS[name], [value], {}) if _no_grad(value) else _refuse(name)
     if name == "grad":
         from . import backward as gradients
 
@@ -444,8 +444,9 @@ def _put_on(m: Machine, value: Tensor, name: str) -> Value | None:
 
 
 def _no_grad(value: Tensor) -> bool:
-    # `.data` shares no version counter with its tensor: only a tensor made inside may be read so.
-    return value.source is None and not value.ghost.requires_grad
+    # `.data` has a version counter of its own, which a view of a graph's input cannot have.
+    ghost = value.ghost
+    return value.source is None and ghost._store.fresh and not ghost.requires_grad
 
 
 def _refuse(name: str) -> Value:
@@ -469,7 +470,7 @@ def _getter(name: str) -> Callable[[Any], Any]:
     return get
 
 
-_GETTERS = {name: _getter(name) for name in _VIEWS}
+_GETTERS = {name: _getter(name) for name in (*_VIEWS, "data")}
 
 
 def call_tensor_method(

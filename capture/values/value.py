@@ -242,7 +242,8 @@ class Function(Value):
     kwdefaults: dict[str, Value] = field(default_factory=dict)
     closure: tuple[Cell, ...] = ()
     annotations: Value | None = None
-    fields: dict[str, Value] = field(default_factory=dict)  # __module__ and __doc__, once set
+    # __module__ and __doc__, once set; tuples of defaults and cells, once read
+    fields: dict[str, Value] = field(default_factory=dict)
     namespace: Dict | None = None  # __dict__, once it matters
 
 

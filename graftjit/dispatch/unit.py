@@ -419,6 +419,7 @@ class Unit:
         )  # fmt: skip
         faults.safely(SESSION.emit, event, state)
         faults.tell(self.name, error)
+        faults.let_go(error)
         try:
             return _leave_plain(state)
         except Exception as another:  # no guards can be made: the next call comes here again

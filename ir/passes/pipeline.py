@@ -7,7 +7,7 @@ each one when asked to (tests, GRAFTJIT_CHECK).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..dataclass import dataclass, field
@@ -63,7 +63,12 @@ def _key_of(value: Any) -> Any:
 def merge_equal(graph: Graph) -> Graph:
     """Common subexpressions: of two equal computations on memory that no one writes, one is left."""
     seen: dict[Any, Node] = {}
-    returned: set[Node] = set()
+
+    def returned(node: Node, returned: Collection[Node]) -> bool:
+        """Whether memory that the node makes is seen outside: its own, or that of one of several results."""
+        return root(node) in returned or any(
+            one.op == "get" and one.args[0] is node for one in returned
+        )
 
     def replace(rewriter: Rewriter, node: Node) -> Node | None:
         origin = rewriter.origin
@@ -83,14 +88,10 @@ def merge_equal(graph: Graph) -> Graph:
         target = node.target if node.op == "call" else ("get", node.target)
         key = (target, _key_of(node.args), _key_of(tuple(sorted(node.kwargs.items()))))
         found = seen.setdefault(key, node)
-        if found is node:
-            if root(origin) in facts.returned:
-                returned.add(root(node))
+        if found is node or origin in facts.outputs:  # two outputs are two tensors
             return None
-        if origin in facts.outputs:
-            return None  # two outputs are two tensors
-        if (plan is None or plan.kind != "view") and root(origin) in facts.returned:
-            return None  # its memory is seen outside
+        if (plan is None or plan.kind != "view") and returned(origin, facts.returned):
+            return None
         return found
 
     class Merger(Rewriter):

@@ -51,6 +51,17 @@ NUMBERS = frozenset({int, float, bool, complex})
 ATOMS = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device})
 
 
+# The dtype of the tensor that torch makes of a Python number in the place of a tensor.
+_OF_NUMBER = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+
+
+def _tensor(given: Any) -> Ghost:
+    """A tensor that is viewed or written. A number in its place is a tensor of torch's own, which a graph has not."""
+    if type(given) is not Ghost:
+        raise Unsupported("number", "a number in the place of a tensor that is viewed or written")
+    return given
+
+
 def _numbered(kwargs: dict[str, Any]) -> dict[str, Any]:
     """With the number of the device that "cuda" means now; whoever asked guards it."""
     device = kwargs["device"]
@@ -248,7 +259,7 @@ class Recorder:
         self, plan: Plan, args: Any, kwargs: Any, operands: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
         meta = self.infer(plan, operands, named)
-        base = args[plan.view_of]
+        base = _tensor(args[plan.view_of])
         if plan.op is aten.as_strided.default:
             check_memory(meta, root(base._node).meta)
         node = self.node(plan.op, operands, named, meta, base._node)
@@ -277,6 +288,9 @@ class Recorder:
     ) -> Any:
         targets = {at: args[at] if isinstance(at, int) else kwargs.get(at) for at in plan.writes
                    if isinstance(at, str) or at < len(args)}  # fmt: skip
+        for target in targets.values():
+            if target is not None:
+                _tensor(target)
         self._count_version(targets.values())
         functional = plan.functional is not None and len(targets) == 1 and not plan.random
         if functional:
@@ -435,7 +449,13 @@ class Recorder:
 
     def _copy(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`x.copy_(y)`: the value is y's, in x's shape, dtype and device."""
-        target, given = args[:2]
+        target, given = _tensor(args[0]), args[1]
+        if type(given) in SYMBOLIC:
+            return self.dispatch(aten.fill_.Scalar, (target, given), {})
+        if type(given) in NUMBERS:
+            # With the dtype that torch gives a number: what the target cannot hold wraps, which `fill_` refuses.
+            given = torch.scalar_tensor(given, dtype=_OF_NUMBER[type(given)])
+            args = (target, given, *args[2:])
         if type(given) is not Ghost and given.dim() == 0 and given.device != target.device:
             # `x[i] = 3`, for which torch makes a tensor of the processor
             return self.dispatch(aten.fill_.Scalar, (target, given.item()), {})
@@ -464,7 +484,7 @@ class Recorder:
 
     def _reshape_in_place(self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`x.squeeze_()`: the same tensor, from now on a view of itself. Its metadata changes for good."""
-        target = args[0]
+        target = _tensor(args[0])
         if target._node.op not in ("call", "get"):
             raise Unsupported("metadata", f"{plan.name} changes an input's sizes in place")
         functional = RESHAPED[plan.name]

@@ -58,7 +58,20 @@ def of_a_run(name: str, error: BaseException, ours: bool | None = None) -> RanPl
     if not (is_ours(error) if ours is None else ours):
         return RanPlain(code="GB108", reason=reason)
     tell(name, error, "This call ran in plain Python: what it gives is right.")
-    return RanPlain(code="PL205", reason=reason, detail="".join(traceback.format_exception(error)))
+    detail = "".join(traceback.format_exception(error))
+    let_go(error)
+    return RanPlain(code="PL205", reason=reason, detail=detail)
+
+
+def let_go(error: BaseException) -> None:
+    """Drop the tracebacks of a fault that was told: their frames hold the user's objects, which would end late."""
+    chain: list[BaseException | None] = [error]
+    while chain:
+        one = chain.pop()
+        if one is None or one.__traceback__ is None:
+            continue
+        one.__traceback__ = None
+        chain += [one.__cause__, one.__context__]
 
 
 def safely(record: Callable[..., Any], *args: Any) -> None:

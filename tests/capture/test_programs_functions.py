@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import sys
+import types
 
 import torch
 
@@ -557,8 +559,6 @@ def test_match():
 
 @agrees(calls=2)
 def test_locals_and_frames():
-    import sys
-
     def f(x):
         y = x + 1
         names = sorted(locals())
@@ -636,5 +636,46 @@ def test_code_with_an_opcode_that_does_not_exist():
             unknown()
         except SystemError as error:
             return y, str(error)
+
+    return f, (t(2),)
+
+
+@agrees(calls=2)
+def test_cells_of_a_function_made_inside_are_one_tuple():
+    def f(x):
+        held = [x]
+
+        def down(n):
+            return held if n == 0 else down(n - 1)
+
+        cells = down.__closure__
+        whose = [cell.cell_contents is down for cell in cells]
+        return x + 1, cells is down.__closure__, down, cells, whose, down.__closure__[0] is cells[0]
+
+    return f, (t(2),)
+
+
+def answering(name, log, **names):
+    """A module whose own code answers for names that it does not have."""
+    module = types.ModuleType(name)
+    module.__getattr__ = lambda wanted: log.append(wanted) or 5
+    vars(module).update(names)
+    return module
+
+
+@agrees(calls=3)
+def test_an_import_from_a_module_that_answers_itself_asks_it_each_time():
+    log = []
+    sys.modules["answers"] = answering("answers", log, known=2)
+    sys.modules["answers_as_a_package"] = answering(
+        "answers_as_a_package", log, __path__=[], known=3
+    )
+
+    def f(x):
+        from answers import known, other
+        from answers_as_a_package import known as third
+        from answers_as_a_package import missing
+
+        return x + other + known, third, missing, log
 
     return f, (t(2),)

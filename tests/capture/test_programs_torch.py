@@ -682,3 +682,57 @@ def test_an_index_of_nothing_is_another_tensor_over_the_same_memory():
         return x[()] is x, x[...] is x, y[()] is y, x[()], y[()], y
 
     return f, (t(2, 3),)
+
+
+@agrees(graphs=1)
+def test_results_that_are_computed_twice_are_two_tensors():
+    """One of several results of an operator, returned twice."""
+
+    def f(x):
+        order, again = x.sort(-1)[0], x.sort(-1)[0]
+        most = x.max(0), x.max(0)
+        again.add_(1)
+        return order, again, most, torch.aminmax(x), torch.aminmax(x), x.split(1)[0], x.split(1)[0]
+
+    return f, (t(3),)
+
+
+@agrees(breaks=0)
+def test_a_number_is_copied_into_a_tensor():
+    def f(x, whole, byte, n):
+        y = x * 2
+        x.copy_(n)
+        y.copy_(2.5)
+        whole.copy_(True)
+        byte.copy_(300)
+        return y, (x + 1).copy_(0.1)
+
+    def given(n):
+        return t(3).double(), torch.arange(3), torch.ones(2, dtype=torch.uint8), n
+
+    return f, given(1), [lambda: given(2), lambda: given(3), lambda: given(0.5)]
+
+
+@agrees()
+def test_numbers_in_the_place_of_tensors_that_are_viewed_or_written():
+    def f(x):
+        torch.add(2, 3, out=4)
+        return x + torch.squeeze(2) + torch.unsqueeze(3, 0) + torch.detach(2.5) + torch.relu_(2)
+
+    return f, (t(3),)
+
+
+@agrees()
+def test_data_of_a_result_has_a_version_of_its_own():
+    """Autograd does not see what is written through it."""
+
+    def f(x, w):
+        y = x * 2
+        z = y * w
+        y.data.mul_(3)
+        z.sum().backward()
+        row = x.view(3, 1)
+        row.data.add_(1)
+        return z, w.grad, y, x._version
+
+    return f, (t(3), torch.ones(3, requires_grad=True))

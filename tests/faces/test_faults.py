@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import itertools
 import linecache
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import time
 import types
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,24 @@ def test_plain_python_and_told(stage, monkeypatch, caplog, tmp_path, unchecked):
     ):
         assert words in warning
     assert "PL205" in [note.code for note in run.report().notes]
+
+
+def test_a_fault_holds_nothing_of_the_call(monkeypatch, unchecked):
+    """What was told of it is text: the frames of its traceback end, and with them what the call was given."""
+
+    class Given(list):
+        pass
+
+    run, given = jit(program()), Given()
+    alive = weakref.ref(given)
+    failed = breaks_down(monkeypatch, STAGES["a node"])
+    gc.disable()
+    try:
+        run(torch.ones(3), given)
+        del given
+        assert failed and alive() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("stage", PLANNING.values(), ids=PLANNING)

@@ -39,6 +39,7 @@ WATCHED = (
     "GI", "GF", "GT", "GL", "GD", "OBJ", "Thing", "Child", "COUNTER", "LOG", "MAGIC", "Base", "Stack", "Color", "Vec", "NET", "WIDE",
 )  # fmt: skip
 SECONDS = 60  # of one program
+_FAULTS = ("PL205", "FB303", "FB306")
 MOST = 50  # differences, after which a run stops
 
 
@@ -94,9 +95,10 @@ def _step(step: str, space: dict[str, Any], file: str) -> Any:
 
 
 def _faults(jitted: Any) -> list[str]:
-    """The report's lines of faults inside of graftjit: the frame ran in plain Python, but it must not come to that."""
+    """The report's lines of faults inside of graftjit: a frame ran in plain Python or a graph by ATen, but it must not
+    come to that."""
     report = getattr(jitted, "report", None)
-    return [str(note) for note in report().notes if note.code == "PL205"] if report else []
+    return [str(note) for note in report().notes if note.code in _FAULTS] if report else []
 
 
 # -- comparing ----------------------------------------------------------------------------------------

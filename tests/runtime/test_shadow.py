@@ -241,6 +241,14 @@ def drawn_beside_a_thread() -> None:
         other.join()
 
 
+def written_unseen() -> None:
+    x = torch.ones(3, requires_grad=True)
+    result = graftjit.jit(lambda x: x.exp())(x)
+    result.data.mul_(3)
+    result.sum().backward()
+    torch.testing.assert_close(x.grad, torch.ones(3).exp() * 3)
+
+
 @needs_check
 @pytest.mark.parametrize(
     ("run", "why"),
@@ -251,6 +259,7 @@ def drawn_beside_a_thread() -> None:
             drawn_beside_a_thread,
             "drawn: it draws random numbers, and other threads may draw in between",
         ),
+        (written_unseen, "<lambda>: a result was written to, and autograd has not seen it"),
     ],
     ids=lambda given: getattr(given, "__name__", ""),
 )
