@@ -6,6 +6,7 @@ from .cli import early as _quick  # noqa: F401
 # isort: split
 # Then: an unsupported Python or a missing extension is told before anything else can fail.
 from .runtime.process import native_loader as _native_part  # noqa: F401
+from .runtime.process.own_modules import KEEPER as _KEEPER
 
 # isort: split
 from . import context, nn, ops
@@ -23,6 +24,7 @@ from .runtime.version import VERSION
 from .tensor import Parameter, ParameterTuple, Tensor
 
 _accumulators.watch()
+_KEEPER.remember()
 
 __version__ = VERSION
 

@@ -28,6 +28,7 @@ from ..runtime.guards.interpreter_state import State, snapshot
 from ..runtime.guards.weak_ref import Living
 from ..runtime.process import beside, faults, own_builtins
 from ..runtime.process.options import JitConfig, number_of
+from ..runtime.process.own_modules import KEEPER
 from ..runtime.process.session import SESSION
 from ..runtime.report import timings as clocks
 from ..runtime.weak_callbacks import until_exit
@@ -183,7 +184,9 @@ class Unit:
                 return None
             view = _view(code, values, scope, closure)
             found = _made_meanwhile(state, before, view)
-            return found or self._guarded_miss(state, code, view)
+            found = found or self._guarded_miss(state, code, view)
+            KEEPER.remember()  # what was imported on the way
+            return found
 
     def _tell_late(self) -> None:
         """That calls ran in plain Python while a builtin was not Python's own: nothing of ours could tell it then."""
