@@ -48,8 +48,8 @@ from .breaks import (
 from .bytecode.assembler import Assembler
 from .bytecode.decoder import argument_names, decode
 from .bytecode.liveness import live_locals
-from .data_model import attribute_readers as _readers  # noqa: F401
 from .data_model import frame_inspection as lookers
+from .data_model import polyfills as _polyfills  # noqa: F401
 from .emit.break_state import (
     bound_after,
     kind_of,
@@ -72,28 +72,30 @@ from .emit.resume import (
 )
 from .finalizers import Ends
 from .interpreter import handlers as _handlers  # noqa: F401
+from .interpreter import handlers_exception_groups as _groups  # noqa: F401
 from .interpreter import handlers_exceptions as _exceptions  # noqa: F401
+from .interpreter import handlers_generators as _generators  # noqa: F401
 from .interpreter import handlers_imports as _imports  # noqa: F401
 from .interpreter import handlers_match as _patterns  # noqa: F401
-from .interpreter.machine import Machine, has_two_of_a_name, make_frame
+from .interpreter.machine import Machine
 from .models import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
+from .models import conversions as _text_models  # noqa: F401
 from .models import iterators as _itertools_models  # noqa: F401
-from .models import numpy_arrays as arrays
-from .models import polyfills as _polyfills  # noqa: F401
+from .models import stdlib as _library  # noqa: F401
+from .operations import attribute_readers as _readers  # noqa: F401
 from .torch_models import autograd_function as _custom  # noqa: F401
 from .torch_models import differentiate as _differentiating  # noqa: F401
 from .torch_models import foreach as _lists  # noqa: F401
+from .torch_models import numpy_arrays as arrays
 from .torch_models import optimizer_rules as _optimizer_steps  # noqa: F401
 from .torch_models import optimizers as _optimizers  # noqa: F401
 from .torch_models import state_queries as _questions  # noqa: F401
 from .torch_models.context_managers import GRAD_MODES
 from .torch_models.nested_traces import lift
 from .types import classes as _type_models  # noqa: F401
-from .types import conversions as _text_models  # noqa: F401
-from .types import exception_groups as _groups  # noqa: F401
 from .values import symbolic_numbers as numbers
 from .values.containers import NotConstant
-from .values.frames import Frame, Scope
+from .values.frames import Frame, Scope, has_two_of_a_name, make_frame
 from .values.value import Tensor, Unread, Value
 
 MAX_RESTARTS = 200

@@ -20,11 +20,11 @@ import torch
 
 from ..runtime.safe_access import MISSING, in_classes
 from .bytecode.decoder import Decoded, decode
-from .data_model.generators import closing_is_seen
 from .emit.ahead import dropped_ahead
 from .emit.break_state import reachable
 from .exact_type import is_kind
 from .interpreter.machine import Machine
+from .operations.generators import closing_is_seen
 from .values.frames import Frame
 from .values.registry import NONE
 from .values.value import Method, Value

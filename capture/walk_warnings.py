@@ -12,11 +12,12 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .interpreter.machine import Machine
+if TYPE_CHECKING:
+    from .interpreter.machine import Machine
 
 
 class _Watching(threading.local):

@@ -207,6 +207,6 @@ def _reset(self: Any) -> None:
 
 def _lower(self: Any, /, *args: Any, **kwargs: Any) -> Any:
     """The stages of compiling a call with these arguments, which is not run: see `graftjit.lower`."""
-    from .lowered.lowered import lower
+    from .lowered.lower import lower
 
     return lower(self, *args, **kwargs)

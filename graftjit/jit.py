@@ -55,7 +55,7 @@ class JitFunction(_native.Callable):
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Any:
         """The stages of compiling a call with these arguments, which is not run: see `graftjit.lower`."""
-        from .lowered.lowered import lower
+        from .lowered.lower import lower
 
         return lower(self, *args, **kwargs)
 
@@ -334,7 +334,7 @@ def explain(target: Any, *args: Any, **kwargs: Any) -> Report:
 def lower(target: Any, /, *args: Any, **kwargs: Any) -> Any:
     """The stages of compiling `target(*args, **kwargs)`, from the captured graph to kernels, replacement code and guards,
     as a `graftjit.lowered.lowered.Lowered`. Nothing of the program is run."""
-    from .lowered.lowered import lower
+    from .lowered.lower import lower
 
     return lower(target, *args, **kwargs)
 

@@ -133,18 +133,14 @@ STACKS: dict[str, tuple[str, ...]] = {
     ),
     "capture": (
         "breaks", "exact_type", "helpers", "walk_warnings",
-        "bytecode", "values", "data_model", "types", "models", "torch_models", "interpreter", "emit", "decompile",
+        "bytecode", "values", "data_model", "types", "torch_models", "operations", "models", "interpreter", "emit",
+        "decompile",
         "alias_guards", "finalizers", "capture",
     ),
 }  # fmt: skip
 # Imports that still point up. None may be added; what is turned round leaves this table.
 UPWARD = {
     "runtime": {("process", "store")},  # SESSION opens the kernel store when it is first asked for
-    "capture": {  # rows that models are to register: calls, operators, readers, iterators
-        ("data_model", "types"), ("data_model", "models"), ("data_model", "torch_models"), ("data_model", "interpreter"),
-        ("models", "torch_models"), ("types", "models"), ("types", "torch_models"), ("types", "interpreter"),
-        ("values", "data_model"), ("walk_warnings", "interpreter"),
-    },
 }  # fmt: skip
 
 

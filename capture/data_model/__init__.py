@@ -1,6 +1,6 @@
 """Python's data model over symbolic values.
 
-In: attributes, calls, operators, iteration, truth. Out: what the language reference says, or a
+In: attributes, arguments, iteration, numbers. Out: what the language reference says, or a
 graph break.
-Open first: `calls.py`.
+Open first: `attributes.py`.
 """

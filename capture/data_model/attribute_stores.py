@@ -6,7 +6,9 @@ see, and for objects that existed before the frame an effect, replayed in order 
 
 from __future__ import annotations
 
+import functools
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,10 +17,6 @@ from ...runtime import safe_access as safe
 from ...runtime.guards.sources import Source
 from ..breaks import Break, Thrown
 from ..exact_type import is_kind
-from ..torch_models import backward as gradients
-from ..types import container_methods as methods
-from ..types.exceptions import is_exception
-from ..types.exceptions import store as store_in_exception
 from ..values import containers
 from ..values.effects import SetAttr
 from ..values.frames import Scope
@@ -26,6 +24,7 @@ from ..values.value import Cell, Const, Dict, Function, Instance, Obj, Tensor, V
 from ..values.wrap import freeze
 from . import function_attributes as functions
 from .attributes import (
+    DESCRIPTORS,
     MISSING,
     MODULE_DELATTR,
     MODULE_SETATTR,
@@ -44,6 +43,7 @@ from .attributes import (
     property_part,
     real_class,
     special,
+    state_of,
 )
 
 if TYPE_CHECKING:
@@ -73,16 +73,19 @@ _REFUSALS = {
 }
 
 
+Store = Callable[["Machine", Any, str, "Value | None"], None]
+# (kind of value, name of the attribute, or None for all names) -> how it is stored. Models add rows.
+STORES: dict[tuple[type[Value], str | None], Store] = {
+    (Function, None): functions.store,
+    (Cell, "cell_contents"): lambda m, cell, name, item: m.store_cell(cell, item),
+}
+
+
 def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
     """value.name = item; None deletes."""
-    if isinstance(value, Function):
-        functions.store(m, value, name, item)
-        return
-    if isinstance(value, Cell) and name == "cell_contents":
-        m.store_cell(value, item)
-        return
-    if isinstance(value, Tensor) and name == "grad":
-        gradients.write(m, value, item)
+    own = STORES.get((type(value), name)) or STORES.get((type(value), None))
+    if own is not None:
+        own(m, value, name, item)
         return
     if not isinstance(value, (Obj, Instance)):
         raise Break("GB115", f"attribute {name!r} of this value is set")
@@ -127,7 +130,8 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
     if name in ("__class__", "__dict__"):
         raise Break("GB115", f"{name} is set")
     found = class_attribute(m, value, name)
-    if is_exception(value) and store_in_exception(m, value, name, item):
+    own = state_of(real_class(value)) if isinstance(value, Instance) else None
+    if own is not None and own[1](m, value, name, item):
         return
     if found is not MISSING and is_data(m, found):
         if is_property(found):
@@ -227,7 +231,7 @@ def _module_store(m: Machine, value: Any, name: str, item: Value | None) -> None
     )
     for table, content in tables.items():
         assert isinstance(content, Dict)
-        held = methods.contains(m, content, Const(name))
+        held = containers.has_key(m, content, Const(name))
         if held and table == "_buffers" and isinstance(item, Tensor) and not special_value:
             content.items[freeze(Const(name))] = (Const(name), item)
             m.activity += 1
@@ -240,3 +244,18 @@ def _module_store(m: Machine, value: Any, name: str, item: Value | None) -> None
     if special_value:
         raise Break("GB115", f"a parameter or submodule {name!r} is set on a module")
     plain_store(m, value, name, item)
+
+
+def _cached_property(
+    m: Machine, value: Any, name: str, raw: functools.cached_property[Any], source: Source
+) -> Value:
+    """The first look-up: the function's result, which the instance's dict keeps from here on."""
+    if raw.attrname is None or not getattr(real_class(value), "__dictoffset__", 0):
+        raise Break("GB112", f"cached_property {name!r} without a place to keep it")
+    m.guard("is", source, raw)
+    found = m.call(m.wrap(raw.func, Source("const", None, raw.func)), [value], {})
+    plain_store(m, value, raw.attrname, found, raw=True)
+    return found
+
+
+DESCRIPTORS[functools.cached_property] = _cached_property

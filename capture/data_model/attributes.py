@@ -22,8 +22,6 @@ from ...runtime.safe_access import MISSING
 from ...runtime.safe_access import in_classes as mro_lookup
 from ..breaks import Break, Thrown
 from ..exact_type import is_kind
-from ..models import skiplist as refusals
-from ..types import container_iterators
 from ..values import containers
 from ..values.symbolic_numbers import Held
 from ..values.value import (
@@ -44,6 +42,8 @@ from ..values.value import (
     Value,
 )
 from ..values.wrap import IDENTITY_TYPES, decides_for_itself, freeze
+from . import container_iterators
+from . import skiplist as refusals
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -133,6 +133,22 @@ def real_class(value: Value) -> type | None:
         case Iterator():
             return container_iterators.type_of(value)
     return None
+
+
+# Descriptors with a model of their own: class -> (machine, object, name, descriptor, where it is found) -> value.
+DESCRIPTORS: dict[type, Callable[[Machine, Any, str, Any, Source], Value]] = {}
+Reader = Callable[["Machine", Instance, str], Value]
+Writer = Callable[["Machine", Instance, str, "Value | None"], bool]
+# State that a C class keeps outside of `__dict__`, of instances that the frame makes: how a member is read, and how one is stored (False
+# if the class has no such member). Filled by the models of these classes.
+C_STATE: dict[type, tuple[Reader, Writer]] = {}
+
+
+def state_of(cls: type | None) -> tuple[Reader, Writer] | None:
+    """The row of C_STATE for a class."""
+    return next(
+        (row for of, row in C_STATE.items() if cls is not None and issubclass(cls, of)), None
+    )
 
 
 def class_source(value: Value, name: str) -> Source:
@@ -226,11 +242,9 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
     if (
         type(raw) in (types.MemberDescriptorType, types.GetSetDescriptorType)
         and isinstance(value, Instance)
-        and issubclass(raw.__objclass__, BaseException)
+        and (own := state_of(raw.__objclass__)) is not None
     ):
-        from ..types.exceptions import field
-
-        return field(m, value, name)
+        return own[0](m, value, name)
     if is_kind(raw, types.MemberDescriptorType) and isinstance(value, (Obj, Instance)):
         return _slot(m, value, name, raw)
     if is_kind(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
@@ -239,8 +253,8 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         return m.wrap(raw, source)
     if is_kind(raw, _native.Callable) or type(raw) is functools._lru_cache_wrapper:
         return Method(m.wrap(raw, source), value)
-    if type(raw) is functools.cached_property and isinstance(value, (Obj, Instance)):
-        return _cached_property(m, value, name, raw, source)
+    if type(raw) in DESCRIPTORS and isinstance(value, (Obj, Instance)):
+        return DESCRIPTORS[type(raw)](m, value, name, raw, source)
     if isinstance(mro_lookup(type(raw), "__get__"), types.FunctionType):
         getter = special(m, m.wrap(raw, source), "__get__")
         assert getter is not None
@@ -278,20 +292,6 @@ def known_property(m: Machine, raw: Any) -> None:
     if type(raw) is not property:
         for method in _PROTOCOL:
             of_class(m, type(raw), method)
-
-
-def _cached_property(
-    m: Machine, value: Any, name: str, raw: functools.cached_property[Any], source: Source
-) -> Value:
-    """The first look-up: the function's result, which the instance's dict keeps from here on."""
-    from .attribute_stores import plain_store
-
-    if raw.attrname is None or not getattr(real_class(value), "__dictoffset__", 0):
-        raise Break("GB112", f"cached_property {name!r} without a place to keep it")
-    m.guard("is", source, raw)
-    found = m.call(m.wrap(raw.func, Source("const", None, raw.func)), [value], {})
-    plain_store(m, value, raw.attrname, found, raw=True)
-    return found
 
 
 def _slot(m: Machine, value: Obj | Instance, name: str, raw: Any) -> Value:
@@ -485,7 +485,7 @@ def _dict_of(m: Machine, value: Any) -> Value:
         if real is not None:
             return m.wrap(real, Source("dict", value.source, None))
     if isinstance(value, Instance):
-        from ..types.instance_dicts import dict_of
+        from .instance_dicts import dict_of
 
         return dict_of(m, value)
     raise Break("GB112", "__dict__ of an object changed in this frame")

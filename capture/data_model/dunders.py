@@ -6,17 +6,14 @@ is modelled, gives the same; what it does not is left to Python. Called by `buil
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING
 
-from ..breaks import Break
-from ..exact_type import is_kind
-from ..values.registry import BUILTINS, Args, Kwargs, Model
-from ..values.value import Const, DictView, Sequence, Value
-from .operators import BINARY, COMPARE, INPLACE, binary
+from ..values.registry import Args
+from ..values.value import Const, DictView, Value
+from .operator_table import BINARY, COMPARE, INPLACE
 
 if TYPE_CHECKING:
-    from ..interpreter.machine import Machine
+    pass
 
 _OPERATORS = frozenset(
     {name for _, name, _ in (*BINARY.values(), *COMPARE.values())}
@@ -34,20 +31,3 @@ def answers(receiver: Value, name: str, args: Args) -> bool:
     if type(args[0]) is not type(receiver):
         return False
     return isinstance(receiver, DictView) or args[0].cls is receiver.cls  # type: ignore[attr-defined]
-
-
-def _concatenated(symbol: str) -> Model:
-    """operator.concat and iconcat: `+` and `+=` of sequences alone."""
-
-    def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-        for value in args:
-            text = isinstance(value, Const) and is_kind(value.value, (str, bytes))
-            if not text and not isinstance(value, Sequence):
-                raise Break("GB121", f"operator {symbol} of what may be no sequence")
-        return binary(m, symbol, *args)
-
-    return model
-
-
-BUILTINS[operator.concat] = _concatenated("+")
-BUILTINS[operator.iconcat] = _concatenated("+=")

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable
 from collections.abc import Iterator as PythonIterator
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.safe_access import MISSING
 from ..breaks import Break, Thrown
-from ..types.container_iterators import (
-    over_constant,
-    over_dict,
-    over_items,
-    over_sequence,
-    over_set,
-)
 from ..values.containers import raises, sequence_items
 from ..values.value import (
-    Array,
     Const,
     Dict,
     DictView,
@@ -30,10 +23,10 @@ from ..values.value import (
     Iterator,
     Obj,
     Sequence,
-    Set,
-    Tensor,
     Value,
 )
+from .attributes import call_special, class_attribute, real_class, special
+from .container_iterators import over_constant, over_dict, over_sequence
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -55,32 +48,9 @@ def iterates_itself(value: Value) -> bool:
 
 def iterate(m: Machine, value: Value) -> Iterator:
     """iter(value) for modelled types."""
-    if isinstance(value, Iterator):
-        return value
-    if isinstance(value, Sequence):
-        return over_sequence(m, value)
-    if isinstance(value, Const):
-        return over_constant(value)
-    if isinstance(value, Dict):
-        return over_dict(m, value, "keys")
-    if isinstance(value, DictView):
-        return over_dict(m, value.of, value.kind)
-    if isinstance(value, Set):
-        return over_set(m, value)
-    if isinstance(value, Array):
-        from ..models.numpy_arrays import iterate as iterate_array
-
-        return iterate_array(m, value)
-    if isinstance(value, Tensor):
-        from ..torch_models.calls import call_torch
-
-        if not value.ghost.dim():
-            raise raises("TypeError: iteration over a 0-d tensor")
-        parts = call_torch(m, _unbind, [value], {})
-        assert isinstance(parts, Sequence)
-        return over_items(list(parts.items))
-    from .attributes import call_special, class_attribute, special
-
+    over = next((ITERABLES[kind] for kind in type(value).__mro__ if kind in ITERABLES), None)
+    if over is not None:
+        return over(m, value)
     if isinstance(value, (Obj, Instance)) and class_attribute(m, value, "__iter__") is None:
         raise raises("TypeError: object is not iterable")
     made = call_special(m, value, "__iter__", [])
@@ -91,14 +61,18 @@ def iterate(m: Machine, value: Value) -> Iterator:
     return made if isinstance(made, Iterator) else _protocol_iterator(m, made)
 
 
-def _unbind(tensor: Any) -> Any:
-    return tensor.unbind(0)
+# Kind of value -> its iterator. Models of other kinds add rows.
+ITERABLES: dict[type[Value], Callable[[Machine, Any], Iterator]] = {
+    Iterator: lambda m, value: value,
+    Sequence: over_sequence,
+    Const: lambda m, value: over_constant(value),
+    Dict: lambda m, value: over_dict(m, value, "keys"),
+    DictView: lambda m, value: over_dict(m, value.of, value.kind),
+}
 
 
 def _protocol_iterator(m: Machine, value: Value) -> Iterator:
     """An iterator of a user's class: __next__ until StopIteration."""
-    from .attributes import class_attribute, real_class
-
     cls = real_class(value)
     if cls is None:
         raise Break("GB120", "iteration over an object that is not modelled")
@@ -107,8 +81,6 @@ def _protocol_iterator(m: Machine, value: Value) -> Iterator:
         raise Thrown(TypeError, (text,), f"TypeError: {text}")
 
     def step(made: Iterator) -> Value | None:
-        from .attributes import call_special
-
         try:
             item = call_special(m, value, "__next__", [])
         except Thrown as error:
@@ -126,8 +98,6 @@ def _item_iterator(m: Machine, value: Value) -> Iterator:
     """The old protocol: __getitem__ with 0, 1, ... until IndexError."""
 
     def step(made: Iterator) -> Value | None:
-        from .attributes import call_special
-
         try:
             item = call_special(m, value, "__getitem__", [Const(made.parts[1])])
         except Thrown as error:
@@ -242,8 +212,6 @@ def each(m: Machine, value: Value) -> Steps:
 def hint(m: Machine, value: Value) -> None:
     """What a list asks an object for before it takes the first item (PyObject_LengthHint): that it is asked can be
     seen, its answer cannot."""
-    from .attributes import call_special, class_attribute
-
     names: tuple[str, ...] = ("__len__", "__length_hint__")
     if isinstance(value, Iterator) and value.kind in _ASKS_LENGTH and not value.over:
         names = ("__len__",)

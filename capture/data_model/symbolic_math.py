@@ -160,3 +160,6 @@ _RULES: dict[Any, Rule] = {
     math.radians: lambda m, expr: apply("mul", apply("float", expr), math.pi / 180.0),
     math.degrees: lambda m, expr: apply("mul", apply("float", expr), 180.0 / math.pi),
 }
+
+
+numbers.REGISTERED["**"] = power

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from .. import helpers as rebuild
 from ..breaks import Break, GeneratorLeaves
+from ..data_model import container_iterators
 from ..data_model.attributes import STAND_INS
+from ..data_model.instance_dicts import InstanceDict
 from ..exact_type import is_kind
-from ..models import numpy_arrays as arrays
+from ..torch_models import numpy_arrays as arrays
 from ..torch_models.context_managers import GRAD_MODES
-from ..types import container_iterators, deques
+from ..types import deques
 from ..types import exceptions as exception_objects
 from ..types.container_subclasses import base_of
-from ..types.instance_dicts import InstanceDict
 from ..values.containers import is_exact
 from ..values.value import (
     UNREAD,

@@ -15,7 +15,8 @@ from ...runtime.guards.sources import Source
 from ..breaks import Break
 from ..bytecode.decoder import Instr
 from ..data_model import attribute_stores as stores
-from ..data_model import attributes, iteration, operators
+from ..data_model import attributes, iteration
+from ..operations import operators
 from ..torch_models import context_managers as contexts
 from ..types import container_methods as methods
 from ..types import container_subclasses as hybrids

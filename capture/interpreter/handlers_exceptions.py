@@ -10,10 +10,19 @@ from __future__ import annotations
 from ..breaks import Break, Thrown
 from ..bytecode.decoder import Instr
 from ..data_model import attributes
-from ..types.exceptions import is_exception, nothing_outside, put_together, raised, store, value_of
+from ..types.exceptions import (
+    is_exception,
+    kinds_of,
+    nothing_outside,
+    put_together,
+    raised,
+    store,
+    throw,
+    value_of,
+)
 from ..values import containers
 from ..values.frames import Frame
-from ..values.value import PREVIOUS, Const, Instance, Obj, Sequence, Value, is_none
+from ..values.value import PREVIOUS, Const, Instance, Obj, Value, is_none
 from .machine import Machine, handles
 from .unmodelled import INTRINSICS
 
@@ -35,13 +44,6 @@ def catch(m: Machine, frame: Frame, instr: Instr, thrown: Thrown) -> bool:
     frame.push(value)
     frame.pc = instr.handler
     return True
-
-
-def throw(value: Value) -> Thrown:
-    """The raise of an exception object."""
-    assert isinstance(value, Instance)
-    cls = value.cls.value  # type: ignore[attr-defined]
-    return Thrown(cls, None, f"{cls.__name__} is raised", value)
 
 
 def is_thrown(error: Thrown, *kinds: type[BaseException]) -> bool:
@@ -109,18 +111,6 @@ def _check_exc_match(m: Machine, f: Frame, i: Instr) -> None:
     assert cls is not None
     chain = attributes.bases(m, cls)
     f.push(Const(any(kind in chain for kind in kinds_of(m, wanted))))
-
-
-def kinds_of(m: Machine, wanted: Value) -> list[type]:
-    """The classes that an except clause names: one, or a tuple of them, in which there are no tuples."""
-    several = isinstance(wanted, Sequence) and wanted.cls is tuple
-    found = []
-    for item in containers.sequence_items(m, wanted) if several else [wanted]:  # type: ignore[arg-type]
-        kind = item.value if isinstance(item, Obj) else None
-        if not isinstance(kind, type) or not issubclass(kind, BaseException):
-            raise Break("GB108", "except with something that is no class of exceptions")
-        found.append(kind)
-    return found
 
 
 @handles("CALL_INTRINSIC_1")

@@ -8,7 +8,6 @@ families live in `capture.handlers*`, and what a value can do in `attributes`, `
 from __future__ import annotations
 
 import os
-import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +22,15 @@ from ...runtime.guards.rows import Row
 from ...runtime.guards.sources import Source
 from ...runtime.process.wrappers import TORCH_FOLDER
 from ..breaks import Break, PlainFrame, Thrown
-from ..bytecode.decoder import Instr, decode
+from ..bytecode.decoder import Instr
+from ..data_model import attributes
 from ..data_model import frame_inspection as lookers
 from ..exact_type import is_kind
+from ..operations import calls, operators
+from ..operations import truth as truths
 from ..values import symbolic_numbers as numbers
 from ..values import wrap as wrapping
+from ..values.containers import has_nan
 from ..values.effects import Effect, SetGlobal, Written
 from ..values.frames import Frame, Scope
 from ..values.value import Cell, Const, Tensor, Token, Value
@@ -264,36 +267,29 @@ class Machine:
         """Whether something that the frame dropped may have kept this object alive."""
         return any(one is referent or not is_kind(one, torch.Tensor) for one in self.gone)
 
-    # -- what the rooms of values share --------------------------------------------------------------------
-    def call(self, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        from ..data_model.calls import call
+    # -- operations that models ask for, which lie below `operations` ----------------------------------------
+    call = calls.call
+    inline = calls.inline
+    truth = truths.truth
+    identical = truths.identical
+    compare = operators.compare
+    get_item = operators.get_item
 
-        return call(self, fn, args, kwargs)
-
-    def truth(self, value: Value) -> bool:
-        from ..data_model.truth import truth
-
-        return truth(self, value)
-
-    def identical(self, left: Value, right: Value) -> bool:
-        from ..data_model.truth import identical
-
-        return identical(self, left, right)
+    def class_attribute(self, value: Value, name: str) -> Any:
+        """Guard what the class of a value has under a name."""
+        return attributes.class_attribute(self, value, name)
 
     def same_or_equal(self, left: Value, right: Value) -> bool:
-        from ..data_model.operators import compare
-        from ..data_model.truth import identical
-        from ..values.containers import has_nan
-
+        """Whether a container takes the two for the same item."""
         if left is right:
             return True
         constants = isinstance(left, Const) and isinstance(right, Const)
-        if not constants and identical(self, left, right):
+        if not constants and self.identical(left, right):
             return True
         whole = any(numbers.is_whole(value) for value in (left, right))
         if constants and not whole and has_nan(left.value) and has_nan(right.value):  # type: ignore[attr-defined]
             raise Break("GB121", "nan in a container is equal to itself alone")
-        return self.truth(compare(self, "==", left, right))
+        return self.truth(self.compare("==", left, right))
 
     def release(self) -> None:
         """Let go of the user's objects: capture must not make them live longer than plain Python does."""
@@ -401,20 +397,3 @@ class _LazyContent(Value):
         super().__init__()
         self.real = real
         self.at = at
-
-
-def has_two_of_a_name(code: types.CodeType) -> bool:
-    """Whether a name is a variable of the closure and of a comprehension that stands in this function (3.12 and later)."""
-    return not set(code.co_cellvars).isdisjoint(code.co_freevars)
-
-
-def make_frame(
-    code: types.CodeType, scope: Scope, arguments: dict[str, Value], closure: tuple[Cell, ...]
-) -> Frame:
-    """A frame at its start: arguments bound, cells made (arguments that are cells moved into them)."""
-    cells = dict(zip(code.co_freevars, closure, strict=True))
-    local = dict(arguments)
-    for name in code.co_cellvars:
-        cells[name] = Cell(local.pop(name, None))
-    decoded = decode(code)
-    return Frame(code, decoded, scope, local, cells, pc=decoded.entry)

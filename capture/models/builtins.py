@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.directives import capturing, graft_break
 from ..breaks import Break, LooksAtFrame, Thrown
-from ..data_model import attributes, iteration, value_questions
+from ..data_model import attributes, container_iterators, iteration, value_questions
 from ..data_model.binding import keywords_of
 from ..data_model.iteration import drain
-from ..data_model.operators import binary, compare
+from ..operations.operators import binary, compare
 from ..torch_models import calls as torchcalls
-from ..types import container_iterators, sets, sorting
 from ..types import container_methods as methods
-from ..types.conversions import as_asked
+from ..types import sets, sorting
 from ..values import containers
 from ..values import symbolic_numbers as numbers
 from ..values.containers import NotConstant, as_constant, fold, raises
@@ -46,6 +45,7 @@ from ..values.value import (
     is_none,
 )
 from ..values.wrap import pin
+from .conversions import as_asked
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine

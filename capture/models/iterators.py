@@ -14,9 +14,9 @@ from collections.abc import Iterator as PythonIterator
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import Break, Thrown
-from ..data_model import operators
 from ..data_model.iteration import drain, iterate, take
 from ..exact_type import is_kind
+from ..operations import operators
 from ..values.containers import raises
 from ..values.registry import BUILTINS, NONE, Args, Kwargs
 from ..values.value import Const, Iterator, Obj, Sequence, Value, is_none

@@ -18,6 +18,7 @@ from ...ir.trace.joint import leaves_of
 from ...runtime.guards import leaves as real_leaves
 from ...runtime.guards.sources import Source
 from ..breaks import Break
+from ..data_model.attribute_stores import STORES
 from ..values.containers import NotConstant, as_constant, sequence_items, share
 from ..values.effects import SetAttr
 from ..values.registry import NONE, Args, Kwargs, models
@@ -276,3 +277,6 @@ def _tensors(m: Machine, value: Value, gaps: bool = False) -> list[Any]:
     if not items or any(one is not None and not isinstance(one, Tensor) for one in items):
         raise Break(_CODE, "a backward of something that is no tensor")
     return items
+
+
+STORES[Tensor, "grad"] = lambda m, value, name, item: write(m, value, item)

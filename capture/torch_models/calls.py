@@ -23,6 +23,8 @@ from ...runtime.process import fault_origin
 from ...runtime.process.wrappers import TORCH_FOLDER
 from ..breaks import Break, NeedsPlainSizes
 from ..data_model import value_questions
+from ..data_model.container_iterators import over_items
+from ..data_model.iteration import ITERABLES
 from ..exact_type import is_kind
 from ..values import containers
 from ..values import symbolic_numbers as numbers
@@ -34,6 +36,7 @@ from ..values.value import (
     Const,
     Context,
     Dict,
+    Iterator,
     Obj,
     Sequence,
     Set,
@@ -552,3 +555,18 @@ def hold_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> None
 def set_tensor_item(m: Machine, value: Tensor, index: Value, item: Value) -> None:
     hold_operator(m, operator.setitem, [value])
     call_torch(m, operator.setitem, [value, index, item], {})
+
+
+def _unbind(tensor: Any) -> Any:
+    return tensor.unbind(0)
+
+
+def _over_tensor(m: Machine, value: Tensor) -> Iterator:
+    if not value.ghost.dim():
+        raise containers.raises("TypeError: iteration over a 0-d tensor")
+    parts = call_torch(m, _unbind, [value], {})
+    assert isinstance(parts, Sequence)
+    return over_items(list(parts.items))
+
+
+ITERABLES[Tensor] = _over_tensor

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from ...runtime.autograd import differentiate as real
 from ...runtime.guards.tensor_access import history
 from ..breaks import Break
-from ..data_model.calls import inline
 from ..values import containers
 from ..values.registry import Args, Kwargs, models
 from ..values.value import Const, Obj, Sequence, Tensor, Value
@@ -28,7 +27,7 @@ def _differentiate(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     within = Const(bool(m.differentiating) or _around(m))
     m.differentiating += 1
     try:
-        return inline(m, Obj(real.steps, source=None), args, {**kwargs, "within": within})
+        return m.inline(Obj(real.steps, source=None), args, {**kwargs, "within": within})
     finally:
         m.differentiating -= 1
 

@@ -13,7 +13,7 @@ import torch
 from torch.utils import _foreach_utils
 
 from ..breaks import Break
-from ..models.polyfills import stands_for
+from ..data_model.polyfills import stands_for
 from ..values import containers
 from ..values.registry import BUILTINS, Args, Kwargs
 from ..values.symbolic_numbers import Held

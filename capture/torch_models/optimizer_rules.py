@@ -19,7 +19,7 @@ from torch.optim.nadam import _multi_tensor_nadam, _single_tensor_nadam
 from torch.optim.radam import _multi_tensor_radam, _single_tensor_radam
 from torch.optim.rprop import _multi_tensor_rprop, _single_tensor_rprop
 
-from ..models.polyfills import stands_for
+from ..data_model.polyfills import stands_for
 from .optimizers import as_number, left_to_python, power, to_scalar
 
 

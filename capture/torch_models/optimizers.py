@@ -13,7 +13,7 @@ import torch
 from torch.optim import optimizer as of_torch
 
 from ..breaks import Break
-from ..models.polyfills import stands_for
+from ..data_model.polyfills import stands_for
 from ..values.registry import Args, Kwargs, models
 from ..values.symbolic_numbers import Held
 from ..values.value import Dict, Obj, Sequence, Value

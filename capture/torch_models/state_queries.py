@@ -14,7 +14,6 @@ from ...runtime.guards.sources import Source
 from ...runtime.process.wrappers import TORCH_FOLDER
 from ..breaks import Break
 from ..data_model.attributes import MISSING, mro_lookup
-from ..data_model.calls import inline
 from ..exact_type import is_kind
 from ..values import containers
 from ..values.containers import as_constant
@@ -62,14 +61,14 @@ def _is_compiling(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if m.claims_compiling and not asking.co_filename.startswith(TORCH_FOLDER):
         m.claimed = True
         return Const(True)
-    return inline(m, Obj(torch.compiler.is_compiling), args, kwargs)
+    return m.inline(Obj(torch.compiler.is_compiling), args, kwargs)
 
 
 BUILTINS[torch.compiler.is_compiling] = _is_compiling
 
 
 def _by_its_code(fn: Any) -> Model:
-    return lambda m, args, kwargs: inline(m, Obj(fn), args, kwargs)
+    return lambda m, args, kwargs: m.inline(Obj(fn), args, kwargs)
 
 
 def _asked_at_each_call(fn: Any) -> Model:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...runtime._native import look_up
 from ..breaks import Break
 from ..data_model import symbolic_math as number_calls
 from ..data_model.iteration import drain, drain_as_list, each, hint, iterate
@@ -25,6 +24,7 @@ from ..values.containers import (
     dict_items,
     dict_set,
     fold,
+    has_key,
     is_index,
     moved,
     open_dict,
@@ -83,13 +83,7 @@ def delete_item(m: Machine, value: Value, index: Value) -> bool:
 def contains(m: Machine, value: Value, item: Value) -> bool | None:
     """item in value, for modelled containers."""
     if isinstance(value, Dict):
-        frozen = freeze(read_key(m, item))
-        if not value.opened and frozen[0] == "const" and frozen not in value.items:
-            key = frozen[1]
-            if isinstance(key, str) and look_up(value.origin, key) == ():
-                m.guard("no_item", value.source, key)
-                return False
-        return dict_get(m, value, frozen) is not None
+        return has_key(m, value, item)
     if isinstance(value, Set):
         if value.shut is not None and isinstance(item, Obj) and hashes_by_identity(item.value):
             return _in_shut(m, value, item)
@@ -269,7 +263,7 @@ def _popitem(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value
 def mapping_pairs(m: Machine, other: Value) -> Iterable[tuple[Value, Value]] | None:
     """(key, item) pairs of a mapping as dict.update and `**` read it: all keys at once, an item when it is asked for. None if
     it is no mapping."""
-    from ..data_model import attributes, operators
+    from ..data_model import attributes
     from . import container_subclasses as hybrids
 
     # The C code of a merge asks a dict for its entries, unless it iterates in its own way, as an OrderedDict does.
@@ -281,7 +275,7 @@ def mapping_pairs(m: Machine, other: Value) -> Iterable[tuple[Value, Value]] | N
     if not isinstance(other, (Obj, Instance)) or not attributes.has_attr(m, other, "keys"):
         return None
     keys = drain(m, iterate(m, m.call(attributes.load_attr(m, other, "keys"), [], {})))
-    return ((key, operators.get_item(m, other, key)) for key in keys)
+    return ((key, m.get_item(other, key)) for key in keys)
 
 
 def update_dict(m: Machine, value: Dict, other: Value) -> None:

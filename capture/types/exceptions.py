@@ -282,3 +282,24 @@ def _add_note(m: Machine, value: Instance, note: Value) -> Value:
     containers.append(m, notes, [note])
     m.activity += 1
     return NONE
+
+
+def throw(value: Value) -> Thrown:
+    """The raise of an exception object."""
+    cls = class_of(value)
+    return Thrown(cls, None, f"{cls.__name__} is raised", value)
+
+
+def kinds_of(m: Machine, wanted: Value) -> list[type]:
+    """The classes that an except clause names: one, or a tuple of them, in which there are no tuples."""
+    several = isinstance(wanted, Sequence) and wanted.cls is tuple
+    found = []
+    for item in containers.sequence_items(m, wanted) if several else [wanted]:  # type: ignore[arg-type]
+        kind = item.value if isinstance(item, Obj) else None
+        if not isinstance(kind, type) or not issubclass(kind, BaseException):
+            raise Break("GB108", "except with something that is no class of exceptions")
+        found.append(kind)
+    return found
+
+
+attributes.C_STATE[BaseException] = (field, store)

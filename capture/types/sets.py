@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import Break
-from ..data_model.iteration import drain, each
+from ..data_model.container_iterators import must_be_python
+from ..data_model.iteration import ITERABLES, drain, each
 from ..values.containers import (
     NotConstant,
     dict_items,
@@ -19,12 +20,13 @@ from ..values.containers import (
     is_exact,
     missing_key,
     moved,
+    raises,
     read_key,
     real_set,
     sequence_items,
     writable,
 )
-from ..values.value import Const, Dict, DictView, Sequence, Set, Value
+from ..values.value import Const, Dict, DictView, Iterator, Sequence, Set, Value
 from ..values.wrap import freeze
 
 if TYPE_CHECKING:
@@ -184,3 +186,27 @@ METHODS: dict[str, Method] = {
     "difference_update": _then_none(_take_all),
     "copy": lambda m, v, a, k: of_iterable(m, v, v.cls),
 }
+
+
+def over_set(m: Machine, of: Set) -> Iterator:
+    items, since = ordered(m, of), len(of.moves)
+    changed = False
+
+    def step(made: Iterator) -> Value | None:
+        nonlocal changed
+        if changed or len(of.items) != len(items):
+            changed = True
+            text = "Set changed size during iteration"
+            raise raises(f"RuntimeError: {text}", text)
+        if len(of.moves) != since:
+            raise must_be_python(of, since)
+        index = made.parts[1]
+        if index >= len(items):
+            return None
+        made.parts[1] = index + 1
+        return items[index]
+
+    return Iterator("set", [of, 0, since], step)
+
+
+ITERABLES[Set] = over_set

@@ -29,9 +29,7 @@ class _Keyed:
         self.m, self.item, self.key = m, item, key
 
     def __lt__(self, other: _Keyed) -> bool:
-        from ..data_model.operators import compare
-
-        return self.m.truth(compare(self.m, "<", self.key, other.key))
+        return self.m.truth(self.m.compare("<", self.key, other.key))
 
 
 def _keyed(m: Machine, items: Iterable[Value], kwargs: dict[str, Value]) -> list[_Keyed]:

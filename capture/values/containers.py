@@ -399,10 +399,8 @@ def read_key(m: Machine, key: Value) -> Value:
             raise Break("GB137", "tensors that share memory as keys")
         m.keys.append(key)
         if isinstance(key, Obj):
-            from ..data_model.attributes import class_attribute
-
             for name in ("__hash__", "__eq__"):
-                class_attribute(m, key, name)
+                m.class_attribute(key, name)
     return key
 
 
@@ -529,3 +527,14 @@ def compute(work: Callable[[], Any]) -> Any:
 def fold(work: Callable[[], Any]) -> Value:
     """The Value of a pure computation on constants."""
     return from_constant(compute(work))
+
+
+def has_key(m: Machine, value: Dict, key: Value) -> bool:
+    """key in value"""
+    frozen = freeze(read_key(m, key))
+    if not value.opened and frozen[0] == "const" and frozen not in value.items:
+        name = frozen[1]
+        if isinstance(name, str) and look_up(value.origin, name) == ():
+            m.guard("no_item", value.source, name)
+            return False
+    return dict_get(m, value, frozen) is not None

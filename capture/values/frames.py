@@ -7,7 +7,7 @@ from typing import Any
 
 from ...ir.dataclass import dataclass, field
 from ...runtime.guards.sources import Source
-from ..bytecode.decoder import Decoded
+from ..bytecode.decoder import Decoded, decode
 from .value import Cell, Unread, Value
 
 
@@ -74,3 +74,20 @@ class Frame:
         taken = self.stack[-count:]
         del self.stack[-count:]
         return [value.read() if type(value) is Unread else value for value in taken]
+
+
+def make_frame(
+    code: types.CodeType, scope: Scope, arguments: dict[str, Value], closure: tuple[Cell, ...]
+) -> Frame:
+    """A frame at its start: arguments bound, cells made (arguments that are cells moved into them)."""
+    cells = dict(zip(code.co_freevars, closure, strict=True))
+    local = dict(arguments)
+    for name in code.co_cellvars:
+        cells[name] = Cell(local.pop(name, None))
+    decoded = decode(code)
+    return Frame(code, decoded, scope, local, cells, pc=decoded.entry)
+
+
+def has_two_of_a_name(code: types.CodeType) -> bool:
+    """Whether a comprehension of this function has a variable named as one of the closure (3.12 and later)."""
+    return not set(code.co_cellvars).isdisjoint(code.co_freevars)

@@ -11,6 +11,7 @@ A number from outside may enter the graph or decide a comparison as a symbol onc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -239,12 +240,14 @@ def computed(m: Machine, symbol: str, left: Value, right: Value) -> Value | None
     return None if expr is None else number(m, expr)
 
 
+# Operators over symbolic numbers by symbol, registered by `data_model.symbolic_math`: they give None where they need plain numbers.
+REGISTERED: dict[str, Callable[[Machine, Any, Any], Any]] = {}
+
+
 def _special(m: Machine, symbol: str, a: Any, b: Any) -> Any:
     """Powers, shifts and bits; None if that needs plain numbers."""
-    if symbol == "**":
-        from ..data_model.symbolic_math import power
-
-        return power(m, a, b)
+    if symbol in REGISTERED:
+        return REGISTERED[symbol](m, a, b)
     if kind_of(a) != "int" or kind_of(b) != "int":
         return None
     if symbol in ("<<", ">>"):

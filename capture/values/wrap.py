@@ -21,6 +21,7 @@ import torch
 
 from ...ir.trace.tracer import Unsupported
 from ...runtime import _native
+from ...runtime import safe_access as safe
 from ...runtime.guards.rows import TensorSpec
 from ...runtime.guards.sources import Source
 from ...runtime.process.wrappers import TORCH_FOLDER
@@ -267,12 +268,10 @@ def shut_list(m: Machine, value: list[Any], source: Source) -> Sequence:
 
 def _dict(m: Machine, value: Any, source: Source) -> Value:
     m.guard("type", source, type(value))
-    from ..data_model.attributes import instance_dict
-
     if id(value) in m.scopes:
         raise Break("GB112", "the globals of a function as a dict")
     for owner, written in m.overlay.items():
-        if written and isinstance(owner, Obj) and instance_dict(owner.value) is value:
+        if written and isinstance(owner, Obj) and safe.instance_dict(owner.value) is value:
             raise Break(
                 "GB112", "the __dict__ of an object whose attributes were set in this frame"
             )

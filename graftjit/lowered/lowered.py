@@ -9,15 +9,12 @@ first part is there, and `Lowered.run()` gives the others by running the call on
 from __future__ import annotations
 
 import html
-import inspect
-import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..ir.dataclass import dataclass, field
 from ..ir.graph.nodes import Graph
-from ..runtime.errors import UserError, describe
-from ..runtime.events import observers as watching
+from ..runtime.errors import UserError
 
 
 @dataclass(slots=True, eq=False)
@@ -222,82 +219,3 @@ def _details(stage: Stage, opened: bool = False) -> str:
     head = f"<b>{stage.name}</b> {stage.title} ({stage.size}, {_ms(stage.seconds)} ms)"
     body = f"<pre style='text-align:left'>{html.escape(stage.text())}</pre>"
     return f"<details{' open' * opened}><summary>{head}</summary>{body}</details>"
-
-
-def lower(target: Any, /, *args: Any, **kwargs: Any) -> Lowered:
-    """The stages of compiling the call `target(*args, **kwargs)`; see the module's docstring.
-
-    Raises what the call would raise before its first line (TypeError for wrong arguments) and, with
-    `fullgraph=True`, BreakError. The caller's grad mode, autocast and default device hold for the capture.
-    """
-    from ..jit import fresh_copy
-
-    call, given = _callable(fresh_copy(target), args)
-    function = call.__wrapped__
-    values = _bound(function, given, kwargs)
-    unit = call._unit
-    state = unit.state_for(function.__code__)
-    with watching.watch() as told:
-        unit.miss(state, values, function.__globals__, function.__closure__)
-    return _lowered(call, told, lambda: _run(target, args, kwargs))
-
-
-def _run(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lowered:
-    from ..jit import fresh_copy
-
-    fresh = fresh_copy(target)
-    call, _ = _callable(fresh, args)
-    with watching.watch() as told:
-        fresh(*args, **kwargs)
-    return _lowered(call, told, None)
-
-
-def _lowered(call: Any, told: list[Any], again: Callable[[], Lowered] | None) -> Lowered:
-    from .collect import parts
-
-    found = parts(told, call.report())
-    return Lowered(call._unit.name, found, again if any(part.notes for part in found) else None)
-
-
-def _callable(fresh: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """The native callable behind what `jit` gave, and its positional arguments."""
-    from ..compiled import compiled_state
-    from ..jit import JitFunction
-
-    if isinstance(fresh, JitFunction):
-        return fresh, args
-    if isinstance(fresh, types.MethodType):
-        return fresh.__func__, (fresh.__self__, *args)
-    state = compiled_state(fresh)
-    if state is not None:
-        return state.call, (fresh, *args)
-    raise UserError(
-        "lower takes what can be called with these arguments",
-        expected="a function, method, module or callable object",
-        found=describe(fresh),
-    )
-
-
-def _bound(
-    function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Any, ...]:
-    """The values of the parameters as a call would bind them, in the order of the frame's variables: by position, by
-    keyword alone, *args, **kwargs."""
-    signature = inspect.signature(function, follow_wrapped=False)
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise UserError(
-            f"{function.__qualname__}() cannot be called so: {error}",
-            todo="pass the arguments of a call; for a method: graftjit.lower(obj.method, *args)",
-        ) from None
-    bound.apply_defaults()
-    last = [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
-    order = sorted(
-        signature.parameters.values(),
-        key=lambda one: 1 + last.index(one.kind) if one.kind in last else 0,
-    )
-    return tuple(bound.arguments[one.name] for one in order)
-
-
-__all__ = ["Lowered", "Part", "Stage", "lower"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..process import faults
+from . import faults
 
 _ROOMS = ("graftjit", *(f"graftjit.{room}" for room in ("capture", "codegen", "ir", "runtime")))
 _told: list[Any] = []  # the module that has been told

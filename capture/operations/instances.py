@@ -16,6 +16,8 @@ import torch
 from ...runtime import safe_access as safe
 from ...runtime.guards.sources import Source
 from ..breaks import Break, Thrown
+from ..data_model import attributes
+from ..data_model.binding import bind
 from ..exact_type import is_kind
 from ..torch_models import context_managers as contexts
 from ..types import container_subclasses as hybrids
@@ -23,8 +25,6 @@ from ..types import deques, enums
 from ..values.containers import raises
 from ..values.value import Const, Instance, Obj, Sequence, Value
 from ..values.wrap import is_record
-from . import attributes
-from .binding import bind
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..breaks import Break, Thrown
-from ..bytecode.decoder import Decoded, Instr, stack_effect
-from ..interpreter.handlers_exceptions import throw
-from ..interpreter.machine import Machine, handles
-from ..types.exceptions import chained, is_exception, put_together, raised, value_of
+from ..bytecode.decoder import Decoded, Instr
+from ..types.exceptions import chained, is_exception, put_together, raised, throw, value_of
 from ..values.containers import raises
 from ..values.frames import Frame
 from ..values.registry import NONE
-from ..values.value import Const, Iterator, Sequence, Value, is_none
-from .attributes import call_special
-from .iteration import iterate, take
+from ..values.value import Iterator, Sequence, Value, is_none
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
 
 
 def make_generator(m: Machine, frame: Frame) -> Iterator:
@@ -142,7 +142,7 @@ def _exactly(count: int, method: _Model) -> _Model:
     return checked
 
 
-_Model = Callable[[Machine, Iterator, list[Value]], Value]
+_Model = Callable[["Machine", Iterator, list[Value]], Value]
 GENERATOR_METHODS: dict[str, _Model] = {
     "send": _exactly(1, _send_method),
     "throw": _exactly(1, _throw_method),  # more than one are a class, a value and a traceback
@@ -151,25 +151,13 @@ GENERATOR_METHODS: dict[str, _Model] = {
 }
 
 
-@handles("RETURN_GENERATOR")
-def _return_generator(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(Const(None))  # the first `send`, which the next instruction drops
-
-
-@handles("YIELD_VALUE")
-def _yield_value(m: Machine, f: Frame, i: Instr) -> None:
-    if _guarded(f.decoded, i):
-        m.open_generators.add(f)  # dropped half way, it runs its handlers: see `frame`
-    f.yielded = f.pop()
-
-
 def closing_is_seen(decoded: Decoded) -> bool:
     """Whether a try or with of the generator runs code when it is dropped half way: replacement code may hold
     it a little longer than the program does."""
-    return any(i.op == "YIELD_VALUE" and _guarded(decoded, i) for i in decoded.instrs)
+    return any(i.op == "YIELD_VALUE" and is_guarded(decoded, i) for i in decoded.instrs)
 
 
-def _guarded(decoded: Decoded, i: Instr) -> bool:
+def is_guarded(decoded: Decoded, i: Instr) -> bool:
     """Whether a handler of the user's own covers the yield: closing the generator there would run it.
 
     From 3.12 on the whole body is covered by a handler of the compiler's, which is entered with an empty stack
@@ -179,53 +167,5 @@ def _guarded(decoded: Decoded, i: Instr) -> bool:
         return False
     entry = decoded.instrs[i.handler : i.handler + 2]
     if entry[0].op == "CLEANUP_THROW":  # of the compiler's too, around `yield from`
-        return _guarded(decoded, entry[0])
+        return is_guarded(decoded, entry[0])
     return not any(instr.arg == "STOPITERATION_ERROR" for instr in entry)
-
-
-# -- yield from ------------------------------------------------------------------------------------------
-@handles("GET_YIELD_FROM_ITER")
-def _get_yield_from_iter(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(iterate(m, f.pop()))
-
-
-@handles("SEND")
-def _send(m: Machine, f: Frame, i: Instr) -> None:
-    sent = f.pop()
-    source = f.peek(1)
-    if not isinstance(source, Iterator) or not is_none(sent):
-        raise Break("GB107", "a value sent through yield from")
-    item = _next_of_object(m, source) if source.kind == "object" else take(m, source)
-    if item is not None:
-        f.push(item)
-        return
-    result = source.parts[0].result if source.kind == "generator" else Const(None)
-    popped, pushed = stack_effect(i, jump=True)
-    if (
-        pushed < popped
-    ):  # the receiver goes with the exhausted step; later versions have END_SEND for it
-        f.pop()
-    f.push(result)
-    f.pc = i.target  # type: ignore[assignment]
-
-
-def _next_of_object(m: Machine, source: Iterator) -> Value | None:
-    """The next item of an iterator of a user's class; None at an end that has no value to return."""
-    try:
-        item = call_special(m, source.parts[0], "__next__", [])
-    except Thrown as thrown:
-        if not issubclass(thrown.cls, StopIteration):
-            raise
-        if thrown.known != ():
-            raise Break("GB107", "an iterator that returns a value at its end") from None
-        return None
-    if item is None:
-        raise Break("GB107", "an iterator without __next__ in yield from")
-    return item
-
-
-@handles("END_SEND")
-def _end_send(m: Machine, f: Frame, i: Instr) -> None:
-    result = f.pop()
-    f.pop()
-    f.push(result)

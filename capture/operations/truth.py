@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..breaks import Break
+from ..data_model import attributes, value_questions
 from ..exact_type import is_kind
-from ..models import numpy_arrays as arrays
+from ..torch_models import numpy_arrays as arrays
 from ..values import containers
 from ..values import symbolic_numbers as numbers
 from ..values.containers import raises
@@ -30,7 +31,6 @@ from ..values.value import (
     Value,
 )
 from ..values.wrap import IDENTITY_TYPES, pin
-from . import attributes, value_questions
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine

@@ -17,10 +17,10 @@ from collections.abc import Iterator as PythonIterator
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import Break
-from ..data_model import attributes
 from ..exact_type import is_kind
 from ..values.registry import BUILTINS, NONE, Args, Kwargs, models
 from ..values.value import Const, Dict, DictView, Instance, Iterator, Obj, Sequence, Set, Value
+from . import attributes, container_iterators
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -217,3 +217,5 @@ def _register(name: str, accelerator: str, functions: tuple[str, ...]) -> None:
 
 for (_name, _accelerator), _functions in _TWICE.items():
     _register(_name, _accelerator, _functions)
+
+container_iterators.POLYFILLS.append(globals())

@@ -16,11 +16,10 @@ from ...runtime import _native
 from ...runtime.guards.sources import Source
 from ...runtime.guards.weak_rows import source_of_globals
 from ..breaks import Break
+from ..data_model import attributes
+from ..data_model import skiplist as refusals
+from ..data_model.binding import bind, keywords_of, modelled
 from ..exact_type import is_kind
-from ..interpreter.machine import has_two_of_a_name, make_frame
-from ..models import skiplist as refusals
-from ..models.c_calls import call_builtin, call_builtin_method, call_descriptor
-from ..models.stdlib import call_getter, getter_from_outside
 from ..torch_models import calls as torchcalls
 from ..torch_models import compiler_disable as disabled
 from ..torch_models import context_managers as contexts
@@ -31,7 +30,7 @@ from ..torch_models import torchscript as scripted
 from ..values import containers
 from ..values import registry as tables
 from ..values.containers import raises
-from ..values.frames import Frame, Scope
+from ..values.frames import Frame, Scope, has_two_of_a_name, make_frame
 from ..values.value import (
     BuiltinMethod,
     Cell,
@@ -50,8 +49,8 @@ from ..values.value import (
     Value,
 )
 from ..values.wrap import held_by_content, pin
-from . import attributes, instances
-from .binding import bind, keywords_of, modelled
+from . import getters, instances
+from .c_calls import call_builtin, call_builtin_method, call_descriptor
 from .generators import make_generator
 
 if TYPE_CHECKING:
@@ -180,9 +179,9 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         found = modes.getter(m, real, args)
         if found is not None:
             return found
-    getter = getter_from_outside(m, fn)
+    getter = getters.from_outside(m, fn)
     if getter is not None:
-        return call_getter(m, getter, args, kwargs)
+        return getters.call(m, getter, args, kwargs)
     method = attributes.special(m, fn, "__call__")
     if method is None:
         raise raises(f"TypeError: {type(real).__name__!r} object is not callable")
@@ -238,7 +237,7 @@ CALLERS: dict[type, Callable[[Any, Any, Args, Kwargs], Value]] = {
     Method: _method,
     BuiltinMethod: _builtin_method,
     Partial: _partial,
-    Getter: call_getter,
+    Getter: getters.call,
     Instance: _instance,
     Context: _context,
     ContextExit: _exit,

@@ -101,29 +101,6 @@ def over_dict(m: Machine, of: Dict, kind: str, backward: bool = False) -> Iterat
     return Iterator("dict", [of, kind, 0, since, backward], step)
 
 
-def over_set(m: Machine, of: Set) -> Iterator:
-    from .sets import ordered
-
-    items, since = ordered(m, of), len(of.moves)
-    changed = False
-
-    def step(made: Iterator) -> Value | None:
-        nonlocal changed
-        if changed or len(of.items) != len(items):
-            changed = True
-            text = "Set changed size during iteration"
-            raise raises(f"RuntimeError: {text}", text)
-        if len(of.moves) != since:
-            raise must_be_python(of, since)
-        index = made.parts[1]
-        if index >= len(items):
-            return None
-        made.parts[1] = index + 1
-        return items[index]
-
-    return Iterator("set", [of, 0, since], step)
-
-
 def must_be_python(of: Dict | Set, since: int) -> MustBePython:
     """The keys changed after an iterator was made: what it gives next only the real tables know."""
     what = "set" if isinstance(of, Set) else "dict"
@@ -168,6 +145,10 @@ def _counted(other: Iterator) -> Any:
     return step
 
 
+# Globals of Python functions that stand for iterators of C; `polyfills` adds its own.
+POLYFILLS: list[dict[str, Any]] = []
+
+
 # -- their types -------------------------------------------------------------------------------------------
 def type_of(value: Iterator) -> type | None:
     """type(iterator), where the kind alone says it; None elsewhere."""
@@ -183,9 +164,8 @@ def type_of(value: Iterator) -> type | None:
         view = getattr(held, value.parts[1])()
         return type(reversed(view) if value.parts[4] else iter(view))
     if value.kind == "generator":
-        from ..models import polyfills
-
-        own = value.parts[0].scope.names is vars(polyfills)  # Python in place of an iterator of C's
+        # A generator function may stand for an iterator of C's.
+        own = any(value.parts[0].scope.names is names for names in POLYFILLS)
         return None if own else types.GeneratorType
     return _TYPES.get(value.kind)
 

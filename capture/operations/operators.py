@@ -18,10 +18,12 @@ import torch
 
 from ...runtime.safe_access import in_classes
 from ..breaks import Break
+from ..data_model import attributes, iteration
+from ..data_model.operator_table import BINARY, COMPARE, INPLACE, UNARY
 from ..exact_type import is_kind
-from ..models import numpy_arrays as arrays
 from ..torch_models import calls as torchcalls
 from ..torch_models import indexing as tensor_index
+from ..torch_models import numpy_arrays as arrays
 from ..types import classes as type_models
 from ..types import container_methods as methods
 from ..types import enums
@@ -29,7 +31,7 @@ from ..types import set_operators as set_algebra
 from ..values import containers
 from ..values import symbolic_numbers as numbers
 from ..values.containers import NotConstant, as_constant, fold, raises
-from ..values.registry import BUILTINS, DUNDERS, NONE
+from ..values.registry import BUILTINS, DUNDERS, NONE, Args, Kwargs, Model
 from ..values.value import (
     Array,
     Cell,
@@ -43,43 +45,9 @@ from ..values.value import (
     Tensor,
     Value,
 )
-from . import attributes, iteration
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
-
-BINARY: dict[str, tuple[Any, str, str]] = {
-    "+": (operator.add, "__add__", "__radd__"),
-    "-": (operator.sub, "__sub__", "__rsub__"),
-    "*": (operator.mul, "__mul__", "__rmul__"),
-    "/": (operator.truediv, "__truediv__", "__rtruediv__"),
-    "//": (operator.floordiv, "__floordiv__", "__rfloordiv__"),
-    "%": (operator.mod, "__mod__", "__rmod__"),
-    "**": (operator.pow, "__pow__", "__rpow__"),
-    "@": (operator.matmul, "__matmul__", "__rmatmul__"),
-    "&": (operator.and_, "__and__", "__rand__"),
-    "|": (operator.or_, "__or__", "__ror__"),
-    "^": (operator.xor, "__xor__", "__rxor__"),
-    "<<": (operator.lshift, "__lshift__", "__rlshift__"),
-    ">>": (operator.rshift, "__rshift__", "__rrshift__"),
-}
-INPLACE: dict[str, tuple[Any, str]] = {
-    f"{symbol}=": (getattr(operator, f"i{name.strip('_')}"), f"__i{name.strip('_')}__")
-    for symbol, (_, name, _) in BINARY.items()
-}
-COMPARE: dict[str, tuple[Any, str, str]] = {
-    "<": (operator.lt, "__lt__", "__gt__"),
-    "<=": (operator.le, "__le__", "__ge__"),
-    "==": (operator.eq, "__eq__", "__eq__"),
-    "!=": (operator.ne, "__ne__", "__ne__"),
-    ">": (operator.gt, "__gt__", "__lt__"),
-    ">=": (operator.ge, "__ge__", "__le__"),
-}
-_UNARY: dict[str, tuple[Any, str]] = {
-    "-": (operator.neg, "__neg__"),
-    "+": (operator.pos, "__pos__"),
-    "~": (operator.invert, "__invert__"),
-}
 
 
 def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
@@ -452,7 +420,7 @@ def _c_identity(owner: Value, cls: type) -> bool:
 def unary(m: Machine, symbol: str, value: Value) -> Value:
     if symbol == "not":
         return Const(not m.truth(value))
-    fn, name = _UNARY[symbol]
+    fn, name = UNARY[symbol]
     if isinstance(value, Array):
         return arrays.operate(m, fn, [value])
     if isinstance(value, Tensor):
@@ -563,7 +531,22 @@ def _then_none(change: Callable[..., None]) -> Callable[..., Value]:
     return model
 
 
+def _concatenated(symbol: str) -> Model:
+    """operator.concat and iconcat: `+` and `+=` of sequences alone."""
+
+    def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        for value in args:
+            text = isinstance(value, Const) and is_kind(value.value, (str, bytes))
+            if not text and not isinstance(value, Sequence):
+                raise Break("GB121", f"operator {symbol} of what may be no sequence")
+        return binary(m, symbol, *args)
+
+    return model
+
+
 def _operator_models() -> None:
+    BUILTINS[operator.concat] = _concatenated("+")
+    BUILTINS[operator.iconcat] = _concatenated("+=")
     for symbol, (fn, name, _) in BINARY.items():
         BUILTINS[fn] = _with_symbol(binary, symbol)
         DUNDERS[name] = fn
@@ -573,7 +556,7 @@ def _operator_models() -> None:
     for symbol, (fn, name, _) in COMPARE.items():
         BUILTINS[fn] = _with_symbol(compare, symbol)
         DUNDERS[name] = fn
-    for symbol, (fn, _) in _UNARY.items():
+    for symbol, (fn, _) in UNARY.items():
         BUILTINS[fn] = _with_symbol(unary, symbol)
     BUILTINS[operator.not_] = lambda m, a, k: unary(m, "not", a[0])
     BUILTINS[operator.truth] = lambda m, a, k: Const(m.truth(a[0]))

@@ -23,13 +23,14 @@ from ...runtime.safe_access import MISSING, mro_of
 from ..breaks import Break
 from ..data_model import attribute_stores as stores
 from ..data_model import attributes, dunders, iteration
+from ..data_model import skiplist as refusals
 from ..data_model import symbolic_math as number_calls
 from ..data_model.binding import fitted, modelled
-from ..data_model.generators import GENERATOR_METHODS
 from ..exact_type import is_kind
 from ..torch_models import calls as torchcalls
 from ..torch_models import context_managers as contexts
-from ..types import codings
+from ..torch_models import numpy_arrays as arrays
+from ..types import codings, context_variables
 from ..types import container_methods as methods
 from ..types import container_subclasses as hybrids
 from ..types import set_operators as set_algebra
@@ -53,9 +54,7 @@ from ..values.value import (
     Tensor,
     Value,
 )
-from . import context_variables
-from . import numpy_arrays as arrays
-from . import skiplist as refusals
+from .generators import GENERATOR_METHODS
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine

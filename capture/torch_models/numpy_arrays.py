@@ -23,8 +23,8 @@ from ...runtime.safe_access import ARRAY_SCALARS
 from .. import helpers as rebuild
 from ..breaks import ArrayShares, Break
 from ..data_model import attributes
+from ..data_model.iteration import ITERABLES
 from ..exact_type import is_kind
-from ..torch_models import calls as torchcalls
 from ..values import containers
 from ..values import registry as tables
 from ..values import symbolic_numbers as numbers
@@ -43,6 +43,7 @@ from ..values.value import (
     Value,
     is_none,
 )
+from . import calls as torchcalls
 from .numpy_functions import ATTRIBUTES, FUNCTIONS, METHODS, NUMBER_CLASSES, UFUNC_METHODS
 
 if TYPE_CHECKING:
@@ -308,3 +309,6 @@ def refuse_text(values: list[Value]) -> None:
 def from_outside(value: Value) -> bool:
     """An array that the program has brought along: its numbers may change at any time."""
     return isinstance(value, Obj) and is_kind(value.value, np.ndarray)
+
+
+ITERABLES[Array] = iterate

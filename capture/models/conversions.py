@@ -19,14 +19,14 @@ from ..breaks import Break
 from ..data_model import attributes, value_questions
 from ..data_model import symbolic_math as number_calls
 from ..exact_type import is_kind
-from ..models import numpy_arrays as arrays
 from ..torch_models import calls as torchcalls
+from ..torch_models import numpy_arrays as arrays
+from ..types import codings
+from ..types.exceptions import text as exception_text
 from ..values.containers import NotConstant, as_constant, as_constants, fold
 from ..values.registry import BUILTINS, Args, Kwargs, Model, models
 from ..values.value import Const, Instance, Obj, Sequence, Tensor, Value
 from ..values.wrap import own_text
-from . import codings
-from .exceptions import text as exception_text
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine

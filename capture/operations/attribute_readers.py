@@ -18,12 +18,30 @@ from ...runtime.guards.sources import Source
 from ...runtime.safe_access import MISSING
 from ...runtime.safe_access import in_classes as mro_lookup
 from ..breaks import Break
+from ..data_model import attributes
+from ..data_model.attributes import (
+    HEAP_TYPE,
+    NoAttribute,
+    bases,
+    bind_raw,
+    class_attribute,
+    has_protocol,
+    hold_class,
+    is_data,
+    is_property,
+    known_property,
+    load_attr,
+    of_class,
+    real_class,
+    special,
+    type_of,
+)
+from ..data_model.instance_dicts import InstanceDict
 from ..exact_type import is_kind
-from ..models import numpy_arrays as arrays
-from ..models.numpy_functions import ATTRIBUTES, METHODS
 from ..torch_models import calls as torchcalls
+from ..torch_models import numpy_arrays as arrays
+from ..torch_models.numpy_functions import ATTRIBUTES, METHODS
 from ..types import container_methods as methods
-from ..types.instance_dicts import InstanceDict
 from ..values import containers
 from ..values.value import (
     Array,
@@ -44,24 +62,6 @@ from ..values.value import (
     Super,
     Tensor,
     Value,
-)
-from . import attributes
-from .attributes import (
-    HEAP_TYPE,
-    NoAttribute,
-    bases,
-    bind_raw,
-    class_attribute,
-    has_protocol,
-    hold_class,
-    is_data,
-    is_property,
-    known_property,
-    load_attr,
-    of_class,
-    real_class,
-    special,
-    type_of,
 )
 
 if TYPE_CHECKING:
