@@ -6,6 +6,7 @@ table `BUILDERS`, by class of Value. `write_back` gives a pre-existing container
 
 from __future__ import annotations
 
+import functools
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -267,8 +268,6 @@ def _partial(e: Emitter, value: Partial) -> None:
         raise Break("GB125", "a partial whose arguments the program has taken out of it")
     names = tuple(value.kwargs)
     parts = [value.func, *value.args, *value.kwargs.values()]
-    import functools
-
     e.asm.call_const(functools.partial, *[e._loader(part) for part in parts], kwnames=names)
 
 

@@ -34,6 +34,7 @@ from ..types import codings, context_variables
 from ..types import container_methods as methods
 from ..types import container_subclasses as hybrids
 from ..types import set_operators as set_algebra
+from ..types.exceptions import c_method
 from ..values import containers
 from ..values import registry as tables
 from ..values.containers import NotConstant, as_constant, as_constants, raises
@@ -162,8 +163,6 @@ def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     if real.__objclass__ is np.ufunc:
         return arrays.call_ufunc_method(m, receiver, real.__name__, rest, kwargs)
     if issubclass(real.__objclass__, BaseException) and isinstance(receiver, Instance):
-        from ..types.exceptions import c_method
-
         if kwargs or (real.__name__ in ("__str__", "__repr__") and rest):
             raise Break("GB112", f"{real.__name__}() of an exception with these arguments")
         return c_method(m, receiver, real.__name__, rest)

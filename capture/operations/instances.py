@@ -21,7 +21,7 @@ from ..data_model.binding import bind
 from ..exact_type import is_kind
 from ..torch_models import context_managers as contexts
 from ..types import container_subclasses as hybrids
-from ..types import deques, enums
+from ..types import deques, enums, exceptions
 from ..values.containers import raises
 from ..values.value import Const, Instance, Obj, Sequence, Value
 from ..values.wrap import is_record
@@ -50,9 +50,7 @@ def make(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if issubclass(cls, torch.Tensor) or issubclass(cls, torch.autograd.Function):
         raise Break("GB126", f"{cls.__name__} is built")
     if issubclass(cls, BaseException):
-        from ..types.exceptions import make
-
-        return make(m, fn, args, kwargs)
+        return exceptions.make(m, fn, args, kwargs)
     return _instantiate(m, fn, args, kwargs)
 
 

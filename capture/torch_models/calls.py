@@ -21,8 +21,10 @@ from ...ir.trace.tracer import DataDependent, TraceError, Unsupported
 from ...runtime.guards.sources import Source
 from ...runtime.process import fault_origin
 from ...runtime.process.wrappers import TORCH_FOLDER
+from .. import walk_warnings as quiet
 from ..breaks import Break, NeedsPlainSizes
 from ..data_model import value_questions
+from ..data_model.attributes import NoAttribute, class_attribute, instance_dict, of_class, type_of
 from ..data_model.container_iterators import over_items
 from ..data_model.iteration import ITERABLES
 from ..exact_type import is_kind
@@ -45,6 +47,7 @@ from ..values.value import (
     Value,
 )
 from ..values.wrap import CONST_TYPES
+from . import current_device as devices
 from . import torchscript as scripted
 from .nested_traces import lift
 from .tensor_scalars import by_tensor
@@ -277,9 +280,6 @@ def _is_answer(fn: Any, name: str) -> bool:
 
 def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The call over ghosts; what torch warns about each time, it warns about when Python makes the call."""
-    from .. import walk_warnings as quiet
-    from . import current_device as devices
-
     told: Warning | None = None
     while True:
         try:
@@ -404,8 +404,6 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
     if name in _VIEWS:
         return call_torch(m, _GETTERS[name], [value], {})
     if name == "__class__":
-        from ..data_model.attributes import type_of
-
         return type_of(m, value)
     if name == "data":
         return call_torch(m, _GETTERS[name], [value], {}) if _no_grad(value) else _refuse(name)
@@ -424,8 +422,6 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
 
 def _own_attr(m: Machine, value: Tensor, name: str) -> Value:
     """An attribute that the user has put on the tensor itself."""
-    from ..data_model.attributes import NoAttribute, class_attribute
-
     class_attribute(m, value, name)
     own = _put_on(m, value, name)
     if own is None:
@@ -435,8 +431,6 @@ def _own_attr(m: Machine, value: Tensor, name: str) -> Value:
 
 def _put_on(m: Machine, value: Tensor, name: str) -> Value | None:
     """What the user has put on a tensor from outside under this name."""
-    from ..data_model.attributes import instance_dict
-
     if value.source is None:
         return None
     own = instance_dict(value.origin) or {}
@@ -480,8 +474,6 @@ def call_tensor_method(
     m: Machine, value: Tensor, name: str, args: list[Value], kwargs: dict[str, Value]
 ) -> Value:
     """tensor.name(*args, **kwargs)"""
-    from ..data_model.attributes import class_attribute
-
     class_attribute(m, value, name)  # somebody may patch torch.Tensor
     method = getattr(torch.Tensor, name)
     if type(method) is types.FunctionType and not _is_torchs_own(method):
@@ -542,8 +534,6 @@ def call_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> Valu
 
 def hold_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> None:
     """Somebody may patch torch.Tensor's operators."""
-    from ..data_model.attributes import of_class
-
     word = fn.__name__.strip("_")
     for cls in {id(v.cls): v.cls for v in args if isinstance(v, Tensor)}.values():
         for name in (f"__{word}__", f"__r{word}__"):

@@ -14,6 +14,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import Break
+from ..data_model.attributes import (
+    MISSING,
+    class_attribute,
+    load_attr,
+    mro_lookup,
+    real_class,
+    special,
+)
 from ..exact_type import is_kind
 from ..values.containers import NotConstant, as_constants, raises
 from ..values.value import Const, Context, ContextExit, Instance, Method, Obj, Value
@@ -118,8 +126,6 @@ def is_context_exit(fn: Method) -> bool:
 
 def exit_real(m: Machine, fn: Method, args: list[Value]) -> Value:
     """Leaving it here sets the mode that it found when it was entered."""
-    from ..data_model.attributes import load_attr
-
     before = load_attr(m, fn.receiver, "prev")
     if not isinstance(before, Const):
         raise Break("GB110", "a context manager without a constant previous mode")
@@ -129,8 +135,6 @@ def exit_real(m: Machine, fn: Method, args: list[Value]) -> Value:
 
 def enter_object(m: Machine, value: Value) -> tuple[Value, Value]:
     """`with value:` for a context manager of a class written in Python."""
-    from ..data_model.attributes import MISSING, class_attribute, mro_lookup, real_class, special
-
     if not isinstance(value, (Obj, Instance)):
         cls = real_class(value)
         if cls is None or mro_lookup(cls, "__enter__") is not MISSING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import Break
+from ..data_model import attributes
 from ..data_model import symbolic_math as number_calls
 from ..data_model.iteration import drain, drain_as_list, each, hint, iterate
 from ..values.containers import (
@@ -263,7 +264,6 @@ def _popitem(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value
 def mapping_pairs(m: Machine, other: Value) -> Iterable[tuple[Value, Value]] | None:
     """(key, item) pairs of a mapping as dict.update and `**` read it: all keys at once, an item when it is asked for. None if
     it is no mapping."""
-    from ..data_model import attributes
     from . import container_subclasses as hybrids
 
     # The C code of a merge asks a dict for its entries, unless it iterates in its own way, as an OrderedDict does.

@@ -15,6 +15,7 @@ from ..breaks import Break
 from ..data_model.iteration import each
 from ..values import containers
 from ..values.containers import raises
+from ..values.effects import Filled
 from ..values.registry import NONE, Args, Kwargs
 from ..values.value import Const, Instance, Obj, Sequence, Value
 from ..values.value import Iterator as IteratorValue
@@ -219,8 +220,6 @@ def grow(m: Machine, value: Obj, name: str, args: Args, kwargs: Kwargs) -> Value
     if not isinstance(limit, Const) or limit.value is not None:
         return None
     given = args[0] if _GROWING[name] else Sequence(list(each(m, args[0])), tuple)
-    from ..values.effects import Filled
-
     m.effects.append(Filled(value, getattr(deque, name), (given,)))
     m.activity += 1
     return NONE
