@@ -30,25 +30,25 @@ def guard(m: Machine) -> None:
         if changed and len(group) > 1:
             _distinct(m, group)
     _instance_dicts(m, written, groups)
-    _distinct(m, m.keys)
+    _distinct(m, m.journal.keys)
 
 
 def _written(m: Machine) -> set[Value]:
     """What existed before the frame and is written by it."""
     found: set[Value] = set()
-    for effect in m.effects:
+    for effect in m.journal.effects:
         if isinstance(effect, SetAttr):
             found.add(effect.obj)
         elif isinstance(effect, Written):
-            found.add(m.owners.get(effect.target, effect.target))
-            found.update(obj for obj, held in m.storages.items() if held is effect.target)
+            found.add(m.heap.owners.get(effect.target, effect.target))
+            found.update(obj for obj, held in m.heap.storages.items() if held is effect.target)
     return found
 
 
 def _groups(m: Machine) -> dict[int, list[Value]]:
     """The mutable objects that the walk met, by type; classes are told apart by address, which runs no code."""
     groups: dict[int, list[Value]] = {}
-    for value in m.known.values():
+    for value in m.heap.known.values():
         kind = _mutable_type(value)
         if kind is not None:
             groups.setdefault(id(kind), []).append(value)
@@ -91,8 +91,8 @@ def _instance_dicts(m: Machine, written: set[Value], groups: dict[int, list[Valu
     for one in dicts:
         if one in written:
             _apart(m, one, [owner for owner in objects if not _own(one, owner)])
-        if m.globals or one in written:
-            for scope in m.scopes.values():
+        if m.heap.globals or one in written:
+            for scope in m.guards.scopes.values():
                 m.guard("distinct", None, (one.source, scope))
 
 

@@ -242,7 +242,7 @@ class _Attempt:
         self.tracer = Tracer(frame.code.co_qualname, outliving=cast_cache.outliving())
         self.machine = Machine(self.tracer, scope, frame.varied)
         self.machine.claims_compiling = frame.claims_compiling
-        self.machine.handled_outside = sys.exception() is not None
+        self.machine.handling.outside = sys.exception() is not None
         self.root = self._root(scope)
         self.grad_before = torch.is_grad_enabled()
         self.graph: Graph | None = None
@@ -327,7 +327,7 @@ class _Attempt:
         ends = self.ends = Ends(f.decoded, f, dict(named))
         while f.result is None:
             instr = instrs[f.pc]
-            if (ends.held or m.unhooked) and (ended := ends.just_dropped(m, f)) is not None:
+            if (ends.held or m.journal.unhooked) and (ended := ends.just_dropped(m, f)) is not None:
                 reason = f"the last that this frame holds of a {type(ended).__name__}"
                 self.forced[m.root_index] = Break("GB139", reason, m.where)
                 raise Restart
@@ -357,7 +357,7 @@ class _Attempt:
                     raise PlainFrame(stop.code, stop.reason, stop.where) from None
                 made = made_here(m, f)
                 if made is not None:  # Python raises what is being handled here
-                    self.forced.setdefault(m.raised_at[made], stop)
+                    self.forced.setdefault(m.handling.raised_at[made], stop)
                     raise Restart from None
                 if m.modes and m.modes[0].index != instr.index:  # nothing enters a mode again
                     reason = f"a torch function mode around what breaks: {stop.reason}"
@@ -375,13 +375,13 @@ class _Attempt:
         m = self.machine
         if m.modes:
             raise PlainFrame("PL203", "the frame returns inside a with block", m.where)
-        if not self.tracer.recorded and (m.effects or not m.inputs):
+        if not self.tracer.recorded and (m.journal.effects or not m.inputs):
             record = BreakRecord("PL204", "no tensor operation in this frame", None)
             return Capture("plain", _types_only(self.rows()), plain=record)
         mode = torch.is_grad_enabled()
         assert self.ends is not None
         ends = self.ends.at_the_end(m, self.root, order_of(self.input.code))
-        if not m.effects and not m.contexts and mode == self.grad_before and not ends:
+        if not m.journal.effects and not m.contexts and mode == self.grad_before and not ends:
             made = self._direct(result)
             if made is not None:
                 return made
@@ -474,7 +474,7 @@ class _Attempt:
         self.strict(record)
         live = live_locals(f.decoded, index)
         raising = stop.code == "GB108"  # a debugger may look at the frame where it ended
-        stack = with_handlers(f.stack, m.handling)
+        stack = with_handlers(f.stack, m.handling.stack)
         missed = missed_locals(m, f, stack)
         restored = {
             name: value
@@ -542,12 +542,12 @@ class _Attempt:
         where = "before"
         if graph is not None:
             given = [*m.inputs, *self._numbers()]
-            real.clear(m.cleared, [*given, *dry.loaded])
+            real.clear(m.journal.cleared, [*given, *dry.loaded])
             where = "halfway" if graph.mutates or graph.random else where
             real.call_program(made.program, given, outputs, made.rerun, where)
         with real.failing(where):
             real.preload(dry.loaded)
-        seen = m.effects or contexts or mode != self.grad_before
+        seen = m.journal.effects or contexts or mode != self.grad_before
         with real.failing("halfway" if seen else where):
             self._body(real, values, mode, contexts)
         tail(real)
@@ -560,7 +560,7 @@ class _Attempt:
         self, e: Emitter, values: Callable[[Emitter], None], mode: bool, contexts: list[Any]
     ) -> None:
         m = self.machine
-        e.replay(m.effects)
+        e.replay(m.journal.effects)
         if mode != self.grad_before:
             e.asm.call_const(torch._C._set_grad_enabled, lambda: e.asm.load_const(mode))
             e.asm.pop_top()

@@ -60,15 +60,17 @@ class Ends:
 
     def just_dropped(self, m: Machine, frame: Frame) -> Any:
         """What is no longer on the stack, among the locals or being handled, or None."""
-        while self.looked_at < len(m.unhooked):
-            real = m.unhooked[self.looked_at]
+        while self.looked_at < len(m.journal.unhooked):
+            real = m.journal.unhooked[self.looked_at]
             self.looked_at += 1
             if _may_be_seen(real):
                 self.held.append((NONE, real))
         for unread, real in self.held:
-            value = m.known.get(id(real))
+            value = m.heap.known.get(id(real))
             names = dict.values(frame.locals)
-            if not any(_holds(one, unread, value) for one in (*frame.stack, *names, *m.handling)):
+            if not any(
+                _holds(one, unread, value) for one in (*frame.stack, *names, *m.handling.stack)
+            ):
                 return real
         return None
 
@@ -81,7 +83,7 @@ class Ends:
             if dict.__contains__(frame.locals, local):
                 held = reachable(m, [dict.__getitem__(frame.locals, local)])
                 for name, (unread, real) in seen.items():
-                    if unread in held or m.known.get(id(real)) in held:
+                    if unread in held or m.heap.known.get(id(real)) in held:
                         last[name] = place
         if len(last) < len(seen):
             return []  # one of them is held in a way that is not known here, if there are two at all

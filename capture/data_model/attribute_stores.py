@@ -157,7 +157,7 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
 
 def _its_own(m: Machine, value: Any, name: str) -> None:
     """The object's own attribute is about to be deleted: what its class has is not looked at, and nobody is asked."""
-    stored = m.overlay.get(value, {}).get(name, MISSING)
+    stored = m.heap.overlay.get(value, {}).get(name, MISSING)
     if stored is MISSING and isinstance(value, Obj) and value.source is not None:
         held = in_instance_dict(instance_dict(value.value), name)
         if held is not MISSING:
@@ -197,22 +197,22 @@ def _by_descriptor(m: Machine, value: Any, name: str, item: Value | None, found:
 def set_in_overlay(
     m: Machine, value: Any, name: str, item: Value | None, raw: bool = False
 ) -> None:
-    if isinstance(value, Obj) and id(instance_dict(value.value)) in m.known:
+    if isinstance(value, Obj) and id(instance_dict(value.value)) in m.heap.known:
         raise Break("GB112", "an attribute is set while its __dict__ is in use")
     m.activity += 1
     if isinstance(value, Obj):
         held = in_instance_dict(instance_dict(value.value), name)
         if held is not MISSING:
             m.unhook(held)
-    names = m.overlay.setdefault(value, {})
-    if value in m.dicts and (item is None or name not in names):
-        containers.moved(m, m.dicts[value])
+    names = m.heap.overlay.setdefault(value, {})
+    if value in m.heap.dicts and (item is None or name not in names):
+        containers.moved(m, m.heap.dicts[value])
     if item is None and isinstance(value, Instance):
         names.pop(name, None)  # nothing remains of it: set again, it comes last
     else:
         names[name] = item
     if isinstance(value, Obj):
-        m.effects.append(SetAttr(value, name, item, raw))
+        m.journal.effects.append(SetAttr(value, name, item, raw))
 
 
 def _module_store(m: Machine, value: Any, name: str, item: Value | None) -> None:
@@ -235,7 +235,7 @@ def _module_store(m: Machine, value: Any, name: str, item: Value | None) -> None
         if held and table == "_buffers" and isinstance(item, Tensor) and not special_value:
             content.items[freeze(Const(name))] = (Const(name), item)
             m.activity += 1
-            m.effects.append(SetAttr(value, name, item))
+            m.journal.effects.append(SetAttr(value, name, item))
             return
         if held and content.items[freeze(Const(name))][1] is item:
             return  # as `self.weight -= step` stores it

@@ -260,7 +260,7 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         assert getter is not None
         return m.call(getter, [value, type_of(m, value)], {})
     if raw is vars(deque)["maxlen"] and isinstance(value, Instance):
-        limit = m.overlay[value]["maxlen"]
+        limit = m.heap.overlay[value]["maxlen"]
         assert limit is not None
         return limit
     code = refusals.of_descriptor(raw)
@@ -295,7 +295,7 @@ def known_property(m: Machine, raw: Any) -> None:
 
 
 def _slot(m: Machine, value: Obj | Instance, name: str, raw: Any) -> Value:
-    overlay = m.overlay.get(value, {})
+    overlay = m.heap.overlay.get(value, {})
     if name in overlay:
         stored = overlay[name]
         if stored is None:
@@ -412,11 +412,11 @@ def generic_attr(m: Machine, value: Any, name: str, cls: type, hook: bool = True
         return _dict_of(m, value)
     if raw is not MISSING and has_protocol(m, raw, "__get__") and is_data(m, raw):
         return _bound_or_missing(m, value, name, raw, cls, hook)
-    stored = m.overlay.get(value, {}).get(name, MISSING)
+    stored = m.heap.overlay.get(value, {}).get(name, MISSING)
     if stored is not MISSING and stored is not None:
         return stored
     own = instance_dict(value.value) if isinstance(value, Obj) else None
-    written = m.known.get(id(own))
+    written = m.heap.known.get(id(own))
     if isinstance(written, Dict) and written.changed:
         assert value.source is not None
         m.guard("same", Source("dict", value.source, None), written.source)
@@ -480,7 +480,7 @@ def _module_table_attr(m: Machine, value: Any, name: str) -> Value:
 
 
 def _dict_of(m: Machine, value: Any) -> Value:
-    if isinstance(value, Obj) and value.source is not None and not m.overlay.get(value):
+    if isinstance(value, Obj) and value.source is not None and not m.heap.overlay.get(value):
         real = instance_dict(value.value)
         if real is not None:
             return m.wrap(real, Source("dict", value.source, None))

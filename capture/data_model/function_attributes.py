@@ -35,7 +35,7 @@ def _namespace(m: Machine, fn: Function) -> Dict:
     """`fn.__dict__`"""
     if fn.namespace is None:
         fn.namespace = Dict({})
-        m.namespaces[fn.namespace] = fn
+        m.heap.namespaces[fn.namespace] = fn
     return fn.namespace
 
 
@@ -148,7 +148,7 @@ def real_attr(m: Machine, value: Obj, name: str) -> Value:
         return m.wrap(getattr(value.value, name), Source("member", source, name))
     if name == "__class__":
         return type_of(m, value)
-    stored = m.overlay.get(value, {}).get(name, MISSING)
+    stored = m.heap.overlay.get(value, {}).get(name, MISSING)
     if stored is not MISSING and stored is not None:
         return stored
     if name in value.value.__dict__:

@@ -35,7 +35,7 @@ class _Items(MutableMapping[Any, Pair]):
     def __init__(self, m: Machine, owner: Instance) -> None:
         self.m = m
         self.owner = owner
-        self.names: dict[str, Value | None] = m.overlay.setdefault(owner, {})
+        self.names: dict[str, Value | None] = m.heap.overlay.setdefault(owner, {})
 
     def _raw(self, name: str) -> Any:
         return attributes.class_attribute(self.m, self.owner, name)
@@ -87,8 +87,8 @@ def dict_of(m: Machine, value: Instance) -> Dict:
         raise Break("GB112", "__dict__ of an exception made in this frame")
     if not cls.__dictoffset__:
         raise attributes.NoAttribute("__dict__", cls.__name__)
-    made = m.dicts.get(value)
+    made = m.heap.dicts.get(value)
     if made is None:
         items: Any = _Items(m, value)
-        made = m.dicts[value] = InstanceDict(items, owner=value)
+        made = m.heap.dicts[value] = InstanceDict(items, owner=value)
     return made

@@ -90,9 +90,9 @@ def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
     check = ValueCheck(program, sources, as_truth, found)
     if not m.varied.answered((program.key, *map(str, sources), as_truth), found):
         return None
-    if ("value", None, check) not in m.rows and m.questions == MOST_ASKED:
+    if ("value", None, check) not in m.guards.rows and m.questions == MOST_ASKED:
         return None
-    m.questions += ("value", None, check) not in m.rows
+    m.questions += ("value", None, check) not in m.guards.rows
     m.guard("value", None, check)
     return found
 

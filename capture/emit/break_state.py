@@ -38,7 +38,9 @@ from .resume import Path, order_of
 def made_here(m: Machine, f: Frame) -> Value | None:
     """The outermost exception made by the walk that a handler of this frame is handling."""
     levels = sum(value is PREVIOUS for value in f.stack)
-    return next((value for value in m.handling[:levels] if value in m.raised_at), None)
+    return next(
+        (value for value in m.handling.stack[:levels] if value in m.handling.raised_at), None
+    )
 
 
 def with_handlers(stack: list[Value], handling: list[Value]) -> list[Value]:
@@ -105,7 +107,9 @@ def missed_locals(m: Machine, f: Frame, stack: list[Value]) -> set[str]:
 def _handed_over(m: Machine, stack: list[Value]) -> set[Value]:
     """What Python gets to see at the break that a weak reference may be made of: on the stack of the instruction that
     breaks, stored outside of the frame, or below one of those."""
-    seen = reachable(m, [*stack, *(part for effect in m.effects for part in _parts(effect))])
+    seen = reachable(
+        m, [*stack, *(part for effect in m.journal.effects for part in _parts(effect))]
+    )
     return {value for value in seen if not isinstance(value, _WITHOUT_WEAK_REFERENCES)}
 
 
@@ -127,7 +131,7 @@ def reachable(m: Machine, values: list[Any]) -> set[Value]:
             if value in seen:
                 continue
             seen.add(value)
-            todo += [table.get(value) for table in (m.overlay, m.storages, m.dicts)]
+            todo += [table.get(value) for table in (m.heap.overlay, m.heap.storages, m.heap.dicts)]
         todo += _parts(value)
     return seen
 

@@ -124,11 +124,11 @@ class Emitter:
         if temp is not None:
             self.asm.load_fast(temp)
             return
-        owner = self.m.owners.get(value)
+        owner = self.m.heap.owners.get(value)
         if owner is not None:
             self.push(owner)
             return
-        function = self.m.namespaces.get(value)
+        function = self.m.heap.namespaces.get(value)
         if function is not None:
             self.push(function)
             self.asm.load_attr("__dict__")

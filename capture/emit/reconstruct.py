@@ -249,7 +249,7 @@ def _instance(e: Emitter, value: Instance) -> None:
     if held is not None and held.items:
         e.temps[held] = e.temps[value]
         write_back(e, held)
-    for name, item in e.m.overlay.get(value, {}).items():
+    for name, item in e.m.heap.overlay.get(value, {}).items():
         if item is None:
             continue
         e.set_raw(value, name, item)

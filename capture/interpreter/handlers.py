@@ -82,13 +82,13 @@ def _constant(m: Machine, value: Any) -> Value:
         return Obj(value)
     if type(value) not in (tuple, frozenset):
         return Const(value)
-    known = m.known.get(id(value))  # one constant is one object, however often it is loaded
+    known = m.heap.known.get(id(value))  # one constant is one object, however often it is loaded
     if known is None:
         known = containers.from_constant(value) if type(value) is frozenset else _tuple(m, value)
         known.source = Source("const", None, value)
         known.origin = value  # type: ignore[attr-defined]
-        m.known[id(value)] = known
-        m.keep.append(value)
+        m.heap.known[id(value)] = known
+        m.heap.keep.append(value)
     return known
 
 

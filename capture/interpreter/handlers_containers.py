@@ -82,7 +82,7 @@ def _fill(m: Machine, f: Frame, depth: int, step: Any, items: list[Value]) -> bo
     for item in items if step is not list.append else ():
         freeze(containers.read_key(m, item))  # a hash that runs code of its own is Python's
         break
-    m.effects.append(Filled(target, step, tuple(items)))
+    m.journal.effects.append(Filled(target, step, tuple(items)))
     m.activity += 1
     target.read = _half_full
     return True

@@ -31,7 +31,7 @@ def _check_eg_match(m: Machine, f: Frame, i: Instr) -> None:
     found, left = _taken(m, value, kinds)
     f.stack += [left or NONE, found or NONE]
     if found is not None:
-        m.handling[-1] = found
+        m.handling.stack[-1] = found
 
 
 def _taken(m: Machine, value: Value, kinds: list[type]) -> tuple[Value | None, Value | None]:
@@ -40,8 +40,8 @@ def _taken(m: Machine, value: Value, kinds: list[type]) -> tuple[Value | None, V
     if is_group(value) or not picks(value):
         return split(m, value, picks)
     wrapped = make_group(m, BaseExceptionGroup, [Const(""), Sequence([value], tuple)])
-    m.overlay[wrapped]["__context__"] = NONE
-    m.raised_at[wrapped] = m.raised_at[value]
+    m.heap.overlay[wrapped]["__context__"] = NONE
+    m.handling.raised_at[wrapped] = m.handling.raised_at[value]
     return wrapped, None
 
 
@@ -72,8 +72,8 @@ def _what_is_raised(m: Machine, origin: Value, items: list[Value]) -> Value | No
 
 def _from(m: Machine, value: Value) -> Value:
     """The group that this one was taken from, in however many steps."""
-    while value in m.derived:
-        value = m.derived[value]
+    while value in m.handling.derived:
+        value = m.handling.derived[value]
     return value
 
 

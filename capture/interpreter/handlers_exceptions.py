@@ -35,7 +35,7 @@ def catch(m: Machine, frame: Frame, instr: Instr, thrown: Thrown) -> bool:
     if instr.handler is None:
         return False
     value = value_of(m, thrown)
-    if value not in m.raised_at:
+    if value not in m.handling.raised_at:
         raised(m, value)
     m.activity += 1
     del frame.stack[instr.handler_depth :]
@@ -54,12 +54,12 @@ def is_thrown(error: Thrown, *kinds: type[BaseException]) -> bool:
 def _raise(m: Machine, f: Frame, i: Instr) -> None:
     cause = f.pop() if i.arg == 2 else None
     if i.arg == 0:
-        if not m.handling and nothing_outside(m):
+        if not m.handling.stack and nothing_outside(m):
             message = "No active exception to reraise"
             raise Thrown(RuntimeError, (message,), f"RuntimeError: {message}")
-        if not m.handling or not is_exception(m.handling[-1]):
+        if not m.handling.stack or not is_exception(m.handling.stack[-1]):
             raise Break("GB108", "a raise of what is being handled")
-        raise throw(m.handling[-1])
+        raise throw(m.handling.stack[-1])
     value = f.pop()
     if isinstance(value, Obj) and isinstance(value.value, type):
         if not issubclass(value.value, BaseException):
@@ -75,7 +75,7 @@ def _raise(m: Machine, f: Frame, i: Instr) -> None:
             raise Break("GB108", "a raise from something else")
         store(m, value, "__cause__", cause)
     raised(m, value)
-    m.derived.pop(value, None)
+    m.handling.derived.pop(value, None)
     raise throw(value)
 
 
@@ -84,7 +84,7 @@ def _reraise(m: Machine, f: Frame, i: Instr) -> None:
     value = f.pop()
     if not is_exception(value):
         raise Break("GB108", "an exception goes on")
-    if value not in m.raised_at:  # put together by an except*
+    if value not in m.handling.raised_at:  # put together by an except*
         put_together(m, value)
     raise throw(value)
 
@@ -94,14 +94,14 @@ def _push_exc_info(m: Machine, f: Frame, i: Instr) -> None:
     (value,) = f.leave(1)
     f.push(PREVIOUS)
     f.push(value)
-    m.handling.append(value)
+    m.handling.stack.append(value)
 
 
 @handles("POP_EXCEPT")
 def _pop_except(m: Machine, f: Frame, i: Instr) -> None:
-    if f.pop() is not PREVIOUS or not m.handling:
+    if f.pop() is not PREVIOUS or not m.handling.stack:
         raise Break("GB108", "the end of a handler")
-    m.handling.pop()
+    m.handling.stack.pop()
 
 
 @handles("CHECK_EXC_MATCH")
@@ -124,8 +124,8 @@ def _intrinsic(m: Machine, f: Frame, i: Instr) -> None:
         )
         assert isinstance(error, Instance)
         store(m, error, "__cause__", value)
-        m.overlay[error]["__context__"] = value
-        m.raised_at[error] = m.root_index
+        m.heap.overlay[error]["__context__"] = value
+        m.handling.raised_at[error] = m.root_index
         value = error
     f.push(value)
 

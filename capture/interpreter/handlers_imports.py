@@ -74,7 +74,7 @@ def _absolute(m: Machine, f: Frame, name: str, level: int) -> str:
 
 def _loaded(m: Machine, name: str) -> Any:
     """sys.modules[name], if its code has run to the end."""
-    held = m.known.get(id(sys.modules))
+    held = m.heap.known.get(id(sys.modules))
     if isinstance(held, Dict) and held.changed:
         raise Break("GB111", f"import of {name}, after a change of sys.modules")
     module = sys.modules.get(name)

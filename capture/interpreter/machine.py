@@ -31,9 +31,10 @@ from ..operations import truth as truths
 from ..values import symbolic_numbers as numbers
 from ..values import wrap as wrapping
 from ..values.containers import has_nan
-from ..values.effects import Effect, SetGlobal, Written
+from ..values.effects import SetGlobal, Written
 from ..values.frames import Frame, Scope
-from ..values.value import Cell, Const, Tensor, Token, Value
+from ..values.value import Cell, Const, Tensor, Value
+from ..values.walk_state import Guards, Handling, Heap, Journal
 from .unmodelled import UNMODELLED
 
 if TYPE_CHECKING:
@@ -79,53 +80,24 @@ class Machine:
         self.inner: list[Inner] = []
         self.modes: list[Entered] = []  # torch function modes that are active, innermost last
         self.root_scope = root_scope
-        # the globals in play, by address -> their place
-        self.scopes: dict[int, Source] = {id(root_scope.names): Source("globals", None, None)}
-        self.rows: dict[tuple, Row] = {}
-        self.known: dict[int, Value] = {}
-        self.keep: list[Any] = []
-        self.overlay: dict[Value, dict[str, Value | None]] = {}
-        self.owners: dict[Value, Value] = {}  # and the other way, for what is made in the frame
-        self.namespaces: dict[
-            Value, Value
-        ] = {}  # the __dict__ of a function made in the frame -> the function
-        self.storages: dict[Value, Value] = {}  # objects from outside that are containers beneath
-        self.globals: dict[tuple[int, str], Value | None] = {}
-        self.effects: list[Effect] = []
-        self.variables: dict[Value, Token] = {}  # context variables that the frame has set
-        # leaves whose gradients go before the program runs, for the frame drops them before it computes anything
-        self.cleared: list[Tensor] = []
+        self.heap = Heap()
+        self.journal = Journal()
+        self.guards = Guards(scopes={id(root_scope.names): Source("globals", None, None)})
+        self.handling = Handling()
         self.contexts: list[Any] = []
         self.inputs: list[Tensor] = []
         self.frames: list[Frame] = []
         self.where: Location | None = None
-        self.handling: list[
-            Value
-        ] = []  # exceptions whose handlers are being walked, innermost last
-        self.raised_at: dict[
-            Value, int
-        ] = {}  # an exception -> the root's instruction that made or raised it
-        self.handled_outside = True  # whether the frame's caller is handling an exception
-        self.derived: dict[Value, Value] = {}  # part of an exception group -> the group
         self.root_index = 0
         self.grad_before = torch.is_grad_enabled()
-        self.differentiating = (
-            0  # functions around that are being differentiated (see `differentiating`)
-        )
-        self.fragile = (
-            False  # an operator that may raise came after something that must then have happened
-        )
-        self.dicts: dict[
-            Value, Any
-        ] = {}  # an object made in the frame -> its __dict__, once asked for
-        self.shared: list[Any] = []  # tensors over the memory of arrays made here (see `arrays`)
-        self.gone: list[Any] = []
-        self.unhooked: list[Any] = []  # those of them that a place outside of the frame held
-        self.keys: list[
-            Value
-        ] = []  # objects from outside that stood beside others as keys of dicts and sets
-        self.open_generators: set[Frame] = set()  # suspended where a handler waits for them
-        self.asked: dict[Any, int] = {}  # where tensor data was asked for -> operators behind it
+        # functions around that are being differentiated (see `differentiating`)
+        self.differentiating = 0
+        # an operator that may raise came after something that must then have happened
+        self.fragile = False
+        # suspended where a handler waits for them
+        self.open_generators: set[Frame] = set()
+        # where tensor data was asked for -> operators behind it
+        self.asked: dict[Any, int] = {}
         self.questions = self.count = self.activity = 0  # `questions`: answered before the graph
         self.walks_generators = True
 
@@ -145,8 +117,8 @@ class Machine:
         """Add a row, once a kind and source (and name, for rows about an absent name)."""
         about = kind.startswith("no_") or kind in ("same", "distinct", "apart", "value", "element")
         key = (kind, source, expected if about else None)
-        if key not in self.rows:
-            self.rows[key] = Row(kind, source, expected, self.users_line)
+        if key not in self.guards.rows:
+            self.guards.rows[key] = Row(kind, source, expected, self.users_line)
 
     def wrap(self, value: Any, source: Source) -> Value:
         """The Value of a real object met at `source`, with the guards that make its use safe."""
@@ -155,8 +127,8 @@ class Machine:
     # -- globals -----------------------------------------------------------------------------------------
     def load_global(self, scope: Scope, name: str) -> Value:
         key = (id(scope.names), name)
-        if key in self.globals:
-            stored = self.globals[key]
+        if key in self.heap.globals:
+            stored = self.heap.globals[key]
             if stored is not None:
                 return stored
         elif name in scope.names:
@@ -178,8 +150,8 @@ class Machine:
     def builtin(self, scope: Scope, name: str) -> Value | None:
         """What the builtins that a frame sees have under a name; the frame itself may have stored it there."""
         key = (id(scope.builtins), name)
-        if key in self.globals:
-            return self.globals[key]
+        if key in self.heap.globals:
+            return self.heap.globals[key]
         if name in scope.builtins:
             return self.wrap(scope.builtins[name], Source("builtin", None, name))
         return None
@@ -188,21 +160,21 @@ class Machine:
         self, scope: Scope, name: str, value: Value | None, module: Value | None = None
     ) -> None:
         self.unhook(scope.names.get(name))
-        self.globals[id(scope.names), name] = value
-        self.keep.append(scope.names)
-        self.effects.append(SetGlobal(scope, name, value, module))
+        self.heap.globals[id(scope.names), name] = value
+        self.heap.keep.append(scope.names)
+        self.journal.effects.append(SetGlobal(scope, name, value, module))
 
     # -- cells -------------------------------------------------------------------------------------------
     def real_cell(self, cell: Any, source: Source) -> Cell:
         """The Cell of a pre-existing closure cell."""
-        known = self.known.get(id(cell))
+        known = self.heap.known.get(id(cell))
         if isinstance(known, Cell):
             if known.source is not None and known.source != source:
                 self.guard("same", source, known.source)
             return known
         made = Cell(source=source)
-        self.known[id(cell)] = made
-        self.keep.append(cell)
+        self.heap.known[id(cell)] = made
+        self.heap.keep.append(cell)
         try:
             content = cell.cell_contents
         except ValueError:
@@ -229,14 +201,14 @@ class Machine:
         cell.content = value
         if cell.source is not None and not cell.changed:
             cell.changed = True
-            self.effects.append(Written(cell))
+            self.journal.effects.append(Written(cell))
 
     def changed(self, container: Any) -> None:
         """A pre-existing container is written to: its final content is an effect."""
         self.activity += 1
         if container.source is not None and not container.changed:
             container.changed = True
-            self.effects.append(Written(container))
+            self.journal.effects.append(Written(container))
 
     def rewritten(self, container: Any) -> None:
         """A pre-existing container is written to as a whole: it may drop whatever it held."""
@@ -250,9 +222,9 @@ class Machine:
 
     def unhook(self, held: Any) -> None:
         """A place outside of the frame drops what it held: the frame may be the last to hold it."""
-        before = len(self.gone)
+        before = len(self.journal.gone)
         self.let_go(held)
-        self.unhooked += self.gone[before:]
+        self.journal.unhooked += self.journal.gone[before:]
 
     def let_go(self, held: Any) -> None:
         """The program may drop a reference to what existed before the frame: weak references may see it."""
@@ -261,11 +233,11 @@ class Machine:
                 return
             held = held.origin if isinstance(held, Tensor) else getattr(held, "value", held)
         if type(held) not in wrapping.CONST_TYPES:
-            self.gone.append(held)
+            self.journal.gone.append(held)
 
     def may_be_gone(self, referent: Any) -> bool:
         """Whether something that the frame dropped may have kept this object alive."""
-        return any(one is referent or not is_kind(one, torch.Tensor) for one in self.gone)
+        return any(one is referent or not is_kind(one, torch.Tensor) for one in self.journal.gone)
 
     # -- operations that models ask for, which lie below `operations` ----------------------------------------
     call = calls.call
@@ -293,34 +265,10 @@ class Machine:
 
     def release(self) -> None:
         """Let go of the user's objects: capture must not make them live longer than plain Python does."""
-        for value in self.known.values():
-            for name in ("value", "pin", "origin", "ghost", "parts", "step", "content", "array"):
-                if hasattr(value, name):
-                    setattr(value, name, None)
-        stores = (
-            self.known,
-            self.overlay,
-            self.storages,
-            self.namespaces,
-            self.owners,
-            self.raised_at,
-            self.derived,
-            self.open_generators,
-            self.globals,
-            self.variables,
-            self.dicts,
-            self.keep,
-            self.effects,
-            self.cleared,
-            self.inputs,
-            self.handling,
-            self.gone,
-            self.unhooked,
-            self.keys,
-            self.shared,
-        )
-        for store in stores:
-            store.clear()
+        for state in (self.heap, self.journal, self.handling):
+            state.release()
+        self.inputs.clear()
+        self.open_generators.clear()
         self.numbers.held.clear()
         self.facts.forget_origins()  # they name what the program may drop; a graph keeps its facts
 

@@ -79,7 +79,7 @@ def _module(m: Machine, value: Obj, name: str) -> Value:
         raise Break("GB112", f"attribute {name!r} of a {type(value.value).__name__}")
     hold_class(m, value)
     names = _MODULE_DICT(value.value)
-    stored = m.globals.get((id(names), name), MISSING)
+    stored = m.heap.globals.get((id(names), name), MISSING)
     if stored is None:
         raise NoAttribute(name, "module")
     if stored is not MISSING:

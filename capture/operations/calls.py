@@ -134,10 +134,10 @@ def scope_of(m: Machine, real: types.FunctionType) -> Scope:
     root = m.root_scope
     if real.__globals__ is root.names and real.__builtins__ is root.builtins:  # type: ignore[attr-defined]
         return root
-    if id(real.__globals__) in m.known:
+    if id(real.__globals__) in m.heap.known:
         raise Break("GB112", "globals of a function that are in use as a dict")
     place = source_of_globals(real.__globals__)
-    m.scopes[id(real.__globals__)] = place
+    m.guards.scopes[id(real.__globals__)] = place
     found = real.__globals__.get("__builtins__", root.builtins)
     names = found.__dict__ if is_kind(found, types.ModuleType) else found
     if real.__builtins__ is not names:  # type: ignore[attr-defined]  # a function keeps those it was made with

@@ -45,8 +45,8 @@ def _resume(m: Machine, frame: Frame, sent: Value) -> Value | None:
 
 def _walk(m: Machine, frame: Frame) -> Value | None:
     m.open_generators.discard(frame)
-    outside = len(m.handling)
-    m.handling += frame.handling
+    outside = len(m.handling.stack)
+    m.handling.stack += frame.handling
     try:
         return m.run_to_yield(frame)
     except Thrown as error:
@@ -55,8 +55,8 @@ def _walk(m: Machine, frame: Frame) -> Value | None:
             raise raises("RuntimeError: generator raised StopIteration") from None
         raise
     finally:  # nobody else sees what it is handling
-        frame.handling = m.handling[outside:]
-        del m.handling[outside:]
+        frame.handling = m.handling.stack[outside:]
+        del m.handling.stack[outside:]
 
 
 def _finished(m: Machine, frame: Frame) -> Thrown:
@@ -65,10 +65,10 @@ def _finished(m: Machine, frame: Frame) -> Thrown:
     result = frame.result
     assert result is not None
     value = value_of(m, error)
-    m.overlay[value]["args"] = Sequence(
+    m.heap.overlay[value]["args"] = Sequence(
         [] if result is NONE or is_none(result) else [result], tuple
     )
-    m.raised_at[value] = m.root_index
+    m.handling.raised_at[value] = m.root_index
     return error
 
 

@@ -125,7 +125,7 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         raise raises(f"TypeError: abstract class {cls.__name__}")
     if attributes.class_attribute(m, made, "__del__") is not attributes.MISSING:
         raise Break("GB126", f"{cls.__name__} has a finalizer")
-    m.overlay.setdefault(made, {})
+    m.heap.overlay.setdefault(made, {})
     init = attributes.of_class(m, cls, "__init__")
     if init is object.__dict__["__init__"]:
         if (args or kwargs) and new is object.__dict__["__new__"]:

@@ -107,7 +107,7 @@ def _refuse(m: Machine, cls: Any, given: Args) -> None:
 def _context(m: Machine, given: Args) -> Instance:
     made = Instance(Obj(Context))
     needs = Sequence([Const(False) for _ in given], tuple)
-    m.overlay[made] = {"needs_input_grad": needs}
+    m.heap.overlay[made] = {"needs_input_grad": needs}
     return made
 
 

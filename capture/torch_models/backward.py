@@ -34,7 +34,7 @@ _CODE = "GB114"
 # -- .grad -------------------------------------------------------------------------------------------------
 def read(m: Machine, value: Tensor) -> Value:
     """value.grad"""
-    stored = m.overlay.get(value, {}).get("grad")
+    stored = m.heap.overlay.get(value, {}).get("grad")
     if stored is not None:
         return stored
     if value.source is None:
@@ -55,21 +55,21 @@ def write(m: Machine, value: Tensor, item: Value | None) -> None:
         _require_fit(value, item)
     elif not is_none(item):
         raise Break(_CODE, "Tensor.grad is set to something that is no tensor")
-    elif not m.root_tracer.n_nodes and "grad" not in m.overlay.get(value, {}):
-        m.cleared.append(value)
+    elif not m.root_tracer.n_nodes and "grad" not in m.heap.overlay.get(value, {}):
+        m.journal.cleared.append(value)
     _put(m, value, item)
 
 
 def _put(m: Machine, value: Tensor, item: Value) -> None:
     m.activity += 1
-    m.overlay.setdefault(value, {})["grad"] = item
+    m.heap.overlay.setdefault(value, {})["grad"] = item
     # Nothing runs between the effects that could see what was there for a while.
-    m.effects[:] = [
+    m.journal.effects[:] = [
         one
-        for one in m.effects
+        for one in m.journal.effects
         if not (isinstance(one, SetAttr) and one.obj is value and one.name == "grad")
     ]
-    m.effects.append(SetAttr(value, "grad", item))
+    m.journal.effects.append(SetAttr(value, "grad", item))
 
 
 def _require_leaf(value: Tensor) -> None:
@@ -126,7 +126,7 @@ def _backward(m: Machine, roots: Value, seeds: Value, given: dict[str, Value]) -
     outs = _tensors(m, roots)
     leaves = _leaves(m, outs)
     found = _differentiate(m, outs, leaves, _tensors(m, _sequence(seeds), gaps=True), given)
-    taken = {id(one.ghost._store) for one in m.known.values() if isinstance(one, Tensor)}
+    taken = {id(one.ghost._store) for one in m.heap.known.values() if isinstance(one, Tensor)}
     before = m.tracer.grad_mode(False)
     try:
         for leaf, gradient in zip(leaves, found, strict=True):
@@ -242,7 +242,7 @@ def _reached(m: Machine, roots: list[Any], until: list[Any] | None = None) -> li
         ghosts = leaves_of([root.ghost for root in roots], [one.ghost for one in until or ()])
     except RuntimeError:  # the history of a view is made when it is asked for, by torch itself
         raise Break(_CODE, "a backward through a view of what was written to") from None
-    found = [m.known.get(id(ghost)) for ghost in ghosts]
+    found = [m.heap.known.get(id(ghost)) for ghost in ghosts]
     if not all(isinstance(leaf, Tensor) for leaf in found):
         raise Break(_CODE, "a backward through a history from outside of the graph")
     return found  # type: ignore[return-value]

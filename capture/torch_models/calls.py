@@ -310,7 +310,7 @@ def _failing(m: Machine, name: str, start: int) -> None:
 
 def _is_watched(m: Machine) -> bool:
     """Whether Python would have done something else before this call, or does if it raises."""
-    if m.effects or m.contexts or torch.is_grad_enabled() != m.grad_before:
+    if m.journal.effects or m.contexts or torch.is_grad_enabled() != m.grad_before:
         return True
     return any(f.pc and f.decoded.instrs[f.pc - 1].handler is not None for f in m.frames)
 
@@ -351,11 +351,11 @@ def to_argument(m: Machine, value: Value) -> Any:
 def from_result(m: Machine, result: Any) -> Value:
     """The Value of what a recorded call returned."""
     if isinstance(result, torch.Tensor):
-        known = m.known.get(id(result))
+        known = m.heap.known.get(id(result))
         if known is None:
             known = Tensor(result, torch.Tensor)
-            m.known[id(result)] = known
-            m.keep.append(result)
+            m.heap.known[id(result)] = known
+            m.heap.keep.append(result)
         return known
     kind = type(result)
     counted = numbers.from_torch_number(m, result)

@@ -94,14 +94,14 @@ def run(m: Machine, frame: Frame, transform: Transform) -> Value:
     sent = [torchcalls.to_argument(m, value) for value in args]
     named = {name: torchcalls.to_argument(m, value) for name, value in kwargs.items()}
     seen = _handed_over(m, transform, options, sent, named)
-    before = len(m.effects)
+    before = len(m.journal.effects)
     if transform.direct:  # jvp(func, primals, tangents) calls func(*primals)
         assert isinstance(args[0], Sequence)
         taken, given = containers.sequence_items(m, args[0]), sent[0]
     else:
         taken, given = args, sent
     body, lifted = _walked(m, transform, func, (taken, kwargs), (given, named), seen)
-    if len(m.effects) != before and options.get("chunk_size") is not None:
+    if len(m.journal.effects) != before and options.get("chunk_size") is not None:
         raise Break(_CODE, "a function with effects under a transform in chunks")
     call = Transformed(transform, options, body)
     return torchcalls.record(m, call, (tuple(sent), named, tuple(lifted)), {})

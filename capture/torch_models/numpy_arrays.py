@@ -85,11 +85,11 @@ def value_of(m: Machine, result: Any) -> Value:
     """The Value of what numpy has given."""
     kind = type(result)
     if kind is np.ndarray:
-        known = m.known.get(id(result))
+        known = m.heap.known.get(id(result))
         if known is None:
             _check(result)
-            known = m.known[id(result)] = Array(result)
-            m.keep.append(result)
+            known = m.heap.known[id(result)] = Array(result)
+            m.heap.keep.append(result)
         return known
     if kind in (list, tuple) or (issubclass(kind, tuple) and hasattr(kind, "_make")):
         return Sequence([value_of(m, item) for item in result], kind)
@@ -125,9 +125,9 @@ def evaluate(m: Machine, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> 
         name = getattr(fn, "__name__", "a function")
         raise Break("GB123", f"{name}() of what is no constant or array made here") from None
     m.activity += 1
-    before = [shared.owner.tobytes() for shared in m.shared]
+    before = [shared.owner.tobytes() for shared in m.heap.shared]
     result = containers.compute(lambda: fn(*known, **named))
-    for content, shared in zip(before, m.shared, strict=True):
+    for content, shared in zip(before, m.heap.shared, strict=True):
         if shared.store.written or shared.owner.tobytes() != content:
             raise shared.refused()
     return value_of(m, result)
@@ -231,7 +231,7 @@ def share(m: Machine, value: Array) -> Value:
     made._store.borrowed = True
     m.activity += 1
     inlined = (m.where,) if len(m.frames) > 1 and m.where is not None else ()
-    m.shared.append(Shared(_owner(array), made._store, m.root_index, inlined))
+    m.heap.shared.append(Shared(_owner(array), made._store, m.root_index, inlined))
     return torchcalls.from_result(m, made)
 
 
@@ -279,8 +279,8 @@ def check_shared(m: Machine, outputs: list[Tensor], left: list[np.ndarray]) -> N
     """Whether two are seen that share memory: tensors among the outputs of the graph, arrays that leave the frame
     (by their owners), or one of either after a write to the other."""
     seen = {id(value.ghost._store) for value in outputs}
-    for owner in {id(shared.owner): shared.owner for shared in m.shared}.values():
-        over = [shared for shared in m.shared if shared.owner is owner]
+    for owner in {id(shared.owner): shared.owner for shared in m.heap.shared}.values():
+        over = [shared for shared in m.heap.shared if shared.owner is owner]
         sides = len(over) + any(owner is array for array in left)
         shown = sum(id(shared.store) in seen for shared in over) + sides - len(over)
         if shown > 1 or (sides > 1 and any(shared.store.written for shared in over)):

@@ -56,8 +56,8 @@ def make(m: Machine, cls: Obj) -> Instance:
     kind = OrderedDict if base is OrderedDict else dict
     held: Value = Sequence([], list) if base is list else Dict({}, kind)
     made = Instance(cls, held)
-    m.owners[held] = made
-    m.overlay[made] = {"default_factory": NONE} if defaultdict in cls.value.__mro__ else {}
+    m.heap.owners[held] = made
+    m.heap.overlay[made] = {"default_factory": NONE} if defaultdict in cls.value.__mro__ else {}
     return made
 
 
@@ -67,8 +67,8 @@ def storage(m: Machine, value: Value) -> Any:
         return value.storage
     if not isinstance(value, Obj) or is_kind(value.value, type) or value.source is None:
         return None
-    if value in m.storages:
-        return m.storages[value]
+    if value in m.heap.storages:
+        return m.heap.storages[value]
     kind = type(value.value)
     base = base_of(kind) or (tuple if issubclass(kind, tuple) else None)
     if base is None:
@@ -83,7 +83,7 @@ def storage(m: Machine, value: Value) -> Any:
     else:
         held = OrderedDict if base is OrderedDict else dict
         made = Dict({}, held, value.value, opened=False, source=value.source)
-    m.storages[value] = made
+    m.heap.storages[value] = made
     return made
 
 
@@ -178,7 +178,7 @@ def _init_dict(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs)
         factory = args[0] if args else NONE
         if isinstance(factory, Const) and factory.value is not None:
             raise Break("GB121", "defaultdict() with a factory that cannot be called")
-        m.overlay.setdefault(value, {})["default_factory"] = factory
+        m.heap.overlay.setdefault(value, {})["default_factory"] = factory
         args = args[1:]
     if len(args) > 1:
         raise raises(f"TypeError: {cls.__name__} expected at most 1 argument, got {len(args)}")

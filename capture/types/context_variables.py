@@ -34,7 +34,7 @@ def read(m: Machine, value: Any, name: str) -> Value:
 
 
 def _get(m: Machine, variable: Obj, args: Args) -> Value:
-    token = m.variables.get(variable)
+    token = m.heap.variables.get(variable)
     if token is not None:
         return token.value
     if args:
@@ -47,26 +47,26 @@ def _get(m: Machine, variable: Obj, args: Args) -> Value:
 
 
 def _set(m: Machine, variable: Obj, args: Args) -> Value:
-    previous = m.variables.get(variable)
+    previous = m.heap.variables.get(variable)
     if previous is None:
         m.unhook(variable.value.get(None))
-    token = m.variables[variable] = Token(variable, args[0], previous)
-    m.effects.append(SetVariable(token))
+    token = m.heap.variables[variable] = Token(variable, args[0], previous)
+    m.journal.effects.append(SetVariable(token))
     return token
 
 
 def _reset(m: Machine, variable: Obj, args: Args) -> Value:
     token = args[0]
-    if not isinstance(token, Token) or token is not m.variables.get(variable):
+    if not isinstance(token, Token) or token is not m.heap.variables.get(variable):
         raise Break(
             "GB122", "a context variable reset by a token that is not its last in this frame"
         )
     token.used = True
-    m.effects.remove(SetVariable(token))
+    m.journal.effects.remove(SetVariable(token))
     if token.previous is None:
-        del m.variables[variable]
+        del m.heap.variables[variable]
     else:
-        m.variables[variable] = token.previous
+        m.heap.variables[variable] = token.previous
     return NONE
 
 

@@ -131,14 +131,14 @@ def make(m: Machine, cls: Obj) -> Instance:
     """A new, empty deque."""
     held = Sequence([], list)
     made = Instance(cls, held)
-    m.owners[held] = made
-    m.overlay[made] = {"maxlen": NONE}
+    m.heap.owners[held] = made
+    m.heap.overlay[made] = {"maxlen": NONE}
     return made
 
 
 def limit_of(m: Machine, value: Instance) -> Value:
     """`value.maxlen`"""
-    found = m.overlay[value]["maxlen"]
+    found = m.heap.overlay[value]["maxlen"]
     assert found is not None
     return found
 
@@ -220,7 +220,7 @@ def grow(m: Machine, value: Obj, name: str, args: Args, kwargs: Kwargs) -> Value
     if not isinstance(limit, Const) or limit.value is not None:
         return None
     given = args[0] if _GROWING[name] else Sequence(list(each(m, args[0])), tuple)
-    m.effects.append(Filled(value, getattr(deque, name), (given,)))
+    m.journal.effects.append(Filled(value, getattr(deque, name), (given,)))
     m.activity += 1
     return NONE
 
@@ -237,7 +237,7 @@ def _init(
         raise Break("GB122", "a deque of this length")
     assert value.storage is not None
     value.storage.items.clear()
-    m.overlay[value]["maxlen"] = maxlen
+    m.heap.overlay[value]["maxlen"] = maxlen
     if iterable is not None:
         m.call(Obj(extend), [value.storage, maxlen, iterable], {})
     return NONE

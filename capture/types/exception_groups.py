@@ -37,7 +37,7 @@ def make_group(m: Machine, cls: type, args: list[Value]) -> Instance:
     elif cls is ExceptionGroup:
         raise containers.raises("TypeError: Cannot nest BaseExceptions in an ExceptionGroup")
     made = of_class(cls)
-    m.overlay[made] = {
+    m.heap.overlay[made] = {
         "args": Sequence(list(args), tuple),
         "message": message,
         "exceptions": Sequence(list(items), tuple),
@@ -71,16 +71,16 @@ def _subset(m: Machine, group: Value, items: list[Value]) -> Instance | None:
     made = make_group(
         m, BaseExceptionGroup, [field(m, group, "message"), Sequence(list(items), list)]
     )
-    fields = m.overlay[made]
+    fields = m.heap.overlay[made]
     for name in ("__cause__", "__context__"):
         fields[name] = field(m, group, name)
     fields["__suppress_context__"] = Const(True)
-    notes = m.overlay[group].get("__notes__")
+    notes = m.heap.overlay[group].get("__notes__")
     if isinstance(notes, Sequence):
         fields["__notes__"] = Sequence(list(containers.sequence_items(m, notes)), list)
-    if group in m.raised_at:  # it has its traceback
-        m.raised_at[made] = m.raised_at[group]
-    m.derived[made] = group
+    if group in m.handling.raised_at:  # it has its traceback
+        m.handling.raised_at[made] = m.handling.raised_at[group]
+    m.handling.derived[made] = group
     return made
 
 

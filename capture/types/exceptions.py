@@ -65,9 +65,11 @@ def make(m: Machine, fn: Obj, args: list[Value], kwargs: dict[str, Value]) -> Va
     made = Instance(fn)
     if attributes.class_attribute(m, made, "__del__") is not attributes.MISSING:
         raise Break("GB126", f"{cls.__name__} has a finalizer")
-    m.overlay[made] = {"args": Sequence(list(args), tuple)}
+    m.heap.overlay[made] = {"args": Sequence(list(args), tuple)}
     if issubclass(base, StopIteration) and cls is not base:
-        m.raised_at[made] = m.root_index  # its value is set by an __init__ that may never run
+        m.handling.raised_at[made] = (
+            m.root_index
+        )  # its value is set by an __init__ that may never run
     init = attributes.class_attribute(m, made, "__init__")
     if init is attributes.mro_lookup(base, "__init__"):
         if kwargs:
@@ -88,20 +90,20 @@ def value_of(m: Machine, thrown: Thrown) -> Value:
     """The exception object; its `args` are known only where capture knows Python's own message."""
     if thrown.value is None:
         made = of_class(thrown.cls)
-        m.overlay[made] = {}
+        m.heap.overlay[made] = {}
         if thrown.known is not None:
-            m.overlay[made]["args"] = containers.from_constant(thrown.known)
+            m.heap.overlay[made]["args"] = containers.from_constant(thrown.known)
         if thrown.held is not None:
-            m.overlay[made]["args"] = Sequence(list(thrown.held), tuple)
+            m.heap.overlay[made]["args"] = Sequence(list(thrown.held), tuple)
         thrown.value = made
     return thrown.value
 
 
 def build(e: Emitter, value: Instance) -> None:
     """Emit the making of an exception that was never raised."""
-    if value in e.m.raised_at:
-        raise ExceptionLeaves(e.m.raised_at[value])
-    cls, fields = class_of(value), dict(e.m.overlay[value])
+    if value in e.m.handling.raised_at:
+        raise ExceptionLeaves(e.m.handling.raised_at[value])
+    cls, fields = class_of(value), dict(e.m.heap.overlay[value])
     args = fields.pop("args")
     assert isinstance(args, Sequence)
     items = [partial(e.push, item) for item in args.items]
@@ -126,20 +128,22 @@ def build(e: Emitter, value: Instance) -> None:
 # -- what they hold --------------------------------------------------------------------------------------
 def field(m: Machine, value: Instance, name: str) -> Value:
     """A C-level attribute of an exception object."""
-    stored = m.overlay[value].get(name)
-    if stored is not None and (name != "__traceback__" or value not in m.raised_at):
+    stored = m.heap.overlay[value].get(name)
+    if stored is not None and (name != "__traceback__" or value not in m.handling.raised_at):
         return stored
     cls = class_of(value)
     if name == "value" and issubclass(cls, StopIteration):
         args = field(m, value, "args")
         assert isinstance(args, Sequence)
         return args.items[0] if args.items else NONE
-    if name == "__cause__" or (name in _STATE[:2] + _STATE[3:] and value not in m.raised_at):
+    if name == "__cause__" or (
+        name in _STATE[:2] + _STATE[3:] and value not in m.handling.raised_at
+    ):
         return NONE
     if name == "__suppress_context__":
         return Const(False)
     if name == "__context__" and nothing_outside(m):
-        return m.overlay[value].setdefault(name, NONE) or NONE
+        return m.heap.overlay[value].setdefault(name, NONE) or NONE
     if name == "args":
         raise Break("GB108", f"the message of {cls.__name__}, which Python writes")
     raise Break("GB112", f"attribute {name!r} of an exception")
@@ -162,17 +166,17 @@ def store(m: Machine, value: Instance, name: str, item: Value | None) -> bool:
     ):
         raise Break("GB112", f"{name} is set to what is no bool")
     m.activity += 1
-    m.overlay[value][name] = item
+    m.heap.overlay[value][name] = item
     if name == "__cause__":
-        m.overlay[value]["__suppress_context__"] = Const(True)
+        m.heap.overlay[value]["__suppress_context__"] = Const(True)
     return True
 
 
 def raised(m: Machine, value: Value) -> None:
     """It is raised anew: what is being handled becomes its context, as CPython's _PyErr_SetObject has it."""
-    m.raised_at[value] = m.root_index
-    if m.handling:
-        chained(m, value, m.handling[-1])
+    m.handling.raised_at[value] = m.root_index
+    if m.handling.stack:
+        chained(m, value, m.handling.stack[-1])
     # else its context is what the frame's caller is handling: see `field`
 
 
@@ -182,21 +186,21 @@ def chained(m: Machine, value: Value, outer: Value) -> None:
         outer = outer.read()
     if outer is not value:
         _cut(m, outer, value)
-        m.overlay[value]["__context__"] = outer
+        m.heap.overlay[value]["__context__"] = outer
 
 
 def put_together(m: Machine, value: Value) -> None:
     """It goes on its way without having been raised: it has no context."""
-    if value not in m.raised_at:
-        m.overlay[value].setdefault("__context__", NONE)
-    m.raised_at[value] = m.root_index
+    if value not in m.handling.raised_at:
+        m.heap.overlay[value].setdefault("__context__", NONE)
+    m.handling.raised_at[value] = m.root_index
 
 
 def nothing_outside(m: Machine) -> bool:
     """Whether the frame's caller is handling nothing; guarded."""
-    if not m.handled_outside:
+    if not m.handling.outside:
         m.guard("unhandled", None, None)
-    return not m.handled_outside
+    return not m.handling.outside
 
 
 def _cut(m: Machine, start: Value, value: Value) -> None:
@@ -205,9 +209,9 @@ def _cut(m: Machine, start: Value, value: Value) -> None:
     at: Value | None = start
     while isinstance(at, Instance) and at not in seen:
         seen.add(at)
-        after = m.overlay[at].get("__context__")
+        after = m.heap.overlay[at].get("__context__")
         if after is value:
-            m.overlay[at]["__context__"] = NONE
+            m.heap.overlay[at]["__context__"] = NONE
             return
         at = after
 
@@ -253,14 +257,14 @@ def c_method(m: Machine, value: Value, name: str, args: list[Value]) -> Value:
     """A method of BaseException."""
     assert isinstance(value, Instance)
     if name == "__init__":
-        m.overlay[value]["args"] = Sequence(list(args), tuple)
+        m.heap.overlay[value]["args"] = Sequence(list(args), tuple)
         return NONE
     if name in ("__str__", "__repr__"):
         return text(m, value, str if name == "__str__" else repr)
     if name == "add_note" and len(args) == 1:
         return _add_note(m, value, args[0])
     if name == "with_traceback" and len(args) == 1 and is_none(args[0]):
-        m.overlay[value]["__traceback__"] = NONE
+        m.heap.overlay[value]["__traceback__"] = NONE
         return value
     if is_group(value):
         from .exception_groups import group_method
@@ -274,9 +278,9 @@ def _add_note(m: Machine, value: Instance, note: Value) -> Value:
         raise Break("GB112", "add_note() with something that is no constant text")
     if attributes.class_attribute(m, value, "__notes__") is not attributes.MISSING:
         raise Break("GB112", "add_note() where the class has notes")
-    notes = m.overlay[value].get("__notes__")
+    notes = m.heap.overlay[value].get("__notes__")
     if notes is None:
-        notes = m.overlay[value]["__notes__"] = Sequence([], list)
+        notes = m.heap.overlay[value]["__notes__"] = Sequence([], list)
     if not isinstance(notes, Sequence) or notes.cls is not list:
         raise containers.raises("TypeError: Cannot add note: __notes__ is not a list")
     containers.append(m, notes, [note])

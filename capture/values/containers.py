@@ -340,7 +340,7 @@ def dict_get(m: Machine, value: Dict, frozen: Any) -> Value | None:
         else:
             m.guard("no_item", value.source, key)
         return None
-    asked = m.known.get(id(key)) if frozen[0] == "object" else None
+    asked = m.heap.known.get(id(key)) if frozen[0] == "object" else None
     if asked is not None and asked.source is not None:
         m.guard("is", asked.source, key)  # the item's path names the key itself
     item = m.wrap(looked[0], Source("item", value.source, key))
@@ -352,7 +352,7 @@ def _real_key(m: Machine, value: Dict, frozen: Any) -> Any:
     if frozen[0] == "const":
         return frozen[1]
     if frozen[0] == "object":
-        wanted, asked = frozen[1], m.known.get(frozen[1])
+        wanted, asked = frozen[1], m.heap.known.get(frozen[1])
         if isinstance(asked, Tensor):  # known by its ghost
             wanted = id(asked.origin)
         return next((key for key in dict.keys(value.origin) if id(key) == wanted), UNREAD)
@@ -394,10 +394,12 @@ def read_key(m: Machine, key: Value) -> Value:
             raise raises("TypeError: unhashable type: 'list'")
         for item in sequence_items(m, key):
             read_key(m, item)
-    elif isinstance(key, (Obj, Tensor)) and key.source is not None and key not in m.keys:
-        if isinstance(key, Tensor) and any(isinstance(k, Tensor) and share(k, key) for k in m.keys):
+    elif isinstance(key, (Obj, Tensor)) and key.source is not None and key not in m.journal.keys:
+        if isinstance(key, Tensor) and any(
+            isinstance(k, Tensor) and share(k, key) for k in m.journal.keys
+        ):
             raise Break("GB137", "tensors that share memory as keys")
-        m.keys.append(key)
+        m.journal.keys.append(key)
         if isinstance(key, Obj):
             for name in ("__hash__", "__eq__"):
                 m.class_attribute(key, name)

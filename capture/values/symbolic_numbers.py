@@ -80,9 +80,13 @@ def rows(m: Machine) -> list[Row]:
     for value in held.values():
         if not value.looked and value.expr is not None and facts.settled(value.expr):
             where = facts.pinned.get(value.expr) or m.where
-            m.rows[("held", value.source, None)] = Row("equals", value.source, value.real, where)
-    values = [row for row in m.rows.values() if row.kind == "value"]  # the last: they cost most
-    made = [row for row in m.rows.values() if row.kind != "value"]
+            m.guards.rows[("held", value.source, None)] = Row(
+                "equals", value.source, value.real, where
+            )
+    values = [
+        row for row in m.guards.rows.values() if row.kind == "value"
+    ]  # the last: they cost most
+    made = [row for row in m.guards.rows.values() if row.kind != "value"]
     for relation in facts.relations:
         symbols = symbols_of((relation.left, relation.right))
         if all(facts.symbols[s][0] == "number" and facts.settled(s) for s in symbols):
@@ -116,7 +120,7 @@ def hold(m: Machine, value: Any, source: Source) -> Held:
     known = m.numbers.held.get(source)
     if known is None:
         known = m.numbers.held[source] = Held(m, value, None, source)
-        m.rows[("held", source, None)] = Row("type", source, type(value), m.where)
+        m.guards.rows[("held", source, None)] = Row("type", source, type(value), m.where)
     return known
 
 
@@ -139,7 +143,9 @@ def _expr(m: Machine, value: Held) -> Any:
         value.expr = m.facts.symbol(kind, real, ("number", source), low, high)
         if varies:
             m.numbers.varying.add(value.expr)
-        m.rows[("held", source, None)] = Row("number", source, (type(real), low, high), m.where)
+        m.guards.rows[("held", source, None)] = Row(
+            "number", source, (type(real), low, high), m.where
+        )
     return m.facts.form(value.expr)
 
 
@@ -147,7 +153,9 @@ def _bind(m: Machine, value: Held) -> None:
     """The entry holds for this very number only."""
     assert not m.numbers.sealed, "a number is looked at after the guards were made"
     if value.source is not None:
-        m.rows[("held", value.source, None)] = Row("equals", value.source, value.real, m.where)
+        m.guards.rows[("held", value.source, None)] = Row(
+            "equals", value.source, value.real, m.where
+        )
         if value.expr is not None:
             m.facts.settle(value.expr)
         return

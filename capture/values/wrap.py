@@ -100,14 +100,14 @@ def wrap(m: Machine, value: Any, source: Source) -> Value:
     if kind in CONST_TYPES:
         m.guard("equals", source, value)
         return Const(value, source=source)
-    known = m.known.get(id(value))
+    known = m.heap.known.get(id(value))
     if known is not None:
         if known.source is not None and known.source != source:
             _same(m, known, value, source)
         return known
     made = _make(m, value, source)
-    m.known[id(value)] = made
-    m.keep.append(value)
+    m.heap.known[id(value)] = made
+    m.heap.keep.append(value)
     return made
 
 
@@ -226,8 +226,8 @@ def _tensor(m: Machine, value: Any, source: Source) -> Value:
         raise Break("FB304", str(error)) from error
     made = Tensor(ghost, type(value), value, source=source)
     m.inputs.append(made)
-    m.known[id(ghost)] = made
-    m.keep.append(ghost)
+    m.heap.known[id(ghost)] = made
+    m.heap.keep.append(ghost)
     return made
 
 
@@ -268,9 +268,9 @@ def shut_list(m: Machine, value: list[Any], source: Source) -> Sequence:
 
 def _dict(m: Machine, value: Any, source: Source) -> Value:
     m.guard("type", source, type(value))
-    if id(value) in m.scopes:
+    if id(value) in m.guards.scopes:
         raise Break("GB112", "the globals of a function as a dict")
-    for owner, written in m.overlay.items():
+    for owner, written in m.heap.overlay.items():
         if written and isinstance(owner, Obj) and safe.instance_dict(owner.value) is value:
             raise Break(
                 "GB112", "the __dict__ of an object whose attributes were set in this frame"

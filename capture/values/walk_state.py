@@ -1,0 +1,108 @@
+"""What a walk knows and has done so far, in four parts that the machine holds and drops as a whole.
+
+`Heap`: the objects that values stand for, and their changes. `Journal`: effects in order, and references that ended.
+`Guards`: rows. `Handling`: exceptions whose handlers are being walked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.dataclass import dataclass, field
+from ...runtime.guards.rows import Row
+from ...runtime.guards.sources import Source
+from .effects import Effect
+from .value import Tensor, Token, Value
+
+# Fields of a Value that hold objects of the program.
+_HELD = ("value", "pin", "origin", "ghost", "parts", "step", "content", "array")
+
+
+@dataclass(slots=True, eq=False)
+class Heap:
+    """Objects and their state.
+
+    known       address of an object from outside -> its value
+    keep        objects whose addresses are in use
+    overlay     object -> name -> what the frame has stored there; None where it has deleted
+    owners      what is made in the frame -> the object that has it in its overlay
+    namespaces  `__dict__` of a function made in the frame -> the function
+    storages    object from outside that is a container beneath -> the container
+    dicts       object made in the frame -> its `__dict__`, once asked for
+    globals     (address of a globals dict, name) -> what the frame has stored
+    variables   context variable that the frame has set -> the token of the last `set`
+    shared      tensors over the memory of arrays made here (see `numpy_arrays`)
+    """
+
+    known: dict[int, Value] = field(default_factory=dict)
+    keep: list[Any] = field(default_factory=list)
+    overlay: dict[Value, dict[str, Value | None]] = field(default_factory=dict)
+    owners: dict[Value, Value] = field(default_factory=dict)
+    namespaces: dict[Value, Value] = field(default_factory=dict)
+    storages: dict[Value, Value] = field(default_factory=dict)
+    dicts: dict[Value, Any] = field(default_factory=dict)
+    globals: dict[tuple[int, str], Value | None] = field(default_factory=dict)
+    variables: dict[Value, Token] = field(default_factory=dict)
+    shared: list[Any] = field(default_factory=list)
+
+    def release(self) -> None:
+        """Drop the objects: capture must not make them live longer than plain Python does."""
+        for value in self.known.values():
+            for name in _HELD:
+                if hasattr(value, name):
+                    setattr(value, name, None)
+        _clear(self)
+
+
+@dataclass(slots=True, eq=False)
+class Journal:
+    """What the frame has done, in order.
+
+    effects   writes to what outlives the frame
+    cleared   leaves whose gradients go before the program runs, for the frame drops them before it computes anything
+    gone      objects from outside to which the frame has dropped a reference
+    unhooked  those of `gone` that a place outside the frame held
+    keys      objects from outside that were compared with others as keys of dicts and sets
+    """
+
+    effects: list[Effect] = field(default_factory=list)
+    cleared: list[Tensor] = field(default_factory=list)
+    gone: list[Any] = field(default_factory=list)
+    unhooked: list[Any] = field(default_factory=list)
+    keys: list[Value] = field(default_factory=list)
+
+    def release(self) -> None:
+        _clear(self)
+
+
+@dataclass(slots=True, eq=False)
+class Guards:
+    """Guard rows by what they are about, and the globals dicts in use: address -> where a guard finds it."""
+
+    rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
+    scopes: dict[int, Source] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Handling:
+    """Exceptions.
+
+    stack      those whose handlers are being walked, innermost last
+    raised_at  exception -> the root's instruction that made or raised it
+    derived    part of an exception group -> the group
+    outside    whether the frame's caller is handling an exception
+    """
+
+    stack: list[Value] = field(default_factory=list)
+    raised_at: dict[Value, int] = field(default_factory=dict)
+    derived: dict[Value, Value] = field(default_factory=dict)
+    outside: bool = True
+
+    def release(self) -> None:
+        for store in (self.stack, self.raised_at, self.derived):
+            store.clear()
+
+
+def _clear(state: Heap | Journal) -> None:
+    for name in state.__slots__:
+        getattr(state, name).clear()
