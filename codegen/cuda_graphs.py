@@ -26,11 +26,13 @@ Refusal = tuple[str, str]
 _DATA = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 # Operators that wait for the device, or are told its data, without a tag that says so.
 _WAITING = frozenset((
-    "aten._local_scalar_dense", "aten.item", "aten.equal", "aten.is_nonzero", "aten.nonzero", "aten.masked_select",
-    "aten.unique_dim", "aten._unique", "aten._unique2", "aten.unique_consecutive", "aten.bincount", "aten.histc",
-    "aten.repeat_interleave", "aten.multinomial", "aten.linalg_eigh", "aten._linalg_eigh", "aten._linalg_svd",
-    "aten.linalg_lstsq", "aten.linalg_eig", "aten.linalg_eigvals", "aten.geqrf", "aten.linalg_qr", "aten._assert_scalar",
-    "aten.record_stream", "aten.pin_memory", "aten._pin_memory", "aten.is_pinned", "aten.segment_reduce",
+    "aten._local_scalar_dense", "aten.item", "aten.equal", "aten.is_nonzero", "aten.nonzero",
+    "aten.masked_select", "aten.unique_dim", "aten._unique", "aten._unique2",
+    "aten.unique_consecutive", "aten.bincount", "aten.histc", "aten.repeat_interleave",
+    "aten.multinomial", "aten.linalg_eigh", "aten._linalg_eigh", "aten._linalg_svd",
+    "aten.linalg_lstsq", "aten.linalg_eig", "aten.linalg_eigvals", "aten.geqrf", "aten.linalg_qr",
+    "aten._assert_scalar", "aten.record_stream", "aten.pin_memory", "aten._pin_memory",
+    "aten.is_pinned", "aten.segment_reduce",
 ))  # fmt: skip
 # Those that do so for masks alone, not for places.
 _PLACES = frozenset(

@@ -365,9 +365,19 @@ def _finished(planned: _Planned, built: _Built) -> Compiled:
     if planned.key is not None:
         kept_plans.keep(planned.key, lambda: _plain(planned, rows))
     done = Compiled(
-        graph, program, "fused", spec, records, library, distinct, timings=laps,
-        steps=facts.told(graph, rows, was), sketch=facts.sketch(graph, rows), source=planned.sources(), sampled=program,
-    )  # fmt: skip
+        graph,
+        program,
+        "fused",
+        spec,
+        records,
+        library,
+        distinct,
+        timings=laps,
+        steps=facts.told(graph, rows, was),
+        sketch=facts.sketch(graph, rows),
+        source=planned.sources(),
+        sampled=program,
+    )
     watching.tell(
         lambda: Seen(graph, planned.passes, made, {r.name: r.source for r in records}, done)
     )

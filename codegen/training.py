@@ -234,12 +234,19 @@ class Twin:
         pairs = [pair for pair in zip(pieces, given, strict=True) if pair[1] is not None]
         with torch.autocast(leaves[wanted[0]].device.type, enabled=False):  # as the program runs
             eager = torch.autograd.grad(
-                [piece for piece, _ in pairs], [leaves[at] for at in wanted], [one for _, one in pairs],
-                retain_graph=True, allow_unused=True,
-            )  # fmt: skip
+                [piece for piece, _ in pairs],
+                [leaves[at] for at in wanted],
+                [one for _, one in pairs],
+                retain_graph=True,
+                allow_unused=True,
+            )
         # Gradients that cancel to nothing have errors of the size of what cancelled.
-        scale = max(float(one.abs().max()) if one is not None and one.numel() and one.isfinite().all() else 0.0
-                    for one in (*eager, *given))  # fmt: skip
+        scale = max(
+            float(one.abs().max())
+            if one is not None and one.numel() and one.isfinite().all()
+            else 0.0
+            for one in (*eager, *given)
+        )
         for at, theirs in zip(wanted, eager, strict=True):
             expected = torch.zeros_like(found[at]) if theirs is None else theirs
             difference = differs(

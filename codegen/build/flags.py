@@ -19,8 +19,8 @@ FLAGS = (
 # Kernels that are compiled with the package are made for the fourth level of x86-64, and run where a processor has all of it.
 READY_FLAGS = (*FLAGS, "-fopenmp", "-march=x86-64-v4")
 READY_NEEDS = frozenset((
-    "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx2", "fma", "f16c", "bmi1", "bmi2",
-    "movbe", "abm", "popcnt",
+    "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx2", "fma", "f16c", "bmi1",
+    "bmi2", "movbe", "abm", "popcnt",
 ))  # fmt: skip
 
 

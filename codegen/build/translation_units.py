@@ -76,10 +76,13 @@ def compile_parts(
             running.append(
                 subprocess.Popen(
                     [*command, "-c", "-o", str(made), str(source)],
-                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=environment,
                     start_new_session=True,
                 )
-            )  # fmt: skip
+            )
         if any(one.wait(max(until - time.monotonic(), 0.0)) for one in running):
             return False
     except subprocess.TimeoutExpired:

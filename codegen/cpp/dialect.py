@@ -233,12 +233,12 @@ FORMS: dict[str, expr.Form] = {
     **{
         name: name + "({0}" + ", {1}" * (arity > 1) + ", {2}" * (arity > 2) + ")"
         for name, arity in {
-            "abs": 1, "sign": 1, "fmod": 2, "remainder": 2, "floor_div": 2, "maximum": 2, "minimum": 2,
-            "fmax": 2, "fmin": 2, "isinf": 1, "isfinite": 1, "signbit": 1, "where": 3, "floor": 1, "ceil": 1,
-            "trunc": 1, "sqrt": 1, "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log10": 1,
-            "log1p": 1, "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1,
-            "tanh": 1, "asinh": 1, "acosh": 1, "atanh": 1, "erf": 1, "erfc": 1, "sigmoid": 1, "pow": 2,
-            "atan2": 2, "hypot": 2, "copysign": 2,
+            "abs": 1, "sign": 1, "fmod": 2, "remainder": 2, "floor_div": 2, "maximum": 2,
+            "minimum": 2, "fmax": 2, "fmin": 2, "isinf": 1, "isfinite": 1, "signbit": 1, "where": 3,
+            "floor": 1, "ceil": 1, "trunc": 1, "sqrt": 1, "exp": 1, "exp2": 1, "expm1": 1, "log": 1,
+            "log2": 1, "log10": 1, "log1p": 1, "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1,
+            "atan": 1, "sinh": 1, "cosh": 1, "tanh": 1, "asinh": 1, "acosh": 1, "atanh": 1,
+            "erf": 1, "erfc": 1, "sigmoid": 1, "pow": 2, "atan2": 2, "hypot": 2, "copysign": 2,
         }.items()
     },
 }  # fmt: skip
@@ -257,8 +257,9 @@ _SECTION: dict[str, str] = {
     **dict.fromkeys(("first max", "first min"), "zeros"),
 }
 _F64 = frozenset((
-    "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "sigmoid", "exp2", "log2", "log10", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erfc", "atan2", "hypot", "pow", "fmod",
+    "exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "sigmoid", "exp2", "log2", "log10",
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erfc", "atan2",
+    "hypot", "pow", "fmod",
 ))  # fmt: skip
 
 

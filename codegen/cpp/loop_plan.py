@@ -42,8 +42,8 @@ KEEP_COST = 8  # recompute what is cheaper than this many flops
 BYTES = frozenset((torch.bool, torch.uint8, torch.int8))
 # what math.h has for masks of a byte a lane
 _BYTE_OPS = frozenset((
-    "load", "const", "number", "cast", "reduce", "and", "or", "xor", "not", "eq", "ne", "lt", "le", "gt", "ge", "where",
-    "add", "sub", "mul", "neg", "maximum", "minimum",
+    "load", "const", "number", "cast", "reduce", "and", "or", "xor", "not", "eq", "ne", "lt", "le",
+    "gt", "ge", "where", "add", "sub", "mul", "neg", "maximum", "minimum",
 ))  # fmt: skip
 
 

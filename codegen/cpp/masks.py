@@ -25,9 +25,13 @@ def wide(nest: LoopNest, element: Callable[[int], bool]) -> frozenset[int]:
     found -= {number for store in nest.stores for number in store.needs}
     while True:
         left = found - {
-            arg for reader, value in enumerate(nest.values) for place, arg in enumerate(value.args)
-            if not (reader in found or (value.op == "where" and place == 0 and value.dtype in _WIDE))
-        }  # fmt: skip
+            arg
+            for reader, value in enumerate(nest.values)
+            for place, arg in enumerate(value.args)
+            if not (
+                reader in found or (value.op == "where" and place == 0 and value.dtype in _WIDE)
+            )
+        }
         left -= {
             number for number in left
             if nest.values[number].op in _COMBINED and not left.issuperset(nest.values[number].args)

@@ -14,9 +14,9 @@ from ..loops.loop_nest import LoopNest, Value
 
 # What hands on the nans of its operands, or makes those of arithmetic.
 _ARITHMETIC = frozenset((
-    "add", "sub", "mul", "div", "fma", "neg", "abs", "maximum", "minimum", "where", "sqrt", "rsqrt", "reciprocal",
-    "floor", "ceil", "trunc", "round", "exp", "exp2", "expm1", "log", "log1p", "tanh", "erf", "sigmoid", "sin", "cos",
-    "copysign",
+    "add", "sub", "mul", "div", "fma", "neg", "abs", "maximum", "minimum", "where", "sqrt", "rsqrt",
+    "reciprocal", "floor", "ceil", "trunc", "round", "exp", "exp2", "expm1", "log", "log1p", "tanh",
+    "erf", "sigmoid", "sin", "cos", "copysign",
 ))  # fmt: skip
 _FOLDS = frozenset(("sum", "prod", "max", "min", "first max", "first min"))
 

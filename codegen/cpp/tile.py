@@ -31,9 +31,13 @@ def axis_for(nest: LoopNest, axes: list[int], lanes: int) -> int | None:
     if any(value.op in PLAIN or (value.op == "load" and value.args) for value in nest.values):
         return None
     found = [
-        axis for axis in axes[:-1] for value in nest.values
-        if value.op == "load" and _crosses(value.attr[1], axis, last) and estimate(sizes[axis]) >= lanes
-    ]  # fmt: skip
+        axis
+        for axis in axes[:-1]
+        for value in nest.values
+        if value.op == "load"
+        and _crosses(value.attr[1], axis, last)
+        and estimate(sizes[axis]) >= lanes
+    ]
     return max(found, key=found.count, default=None)
 
 
@@ -62,9 +66,10 @@ def _item(kernel: Kernel, blocks: Any, chunks: Any, chunk: int) -> None:
     kernel._coordinates(f"item / {n(blocks * chunks)}")
     kernel._pointers()
     crossed = [
-        number for number, value in enumerate(kernel.nest.values)
+        number
+        for number, value in enumerate(kernel.nest.values)
         if value.op == "load" and _crosses(value.attr[1], plan.tile, plan.vector)  # type: ignore[arg-type]
-    ]  # fmt: skip
+    ]
     for number in crossed:
         put(f"{register(kernel.nest.values[number].dtype)} t{number}[W];")
     _body(kernel, f"plain = [&](const i64_t x{plan.tile}, const i64_t i, auto n)", [])

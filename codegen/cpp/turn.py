@@ -64,9 +64,10 @@ def _again(kernel: Kernel, axis: int) -> bool:
     """Are the same rows of all elements read for each of the other axes, as of one of all pairs? They then come
     one after the other, while what they read is near."""
     moving = [
-        [stride != 0 for stride in index.strides[:axis]] for _number, index in loops.accesses(kernel.nest)
+        [stride != 0 for stride in index.strides[:axis]]
+        for _number, index in loops.accesses(kernel.nest)
         if index.strides[axis] and kernel.nest.moves_inner(index)
-    ]  # fmt: skip
+    ]
     return axis > 0 and bool(moving) and not any(map(any, moving))
 
 

@@ -35,10 +35,10 @@ KINDS: Kinds = frozenset(("cpu", "cuda"))  # types of devices for which there ar
 
 aten = torch.ops.aten
 LIGHT = frozenset({
-    aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.neg.default, aten.abs.default, aten.relu.default,
-    aten._to_copy.default, aten.clone.default, aten.where.self, aten.lt.Scalar, aten.gt.Scalar,
-    aten.eq.Scalar, aten.ne.Scalar, aten.le.Scalar, aten.ge.Scalar, aten.logical_not.default,
-    aten.bitwise_not.default, aten.rsub.Scalar, aten.arange.start_step,
+    aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.neg.default, aten.abs.default,
+    aten.relu.default, aten._to_copy.default, aten.clone.default, aten.where.self, aten.lt.Scalar,
+    aten.gt.Scalar, aten.eq.Scalar, aten.ne.Scalar, aten.le.Scalar, aten.ge.Scalar,
+    aten.logical_not.default, aten.bitwise_not.default, aten.rsub.Scalar, aten.arange.start_step,
 })  # fmt: skip
 
 

@@ -37,22 +37,30 @@ _FOLDS = frozenset({
     aten.sum.dim_IntList, aten.mean.dim, aten.amax.default, aten.amin.default, aten.var.correction,
     aten.std.correction, aten.logsumexp.default,
 })  # fmt: skip
-_NORMS = frozenset({aten._softmax.default, aten._log_softmax.default, aten.native_layer_norm.default}) | (
-    {aten._fused_rms_norm.default} if hasattr(aten, "_fused_rms_norm") else set()
-)  # fmt: skip
+_NORMS = frozenset(
+    {aten._softmax.default, aten._log_softmax.default, aten.native_layer_norm.default}
+) | ({aten._fused_rms_norm.default} if hasattr(aten, "_fused_rms_norm") else set())
 # Pointwise operators whose rules look at their operands' elements at the result's place, and at nothing else.
-_ELEMENTS = frozenset({
-    getattr(getattr(aten, name), overload)
-    for name, overloads in {
-        "add sub mul div": "Tensor Scalar", "rsub": "Scalar", "pow": "Tensor_Scalar", "where": "self",
-        "lt le gt ge eq ne": "Tensor Scalar", "masked_fill": "Scalar", "clone _to_copy": "default",
-        "neg abs relu sigmoid tanh exp log sqrt rsqrt reciprocal sin cos erf expm1 log1p": "default",
-        "gelu silu leaky_relu elu hardtanh hardswish hardsigmoid softplus mish relu6": "default",
-        "clamp clamp_min clamp_max maximum minimum logical_not": "default", "addcmul": "default",
-    }.items()
-    for name in name.split()
-    for overload in overloads.split()
-})  # fmt: skip
+_ELEMENTS = frozenset(
+    {
+        getattr(getattr(aten, name), overload)
+        for name, overloads in {
+            "add sub mul div": "Tensor Scalar",
+            "rsub": "Scalar",
+            "pow": "Tensor_Scalar",
+            "where": "self",
+            "lt le gt ge eq ne": "Tensor Scalar",
+            "masked_fill": "Scalar",
+            "clone _to_copy": "default",
+            "neg abs relu sigmoid tanh exp log sqrt rsqrt reciprocal sin cos erf expm1 log1p": "default",
+            "gelu silu leaky_relu elu hardtanh hardswish hardsigmoid softplus mish relu6": "default",
+            "clamp clamp_min clamp_max maximum minimum logical_not": "default",
+            "addcmul": "default",
+        }.items()
+        for name in name.split()
+        for overload in overloads.split()
+    }
+)
 
 
 def leading(shape: tuple[Any, ...], count: Any) -> int | None:

@@ -30,7 +30,8 @@ from .rowwise import FOLDED, is_flat, leading
 _AXES = 1 + FOLDED  # the rows, and what is folded
 _ROW = affine.axis_form(0, _AXES)
 _JOIN = {
-    "sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "first max": "maximum", "first min": "minimum",
+    "sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "first max": "maximum",
+    "first min": "minimum",
 }  # fmt: skip
 
 
@@ -252,10 +253,17 @@ class _RowNest:
             for value in (self.builder.values[old] for old in kept)
         )
         nest = LoopNest(
-            name, (), (self.count,), (*self.buffers, *written), values,
-            tuple(loops.Store(b, index, numbers[value]) for b, (index, value) in zip(buffers, stores, strict=True)),
+            name,
+            (),
+            (self.count,),
+            (*self.buffers, *written),
+            values,
+            tuple(
+                loops.Store(b, index, numbers[value])
+                for b, (index, value) in zip(buffers, stores, strict=True)
+            ),
             tuple(describe(node) for node in covers),
-        )  # fmt: skip
+        )
         return Kernel(
             loops.collapse(nest), tuple(self.loads), tuple(map(memory, stored)), tuple(covers)
         )

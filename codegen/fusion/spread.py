@@ -90,8 +90,11 @@ class _Parts:
         other = self if new is self.cat else _Parts(self.at, new)
         divides = 1 < len(self.sizes) <= MAX_PARTS and 0 not in self.sizes
         return (
-            same and divides and self._once(old) and (other.dim, other.sizes) == (self.dim, self.sizes)
-        )  # fmt: skip
+            same
+            and divides
+            and self._once(old)
+            and (other.dim, other.sizes) == (self.dim, self.sizes)
+        )
 
     def _is_turned(self, operand: Node) -> bool:
         """Is it a view of what a kernel computes? `join` puts that into its place in its own shape, here it would have

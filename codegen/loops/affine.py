@@ -260,8 +260,8 @@ _VIEWS: dict[Any, Callable[[Node, Map, Sequence[int]], Map | None]] = {
 _RESHAPES = frozenset({aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default})
 # views whose elements are those of the base in the same row-major order
 FLAT = _RESHAPES | {
-    aten.alias.default, aten.detach.default, aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim,
-    aten.squeeze.dims,
+    aten.alias.default, aten.detach.default, aten.unsqueeze.default, aten.squeeze.default,
+    aten.squeeze.dim, aten.squeeze.dims,
 }  # fmt: skip
 
 

@@ -136,13 +136,21 @@ REDUCTIONS: dict[str, Reduction] = {
     "prod": Reduction(1, "integers wrap"),
     "max": Reduction(-math.inf, "nan if any is nan; integers: lowest of the type is the identity"),
     "min": Reduction(math.inf, "nan if any is nan; integers: highest of the type is the identity"),
-    "first max": Reduction(-math.inf, "max of floats; of zeros of both signs the first in the row on the CPU"),
-    "first min": Reduction(math.inf, "min of floats; of zeros of both signs the first in the row on the CPU"),
+    "first max": Reduction(
+        -math.inf, "max of floats; of zeros of both signs the first in the row on the CPU"
+    ),
+    "first min": Reduction(
+        math.inf, "min of floats; of zeros of both signs the first in the row on the CPU"
+    ),
     "any": Reduction(0, "of bool"),
     "all": Reduction(1, "of bool"),
-    "argmax": Reduction(-math.inf, "row-major position in the inner axes; first one wins; nan counts as largest"),
-    "argmin": Reduction(math.inf, "row-major position in the inner axes; first one wins; nan counts as smallest"),
-}  # fmt: skip
+    "argmax": Reduction(
+        -math.inf, "row-major position in the inner axes; first one wins; nan counts as largest"
+    ),
+    "argmin": Reduction(
+        math.inf, "row-major position in the inner axes; first one wins; nan counts as smallest"
+    ),
+}
 
 # Folds whose result depends on where in the row an element is.
 OF_PLACES = ("argmax", "argmin", "first max", "first min")
@@ -150,7 +158,8 @@ OF_PLACES = ("argmax", "argmin", "first max", "first min")
 # What may be folded up to each element, as a key of REDUCTIONS. "in turn": one element after the other, for what might
 # overflow in another order where eager does not.
 SCANS: dict[str, str] = {
-    "sum": "sum", "prod": "prod", "max": "max", "min": "min", "sum in turn": "sum", "prod in turn": "prod",
+    "sum": "sum", "prod": "prod", "max": "max", "min": "min", "sum in turn": "sum",
+    "prod in turn": "prod",
 }  # fmt: skip
 
 

@@ -30,8 +30,9 @@ BOOLEAN = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf", "isfi
 aten = torch.ops.aten
 # Operators whose result is one number everywhere.
 CONSTANTS = frozenset({
-    aten.full.default, aten.full_like.default, aten.new_full.default, aten.scalar_tensor.default, aten.zeros.default,
-    aten.zeros_like.default, aten.new_zeros.default, aten.ones.default, aten.ones_like.default, aten.new_ones.default,
+    aten.full.default, aten.full_like.default, aten.new_full.default, aten.scalar_tensor.default,
+    aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten.ones.default,
+    aten.ones_like.default, aten.new_ones.default,
 })  # fmt: skip
 
 
@@ -290,8 +291,8 @@ def scatters(node: Node) -> bool:
 
 
 SUPPORTED = frozenset({
-    torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.bool, torch.uint8, torch.int8,
-    torch.int16, torch.int32, torch.int64,
+    torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.bool, torch.uint8,
+    torch.int8, torch.int16, torch.int32, torch.int64,
 })  # fmt: skip
 
 

@@ -199,12 +199,22 @@ def _nll_when(node: Node) -> bool:
 
 _ALONG = Rule(_along, when=_along_when, far=_first, near=_along_near)
 
-RULES.update({
-    aten.embedding.default: Rule(_embedding, when=_readable, far=_first, near=_embedding_near, alone=False),
-    aten.index_select.default: Rule(_along, when=_along_when, far=_first, near=_along_near, alone=False),
-    aten.gather.default: _ALONG,
-    aten.one_hot.default: Rule(_one_hot, when=_one_hot_when, far=_first),
-    aten.index.Tensor: Rule(_advanced, when=_advanced_when, far=_first, near=_advanced_near),
-    aten._unsafe_index.Tensor: Rule(_advanced, when=_advanced_when, far=_first, near=_advanced_near),
-    aten.nll_loss_forward.default: Rule(_nll, when=_nll_when, far=_nll_far, near=_nll_near, alone=False),
-})  # fmt: skip
+RULES.update(
+    {
+        aten.embedding.default: Rule(
+            _embedding, when=_readable, far=_first, near=_embedding_near, alone=False
+        ),
+        aten.index_select.default: Rule(
+            _along, when=_along_when, far=_first, near=_along_near, alone=False
+        ),
+        aten.gather.default: _ALONG,
+        aten.one_hot.default: Rule(_one_hot, when=_one_hot_when, far=_first),
+        aten.index.Tensor: Rule(_advanced, when=_advanced_when, far=_first, near=_advanced_near),
+        aten._unsafe_index.Tensor: Rule(
+            _advanced, when=_advanced_when, far=_first, near=_advanced_near
+        ),
+        aten.nll_loss_forward.default: Rule(
+            _nll, when=_nll_when, far=_nll_far, near=_nll_near, alone=False
+        ),
+    }
+)

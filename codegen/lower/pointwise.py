@@ -175,9 +175,33 @@ def _register(
         RULES[op] = Rule(build, kind, when=when, symbolic=symbolic)
 
 
-for _name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "sin",
-              "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
-              "erfc", "sigmoid"):  # fmt: skip
+for _name in (
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "erfc",
+    "sigmoid",
+):
     _register(one.unary(_name), getattr(aten, _name).default, when.float_result)
 for _name in ("neg", "abs", "sign"):
     _register(one.unary(_name), getattr(aten, _name).default, when.not_bool)

@@ -311,37 +311,47 @@ def _fold_rule(build: Any, folds: Any, when: Any) -> Rule:
     return Rule(build, "fold", folds, when)
 
 
-RULES.update({
-    aten.sum.default: _fold_rule(_fold("sum"), _ALL, _number_result),
-    aten.sum.dim_IntList: _fold_rule(_fold("sum"), _DIMS, _number_result),
-    aten.prod.default: _fold_rule(_fold("prod"), _ALL, _number_result),
-    aten.prod.dim_int: _fold_rule(_fold("prod"), _DIM, _number_result),
-    aten.amax.default: _fold_rule(_fold("max"), _DIMS, _number_result),
-    aten.amin.default: _fold_rule(_fold("min"), _DIMS, _number_result),
-    aten.max.default: _fold_rule(_fold("max"), _ALL, _number_result),
-    aten.min.default: _fold_rule(_fold("min"), _ALL, _number_result),
-    aten.max.dim: Rule(_with_place("max"), "fold", _DIM, _number_result, rows=(0, 1)),
-    aten.min.dim: Rule(_with_place("min"), "fold", _DIM, _number_result, rows=(0, 1)),
-    aten.argmax.default: _fold_rule(_argument("argmax"), _DIM, _number_result),
-    aten.argmin.default: _fold_rule(_argument("argmin"), _DIM, _number_result),
-    aten.any.default: _fold_rule(_truth("any"), _ALL, _bool_or_number),
-    aten.any.dim: _fold_rule(_truth("any"), _DIM, _bool_or_number),
-    aten.any.dims: _fold_rule(_truth("any"), _DIMS, _bool_or_number),
-    aten.all.default: _fold_rule(_truth("all"), _ALL, _bool_or_number),
-    aten.all.dim: _fold_rule(_truth("all"), _DIM, _bool_or_number),
-    aten.all.dims: _fold_rule(_truth("all"), _DIMS, _bool_or_number),
-    aten.mean.default: _fold_rule(_mean, _ALL, _float_sum),
-    aten.mean.dim: _fold_rule(_mean, _DIMS, _float_sum),
-    aten.var.correction: _fold_rule(_variance(False), _variance_dims, _variance_when),
-    aten.std.correction: _fold_rule(_variance(True), _variance_dims, _variance_when),
-    aten.var_mean.correction: Rule(_variance(False, True), "fold", _variance_dims, _variance_when, rows=(0, 1)),
-    aten.std_mean.correction: Rule(_variance(True, True), "fold", _variance_dims, _variance_when, rows=(0, 1)),
-    aten.logsumexp.default: _fold_rule(_logsumexp, _DIMS, _float_operand),
-    aten.linalg_vector_norm.default: _fold_rule(_vector_norm, _vector_norm_dims, _vector_norm_when),
-    aten._softmax.default: Rule(_softmax(False), "normalize", _one_dim, _same_dtype),
-    aten._log_softmax.default: Rule(_softmax(True), "normalize", _one_dim, _same_dtype),
-    aten.native_layer_norm.default: Rule(_layer_norm, "normalize", _norm_dims, _layer_norm_when, (1, 2), "sizes"),
-})  # fmt: skip
+RULES.update(
+    {
+        aten.sum.default: _fold_rule(_fold("sum"), _ALL, _number_result),
+        aten.sum.dim_IntList: _fold_rule(_fold("sum"), _DIMS, _number_result),
+        aten.prod.default: _fold_rule(_fold("prod"), _ALL, _number_result),
+        aten.prod.dim_int: _fold_rule(_fold("prod"), _DIM, _number_result),
+        aten.amax.default: _fold_rule(_fold("max"), _DIMS, _number_result),
+        aten.amin.default: _fold_rule(_fold("min"), _DIMS, _number_result),
+        aten.max.default: _fold_rule(_fold("max"), _ALL, _number_result),
+        aten.min.default: _fold_rule(_fold("min"), _ALL, _number_result),
+        aten.max.dim: Rule(_with_place("max"), "fold", _DIM, _number_result, rows=(0, 1)),
+        aten.min.dim: Rule(_with_place("min"), "fold", _DIM, _number_result, rows=(0, 1)),
+        aten.argmax.default: _fold_rule(_argument("argmax"), _DIM, _number_result),
+        aten.argmin.default: _fold_rule(_argument("argmin"), _DIM, _number_result),
+        aten.any.default: _fold_rule(_truth("any"), _ALL, _bool_or_number),
+        aten.any.dim: _fold_rule(_truth("any"), _DIM, _bool_or_number),
+        aten.any.dims: _fold_rule(_truth("any"), _DIMS, _bool_or_number),
+        aten.all.default: _fold_rule(_truth("all"), _ALL, _bool_or_number),
+        aten.all.dim: _fold_rule(_truth("all"), _DIM, _bool_or_number),
+        aten.all.dims: _fold_rule(_truth("all"), _DIMS, _bool_or_number),
+        aten.mean.default: _fold_rule(_mean, _ALL, _float_sum),
+        aten.mean.dim: _fold_rule(_mean, _DIMS, _float_sum),
+        aten.var.correction: _fold_rule(_variance(False), _variance_dims, _variance_when),
+        aten.std.correction: _fold_rule(_variance(True), _variance_dims, _variance_when),
+        aten.var_mean.correction: Rule(
+            _variance(False, True), "fold", _variance_dims, _variance_when, rows=(0, 1)
+        ),
+        aten.std_mean.correction: Rule(
+            _variance(True, True), "fold", _variance_dims, _variance_when, rows=(0, 1)
+        ),
+        aten.logsumexp.default: _fold_rule(_logsumexp, _DIMS, _float_operand),
+        aten.linalg_vector_norm.default: _fold_rule(
+            _vector_norm, _vector_norm_dims, _vector_norm_when
+        ),
+        aten._softmax.default: Rule(_softmax(False), "normalize", _one_dim, _same_dtype),
+        aten._log_softmax.default: Rule(_softmax(True), "normalize", _one_dim, _same_dtype),
+        aten.native_layer_norm.default: Rule(
+            _layer_norm, "normalize", _norm_dims, _layer_norm_when, (1, 2), "sizes"
+        ),
+    }
+)
 if hasattr(aten, "_fused_rms_norm"):
     RULES[aten._fused_rms_norm.default] = Rule(
         _rms_norm, "normalize", _norm_dims, _layer_norm_when, (1,), "sizes"

@@ -84,9 +84,15 @@ def _alone(kind: str) -> Callable[[Node], bool]:
     return better
 
 
-RULES.update({
-    aten.cumsum.default: Rule(_cumulative("sum"), "normalize", _along, _cumulative_when, alone=_alone("sum")),
-    aten.cumprod.default: Rule(_cumulative("prod"), "normalize", _along, _cumulative_when, alone=_alone("prod")),
-    aten.cummax.default: Rule(_best_so_far("max"), "normalize", _along, _cumulative_when),
-    aten.cummin.default: Rule(_best_so_far("min"), "normalize", _along, _cumulative_when),
-})  # fmt: skip
+RULES.update(
+    {
+        aten.cumsum.default: Rule(
+            _cumulative("sum"), "normalize", _along, _cumulative_when, alone=_alone("sum")
+        ),
+        aten.cumprod.default: Rule(
+            _cumulative("prod"), "normalize", _along, _cumulative_when, alone=_alone("prod")
+        ),
+        aten.cummax.default: Rule(_best_so_far("max"), "normalize", _along, _cumulative_when),
+        aten.cummin.default: Rule(_best_so_far("min"), "normalize", _along, _cumulative_when),
+    }
+)

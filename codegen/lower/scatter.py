@@ -34,7 +34,14 @@ ADDED = frozenset({
 ATOMIC = frozenset(
     {torch.float32, torch.float64, torch.int64, torch.int32}
 )  # a GPU's memory merges
-MERGE = {"sum": "sum", "add": "sum", "prod": "prod", "multiply": "prod", "amax": "max", "amin": "min"}  # fmt: skip
+MERGE = {
+    "sum": "sum",
+    "add": "sum",
+    "prod": "prod",
+    "multiply": "prod",
+    "amax": "max",
+    "amin": "min",
+}
 
 
 def _dim(node: Node) -> int:

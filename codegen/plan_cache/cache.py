@@ -144,9 +144,19 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
     program = load(spec)
     laps = {"build": built - start, "load": time.perf_counter() - built}
     return Compiled(
-        graph, program, "fused", spec, records, kept["library"], len(names) + len(gpu), timings=laps,
-        steps=facts.told(graph, rows, was), sketch=facts.sketch(graph, rows), source=_source(kept), sampled=program,
-    )  # fmt: skip
+        graph,
+        program,
+        "fused",
+        spec,
+        records,
+        kept["library"],
+        len(names) + len(gpu),
+        timings=laps,
+        steps=facts.told(graph, rows, was),
+        sketch=facts.sketch(graph, rows),
+        source=_source(kept),
+        sampled=program,
+    )
 
 
 def _source(kept: Plain) -> str:

@@ -31,11 +31,12 @@ OPERATORS = ("aten", "prims", "graftjit")  # of torch and of ours: their names s
 # What of a graph is in the texts by its value, and what no plan depends on: the torch level, where tensors came from,
 # what was told of the capture, and what only graphs with expressions or gradients have.
 SAID = (
-    "mutates", "random", "overlaps", "apart", "written", "joined", "consumes", "own", "spends", "spent",
+    "mutates", "random", "overlaps", "apart", "written", "joined", "consumes", "own", "spends",
+    "spent",
 )  # fmt: skip
 UNSAID = (
-    "name", "calls", "call_outputs", "constants", "sources", "slow_ops", "grad_where", "facts", "joint", "late",
-    "values",
+    "name", "calls", "call_outputs", "constants", "sources", "slow_ops", "grad_where", "facts",
+    "joint", "late", "values",
 )  # fmt: skip
 
 

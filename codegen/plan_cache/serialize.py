@@ -94,20 +94,53 @@ def read(plain: Mapping[str, Any], name: str, constants: dict[int, Any], to: Bou
 # --- steps -----------------------------------------------------------------------------------------------------
 
 _WRITE: dict[type, Callable[[Any], list[Any]]] = {
-    Alloc: lambda s: ["alloc", s.slot, _all(s.shape), _all(s.stride), *map(_written, (s.dtype, s.device))],
+    Alloc: lambda s: [
+        "alloc",
+        s.slot,
+        _all(s.shape),
+        _all(s.stride),
+        *map(_written, (s.dtype, s.device)),
+    ],
     Scratch: lambda s: ["scratch", s.slot, _written(s.offset), _written(s.nbytes), s.base],
-    Launch: lambda s: ["launch", s.kernel, _written(s.address), list(s.slots), list(s.writes), _all(s.numbers)],
+    Launch: lambda s: [
+        "launch",
+        s.kernel,
+        _written(s.address),
+        list(s.slots),
+        list(s.writes),
+        _all(s.numbers),
+    ],
     DeviceLaunch: lambda s: [
-        "device", s.kernel, s.function.name, list(s.slots), str(s.device), _written(s.programs), _all(s.numbers), s.kinds,
-        list(s.writes), list(s.aligned),
+        "device",
+        s.kernel,
+        s.function.name,
+        list(s.slots),
+        str(s.device),
+        _written(s.programs),
+        _all(s.numbers),
+        s.kinds,
+        list(s.writes),
+        list(s.aligned),
     ],
     Otherwise: lambda s: ["otherwise", _tape(s.call), list(s.slots), _all(s.numbers)],
     Aten: lambda s: [
-        "aten", _written(s.op), _written(s.args), _written(s.kwargs), list(s.results),
+        "aten",
+        _written(s.op),
+        _written(s.args),
+        _written(s.kwargs),
+        list(s.results),
     ],
-    View: lambda s: ["view", s.slot, s.base, _all(s.shape), _all(s.stride), _written(s.offset), s.absolute],
+    View: lambda s: [
+        "view",
+        s.slot,
+        s.base,
+        _all(s.shape),
+        _all(s.stride),
+        _written(s.offset),
+        s.absolute,
+    ],
     Free: lambda s: ["free", list(s.slots)],
-}  # fmt: skip
+}
 
 _READ: dict[str, Callable[..., Step]] = {
     "alloc": lambda _, slot, shape, stride, dtype, device: Alloc(
@@ -115,11 +148,26 @@ _READ: dict[str, Callable[..., Step]] = {
     ),
     "scratch": lambda _, slot, offset, nbytes, base: Scratch(slot, offset, nbytes, base),
     "launch": lambda to, kernel, address, slots, writes, numbers: Launch(
-        kernel, _bound(to, address), tuple(slots), to.keep, tuple(writes),
+        kernel,
+        _bound(to, address),
+        tuple(slots),
+        to.keep,
+        tuple(writes),
         tuple([_bound(to, one) for one in numbers]),
     ),
-    "device": lambda to, kernel, key, slots, device, programs, numbers, kinds, writes, aligned: _device_launch(
-        to, key, kernel, tuple(slots), torch.device(device), programs, tuple(numbers), kinds, tuple(writes), tuple(aligned)
+    "device": lambda to, kernel, key, slots, device, programs, numbers, kinds, writes, aligned: (
+        _device_launch(
+            to,
+            key,
+            kernel,
+            tuple(slots),
+            torch.device(device),
+            programs,
+            tuple(numbers),
+            kinds,
+            tuple(writes),
+            tuple(aligned),
+        )
     ),
     "otherwise": lambda _, tape, slots, numbers: Otherwise(
         _tape_of(*tape), tuple(slots), tuple(numbers)
@@ -131,7 +179,7 @@ _READ: dict[str, Callable[..., Step]] = {
         slot, base, tuple(shape), tuple(stride), offset, absolute
     ),
     "free": lambda _, slots: Free(tuple(slots)),
-}  # fmt: skip
+}
 
 
 def _device_launch(
@@ -140,7 +188,8 @@ def _device_launch(
 ) -> DeviceLaunch:  # fmt: skip
     loaded = to.gpu[key]
     return DeviceLaunch(
-        kernel, loaded.function, slots, device, programs, loaded.threads, loaded.shared, loaded.hidden, numbers, kinds,
+        kernel, loaded.function, slots, device, programs, loaded.threads, loaded.shared,
+        loaded.hidden, numbers, kinds,
         loaded.keep, writes, aligned, General(to.texts[key], aligned, device) if aligned else None,
     )  # fmt: skip
 
@@ -267,8 +316,12 @@ class General:
 
 
 def load_kernels(
-    texts: Mapping[str, Any], capabilities: Mapping[str, int], name: str, covers: tuple[str, ...], stored: bool
-) -> dict[str, Any]:  # fmt: skip
+    texts: Mapping[str, Any],
+    capabilities: Mapping[str, int],
+    name: str,
+    covers: tuple[str, ...],
+    stored: bool,
+) -> dict[str, Any]:
     """The kernels of a graph, built or found, by key; `capabilities`: of the device of each. Raises BuildError, or
     NotBuilt where `stored` says that none shall be built."""
     from ..triton import cubins  # late: it starts compilers

@@ -113,8 +113,8 @@ def is_blank(graph: Graph, node: Node) -> bool:
 
 
 _BLANK = (
-    torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.empty_strided, torch.ops.aten.new_empty,
-    torch.ops.aten.new_empty_strided, torch.ops.aten.empty_permuted,
+    torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.empty_strided,
+    torch.ops.aten.new_empty, torch.ops.aten.new_empty_strided, torch.ops.aten.empty_permuted,
 )  # fmt: skip
 
 

@@ -80,12 +80,15 @@ def told(graph: Graph, rows: Sequence[Plain], cached: Mapping[str, bool]) -> tup
                 cached=cached.get(row["name"], False),
                 symbols=tuple(row["symbols"]),
                 unfused=tuple(
-                    [UnfusedFacts(neighbour=to, why=why, code=code) for to, why, code in row["unfused"]]
+                    [
+                        UnfusedFacts(neighbour=to, why=why, code=code)
+                        for to, why, code in row["unfused"]
+                    ]
                 ),
             )
             for row in rows
         ]
-    )  # fmt: skip
+    )
 
 
 def sketch(graph: Graph, rows: Sequence[Plain]) -> Sketch:

@@ -62,10 +62,21 @@ class Part:
         text, loaded = self.text, self.loaded
         kinds = "".join(LETTERS[kind] for _name, kind in text.arguments if kind in LETTERS)
         return DeviceLaunch(
-            text.name, loaded.function, tuple([slots[one] for one in self.operands]), device, text.programs,
-            loaded.threads, loaded.shared, loaded.hidden, text.numbers, kinds, loaded.keep, writes, self.looked_at,
+            text.name,
+            loaded.function,
+            tuple([slots[one] for one in self.operands]),
+            device,
+            text.programs,
+            loaded.threads,
+            loaded.shared,
+            loaded.hidden,
+            text.numbers,
+            kinds,
+            loaded.keep,
+            writes,
+            self.looked_at,
             plan_form.General(text, self.looked_at, device) if self.looked_at else None,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True)

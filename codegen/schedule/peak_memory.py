@@ -24,7 +24,9 @@ from ..loops.kernel import Kernel
 Use = tuple[tuple[Node, ...], tuple[Node, ...]]  # what a step makes, and what it reads, as roots
 
 
-def peak(steps: Sequence[Kernel | Node], flow: Flow, scratch: frozenset[Node], over: Mapping[Node, Node]) -> int:  # fmt: skip
+def peak(
+    steps: Sequence[Kernel | Node], flow: Flow, scratch: frozenset[Node], over: Mapping[Node, Node]
+) -> int:
     """Bytes of a plan's steps; `scratch`: what lies in the workspace; `over`: what takes another one's memory."""
     used = uses(steps, flow)
     apart = _highest(used, flow, lambda node: node not in scratch, over)

@@ -37,9 +37,20 @@ _KIB = 1024
 
 # Shared memory that a block may have: CUDA C++ Programming Guide, technical specifications per compute capability.
 SHARED_LIMITS = {
-    70: 96 * _KIB, 72: 96 * _KIB, 75: 64 * _KIB, 80: 163 * _KIB, 86: 99 * _KIB, 87: 163 * _KIB, 89: 99 * _KIB,
-    90: 227 * _KIB, 100: 227 * _KIB, 103: 227 * _KIB, 110: 227 * _KIB, 120: 99 * _KIB, 121: 99 * _KIB,
-}  # fmt: skip
+    70: 96 * _KIB,
+    72: 96 * _KIB,
+    75: 64 * _KIB,
+    80: 163 * _KIB,
+    86: 99 * _KIB,
+    87: 163 * _KIB,
+    89: 99 * _KIB,
+    90: 227 * _KIB,
+    100: 227 * _KIB,
+    103: 227 * _KIB,
+    110: 227 * _KIB,
+    120: 99 * _KIB,
+    121: 99 * _KIB,
+}
 
 # jobs -> what became of each: the fields of a `triton_compile.Binary`, or a Fault. May raise Fault.
 Compiler = Callable[[Sequence[Mapping[str, Any]]], Sequence[Any]]

@@ -158,8 +158,9 @@ FORMS: dict[str, expr.Form] = {
     **{
         name: _library(name)
         for name in (
-            "trunc", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
-            "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc",
+            "trunc", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan",
+            "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
+            "erfc",
         )
     },
     **{name: _library(name, 2) for name in ("pow", "atan2", "hypot", "copysign")},

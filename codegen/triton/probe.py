@@ -51,10 +51,11 @@ def kernels() -> Iterator[Check]:
         yield Check("test kernel, GPU", state, _words(answer), answer.todo or "please report it")
         return
     yield Check(
-        "test kernel, GPU", "ok",
+        "test kernel, GPU",
+        "ok",
         f"compiled for sm_{capability} in {(middle - start) * 1e3:.0f} ms with the start of a process, in"
         f" {(end - middle) * 1e3:.0f} ms without; {workers.most()} at a time",
-    )  # fmt: skip
+    )
 
 
 def _words(fault: Fault) -> str:
