@@ -1,5 +1,4 @@
-"""Facts about a graph that planning asks for.
+"""Facts about a graph that planning needs.
 
-In: a graph. Out: data flow: readers, writers, order.
-Open first: `dataflow.py`.
+In: a graph. Out: data flow: readers, writers, order. Open first: `dataflow.py`.
 """

@@ -1,8 +1,10 @@
-"""What a graph's nodes depend on beyond their operands, and which tensor stands behind a node.
+"""Data flow: what the nodes of a graph depend on beyond their operands, and the tensor behind a
+node.
 
-`analyse(graph)` is the first step of code generation; `fuse` and `schedule` work on its result. A write keeps its
-place among the readers and writers of the same storage (inputs and constants may overlap in ways that only a call
-knows, so they are one storage here); what may raise, draws, or writes where others can see keeps its order.
+`analyse(graph)` is the first step of code generation; `fuse` and `schedule` work on its result. A
+write keeps its order among the readers and writers of the same storage. Inputs and constants count
+as one storage here, because they may overlap in ways that only a call knows. Nodes that may raise,
+draw random numbers, or write where others can see it keep their order.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ from ...ir.passes.defer_writes import put_back
 
 
 def base_of(node: Node) -> Node:
-    """The node whose tensor a kernel is handed to reach this one's memory."""
+    """The node whose tensor a kernel gets as the pointer to this node's memory."""
     while is_plain_view(node) or (node.alias is not None and writes(node)):
         node = node.alias  # type: ignore[assignment]
     return node
 
 
 def is_plain_view(node: Node) -> bool:
-    """A view that metadata alone describes: same dtype as the storage's root, nothing written."""
+    """Whether metadata alone describes the view: same dtype as the storage's root, nothing written."""
     if node.alias is None or not isinstance(node.meta, Meta):
         return False
     if writes(node.args[0] if node.op == "get" else node):
@@ -35,13 +37,15 @@ def is_plain_view(node: Node) -> bool:
 
 
 def memory_of(node: Node) -> tuple[Node, Any]:
-    """The node whose tensor is handed over to read this one, and how many elements behind its first this one's is."""
+    """The node whose tensor a kernel gets to read this one, and the distance of the two first
+    elements, in elements.
+    """
     base = base_of(node) if is_plain_view(node) else node
     return base, node.meta.offset - base.meta.offset
 
 
 def has_effect(node: Node) -> bool:
-    """Must this node run though nobody reads its result?"""
+    """Whether this node must run even if nothing reads its result."""
     if node.op != "call":
         return False
     nothing = node.meta is None or node.meta == ()
@@ -69,7 +73,7 @@ class Flow:
     apart: bool = False
 
     def reads(self, node: Node) -> Sequence[Node]:
-        """The nodes that a node needs: of a cat made of copies, these."""
+        """The nodes that a node needs; for a cat made of copies: the copies."""
         return self.joins.get(node) or reads(node)
 
     def memory(self, node: Node) -> Node:
@@ -81,11 +85,11 @@ class Flow:
         return self.whole.get(node, node)
 
     def moved_by(self, write: Node) -> int:
-        """By how much a write moves the version of what it writes."""
+        """By how much a write raises the version of its target."""
         return 0 if write.target is put_back else self.moves.get(write, 1)
 
     def is_store(self, node: Node) -> bool:
-        """Is it a copy that writes into an input?"""
+        """Whether the node is a copy that writes into an input."""
         return node in self.whole and self.whole[node].alias is not None
 
 
@@ -95,7 +99,7 @@ def analyse(
     moves: Mapping[Node, int] | None = None,
     apart: bool = False,
 ) -> Flow:
-    """Live nodes, users, and the order that memory and effects ask for."""
+    """Live nodes, users, and the order that memory and effects require."""
     flow = Flow(graph, joins or {}, moves=moves or {}, apart=apart)
     live = _live(graph)
     for node in graph.nodes:
@@ -129,16 +133,15 @@ _OUTSIDE = "inputs and constants"
 
 
 class _Order:
-    """What was met so far of the memory that nodes touch, and of their effects."""
+    """The readers, writers and effects met so far while nodes are taken in order."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self.readers: dict[Any, list[Node]] = {}
         self.writer: dict[Any, Node] = {}
-        self.effect: Node | None = None  # the last one, but for stores
-        self.stores: list[
-            Node
-        ] = []  # those behind it: they go in any order, for none of them raises
+        self.effect: Node | None = None  # the last one that is not a store
+        # The stores after that effect. Their order is free, because none of them raises.
+        self.stores: list[Node] = []
 
     def storage(self, node: Node) -> Any:
         base = root(node)
@@ -146,7 +149,7 @@ class _Order:
         return base if own else _OUTSIDE
 
     def follows(self, node: Node) -> list[Node]:
-        """The nodes that this one, the next in order, has to follow."""
+        """The nodes that this one, the next in order, must follow."""
         written = {self.storage(target) for target in writes(self.flow.call(node))}
         touched = {self.storage(operand) for operand in self.flow.reads(node)} | written
         found = [self.writer[storage] for storage in touched if storage in self.writer]
@@ -167,7 +170,7 @@ class _Order:
         return [other for other in dict.fromkeys(found) if other is not node]
 
     def done(self, write: Node) -> None:
-        """A write that copies have done: what comes later follows it."""
+        """Record a write that copies did: later nodes follow it."""
         for target in writes(write):
             self.writer[self.storage(target)] = write
 
@@ -177,11 +180,11 @@ def _is_outside(storage: Any) -> bool:
 
 
 def _order(flow: Flow) -> None:
-    """Fill `after`: reads after writes, writes after reads and writes; effects in order."""
+    """Fill `after`: reads after writes, writes after reads and writes, effects in order."""
     order = _Order(flow)
     for node in flow.nodes:
         if node.op == "get" or is_plain_view(node):
-            continue  # touches no memory by itself
+            continue  # it reads and writes no memory itself
         if node in flow.joins and writes(node):
             order.done(node)
             continue

@@ -1,7 +1,8 @@
-"""Matrix products: which operators are some, their factors and sizes, and what measurements say of them.
+"""Matrix products: the operators that are products, their factors and sizes, and their
+measurements.
 
-In: a node. Out: its factors, sizes by letter, its name among measured products. Rules of lowering, fusion, kernels and
-tuning ask.
+In: a node. Out: its factors, its sizes by letter, its name among measured products. Lowering,
+fusion, kernels and tuning use it.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ def factors(node: Node) -> tuple[Node, Node]:
 
 
 def sizes(node: Node) -> dict[str, Any]:
-    """letter -> size."""
+    """Letter -> size."""
     _first, left, right, _result = LETTERS[node.target]
     a, b = factors(node)
     return dict(zip(left, a.meta.shape, strict=True)) | dict(zip(right, b.meta.shape, strict=True))
 
 
-# What a measurement has found out, for the time of one plan: product (`known_as`) -> does a nest of ours pay?
+# What measurement found, for the duration of one plan: product (`known_as`) -> whether our kernel
+# is faster.
 MEASURED: ContextVar[Mapping[str, bool] | None] = ContextVar("measured", default=None)
 
 
@@ -54,11 +56,11 @@ def known_as(node: Node) -> str:
 
 
 def measured(node: Node) -> bool | None:
-    """Was a kernel of ours found to be the faster one? None: nothing is known."""
+    """Whether measurement found our kernel to be faster. None: not measured."""
     answers = MEASURED.get()
     return answers.get(known_as(node)) if answers else None
 
 
 def work(found: Mapping[str, Any]) -> Any:
-    """Multiplications."""
+    """The number of multiplications."""
     return found.get("b", 1) * found.get("m", 1) * found.get("n", 1) * found["k"]

@@ -1,5 +1,4 @@
-"""The C++ compiler: text becomes a library.
+"""The C++ compiler: from text to a library.
 
-In: C++ text. Out: a loaded library, now or in the background.
-Open first: `cxx.py`.
+In: C++ text. Out: a loaded library, now or in the background. Open first: `cxx.py`.
 """

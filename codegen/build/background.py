@@ -1,8 +1,9 @@
-"""Kernels that are built while the program goes on: one thread, and what waits for it.
+"""Background builds: one thread builds kernels while the program runs, and a queue holds the rest.
 
-In: jobs of `codegen.backend`, each a compiler's run and what comes after it. Out: nothing but what a job does when it
-is done; until then calls run operator by operator. The thread is there while there is work. A process that ends
-drops what waits and lets the run under way finish, for the store's sake; a forked one takes the jobs up at its next.
+In: jobs of `codegen.backend`; a job runs a compiler and then exchanges the program. Until a job is
+done, calls run operator by operator. The thread exists while there is work. A process that ends
+drops the queue and lets the current run finish, so that its result reaches the store. A forked
+process starts the remaining jobs at its next `submit` or `wait`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from collections.abc import Callable
 
 from ...runtime.events.progress import told
 
-AT_EXIT = 10.0  # seconds that the end of the process waits for the run under way
+AT_EXIT = 10.0  # seconds that the end of the process waits for the current run
 
 Job = tuple[str, Callable[[], None]]
 
 
 class Background:
-    """One a process. A job's exception is raised by the next `wait`."""
+    """The queue of builds, one per process. The next `wait` raises the exception of a failed job."""
 
     def __init__(self) -> None:
         self._jobs: collections.deque[Job] = collections.deque()
@@ -30,18 +31,22 @@ class Background:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """The thread is not in the child: what it was at is still the first job."""
+        """Make lock and thread anew: the thread does not exist in the child. Its current job is
+        still the first in the queue.
+        """
         self._lock = threading.Condition()
         self._thread: threading.Thread | None = None
 
     def submit(self, title: str, job: Callable[[], None]) -> None:
-        """Have this done soon. `title`: what is built, for a line on the terminal."""
+        """Queue this job. `title`: what is built, for a line on the terminal."""
         with self._lock:
             self._jobs.append((title, job))
             self._begin()
 
     def _begin(self) -> None:
-        """A thread, where there is work and none: in a forked child, too, whose parent was at it."""
+        """Start the thread if there is work and no thread, also in a forked child whose parent was
+        at work.
+        """
         if self._jobs and self._thread is None:
             self._thread = threading.Thread(
                 target=self._work, name="graftjit: building kernels", daemon=True
@@ -49,7 +54,9 @@ class Background:
             self._thread.start()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until nothing is left to do; False if that takes longer. Raises what a job has raised."""
+        """Wait until no job is left; False if that takes longer than `seconds`. Raises the
+        exception of a failed job.
+        """
         end = None if seconds is None else time.monotonic() + seconds
         with self._lock:
             self._begin()
@@ -64,7 +71,7 @@ class Background:
         return True
 
     def close(self) -> None:
-        """Drop what has not been begun, here or in the process that this one was forked from."""
+        """Drop the jobs that have not begun, here or in the process that this one was forked from."""
         with self._lock:
             while len(self._jobs) > (self._thread is not None):
                 self._jobs.pop()
@@ -77,7 +84,8 @@ class Background:
                     self._thread = None
                     self._lock.notify_all()
                     return
-                title, job = self._jobs[0]  # stays there until it is done: see `after_fork`
+                # it stays in the queue until it is done: see `after_fork`
+                title, job = self._jobs[0]
             try:
                 with told(title):
                     job()

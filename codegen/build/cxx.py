@@ -1,7 +1,7 @@
 """From C++ text to a loaded library: flags, the compiler's run, the kernel store.
 
-Called by `codegen.backend` with the unit of one graph. Identical text (with the same compiler, flags and
-processor) is found in the store, in memory or on disk, and nothing is compiled.
+`codegen.backend` calls it with the unit of one graph. The store (in memory or on disk) has the
+library of identical text for the same compiler, flags and processor; then nothing is compiled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def vector_bytes() -> int:
 
 
 def machine_flags() -> tuple[str, ...]:
-    """What makes the compiler use this processor."""
+    """The flags that make the compiler use this processor."""
     machine = device.cpu().machine
     if machine in ("x86_64", "AMD64"):
         return ("-march=native",)
@@ -38,15 +38,20 @@ def machine_flags() -> tuple[str, ...]:
 
 
 def flags_for(source: str) -> tuple[str, ...]:
-    """All that the compiler is told of a kernel's text."""
+    """All compiler flags for the text of a kernel."""
     parallel = ("-fopenmp",) if "#pragma omp" in source else ()
     return (*FLAGS, *parallel, *machine_flags())
 
 
 def link_flags(compiler: device.Compiler) -> tuple[str, ...]:
-    """What spares the linker the start-up files and the libraries that each process has anyway (C++'s, C's): a fifth
-    of a small build. libm stays named: its functions have versions, and who names none gets the oldest. Empty where
-    these libraries may have other names. Where that fails, all are named: the library does the same."""
+    """Linker flags that leave out the start-up files and the libraries of C and C++, which each
+    process has already loaded.
+
+    They save a fifth of the time of a small build. libm is named: its functions have versions, and
+    without its name the linker takes the oldest. Empty on systems where these libraries may have
+    other names. If a link with these flags fails, `_compile` links without them; the library then
+    does the same.
+    """
     if compiler.kind != "gcc" or not _has_gnu_libc():
         return ()
     return ("-nostdlib", "-l:libm.so.6", "-lgcc")
@@ -60,7 +65,7 @@ def _has_gnu_libc() -> bool:
 
 
 class NotBuilt(Exception):
-    """The library is in no store, and was not to be built."""
+    """The library is in no store, and the caller did not allow a build."""
 
 
 def load(
@@ -70,8 +75,11 @@ def load(
     covers: Sequence[str] = (),
     stored: bool = False,
 ) -> Library:
-    """The library of this source. Raises BuildError where there is no compiler or it fails, NotBuilt where it would
-    have to be built and `stored` says that it shall not."""
+    """The library of this source.
+
+    Raises BuildError if there is no compiler or it fails, NotBuilt if the library would have to be
+    built and `stored` forbids it.
+    """
     compiler = device.find_compiler()
     flags = flags_for(source)
 
@@ -91,8 +99,11 @@ def load(
 
 
 def once(source: str, symbols: Sequence[str]) -> dict[str, int]:
-    """The addresses of these symbols in a library that is built now and kept in no store: for a measurement. It
-    stays loaded. Raises BuildError or OSError."""
+    """The addresses of these symbols in a library that is built now and stays out of the store, for
+    a measurement.
+
+    The library stays loaded. Raises BuildError or OSError.
+    """
     root = next(SESSION.store.scratch_roots())
     with tempfile.TemporaryDirectory(prefix=BUILD_PREFIX, dir=root) as folder:
         target = Path(folder) / "kernel.so"

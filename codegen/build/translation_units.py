@@ -1,8 +1,9 @@
-"""A large unit in parts that several processors compile at a time.
+"""Translation units: a large source is split into parts that several processors compile at the same
+time.
 
-In: the text of a graph's unit, whose kernels are functions at the outermost level that share nothing but what stands
-before them. Out: texts, each with some of the kernels, about equally much work; and one library made of all of them.
-Called by `codegen.build.cxx`, which compiles the unit whole where a part fails.
+In: the text of a graph's unit. Its kernels are functions at the outermost level that share only
+what precedes them. Out: texts, each with some of the kernels and about the same amount of work; and
+one library linked from all of them. `codegen.build.cxx` compiles the whole unit if a part fails.
 """
 
 from __future__ import annotations
@@ -16,27 +17,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-SMALL = 4_000  # characters of kernels, some hundredths of a second: what another compiler's start and a link are worth
-TIMEOUT = 60.0  # seconds of one compiler
+# Characters of kernels, some hundredths of a second: the start of another compiler and a link cost
+# as much.
+SMALL = 4_000
+TIMEOUT = 60.0  # seconds for one run of the compiler
 
 _KERNEL = re.compile(r'^extern "C" void (\w+)\(void \*\*buffers.*?^}\n', re.MULTILINE | re.DOTALL)
 
 
 def processors() -> int:
-    """Those that this process may use."""
+    """The number of processors that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not everywhere
+    except AttributeError:  # not on every system
         return os.cpu_count() or 1
 
 
 def kernels(text: str) -> dict[str, str]:
-    """The text of each kernel, by its name."""
+    """Name -> text of each kernel."""
     return {found.group(1): found.group() for found in _KERNEL.finditer(text)}
 
 
 def parts(text: str, most: int) -> list[str]:
-    """The text in up to `most` parts; in one where it is small."""
+    """The text in up to `most` parts; in one if it is small."""
     kernels = [found.group() for found in _KERNEL.finditer(text)]
     count = min(most, len(kernels), sum(map(len, kernels)) // SMALL)
     if count < 2:
@@ -55,7 +58,7 @@ def _only(text: str, kept: set[int]) -> str:
 
 
 def end(one: subprocess.Popen[Any]) -> None:
-    """End a compiler that still runs, and the processes that it has started."""
+    """Kill a compiler that still runs, and the processes that it started."""
     if one.poll() is None:
         os.killpg(one.pid, signal.SIGKILL)
         one.wait()
@@ -64,7 +67,7 @@ def end(one: subprocess.Popen[Any]) -> None:
 def compile_parts(
     texts: Sequence[str], command: Sequence[str], link: Sequence[str], target: Path
 ) -> bool:
-    """Whether all parts could be compiled, side by side, and linked to one library."""
+    """Whether all parts were compiled, side by side, and linked to one library."""
     environment = {**os.environ, "TMPDIR": str(target.parent)}
     running: list[subprocess.Popen[bytes]] = []
     objects = [target.with_name(f"part{number}.o") for number in range(len(texts))]

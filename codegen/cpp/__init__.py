@@ -1,5 +1,4 @@
-"""C++ kernels: a loop nest becomes text.
+"""C++ kernels: from a loop nest to text.
 
-In: a loop nest. Out: C++ with vector types, no headers.
-Open first: `renderer.py`.
+In: a loop nest. Out: C++ with vector types, without headers. Open first: `renderer.py`.
 """

@@ -1,7 +1,8 @@
-"""How C++ kernels write operators: the dialect table of `codegen.cpp.renderer`, and the sections of math.h it calls on.
+"""The C++ dialect: how kernels write operators, and which sections of math.h they need.
 
-A value is a vector of W lanes: float and double by themselves, bfloat16 and float16 as f32 that is already
-rounded, bool as an i32 mask of 0 and -1 (an i8 one where all values are bytes), integers as they are. `sections` reads math.h once.
+A value is a vector of W lanes. float and double are themselves, bfloat16 and float16 are f32 values
+that are already rounded, bool is an i32 mask of 0 and -1 (i8 where all values are bytes), integers
+are themselves. `sections` reads math.h once.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def const(number: bool | int | float, dtype: torch.dtype) -> str:
 
 
 def identity(kind: str, dtype: torch.dtype) -> str:
-    """What a fold of values of this type begins with."""
+    """The start value of a reduction of this type."""
     number: Any = REDUCTIONS[kind].identity
     if math.isinf(number) and not dtype.is_floating_point:
         if dtype == torch.bool:
@@ -80,7 +81,9 @@ def identity(kind: str, dtype: torch.dtype) -> str:
 
 
 def argument(text: str, dtype: torch.dtype) -> str:
-    """A scalar of the kernel's (an i64_t or a double) in all lanes, converted as torch does a Python scalar."""
+    """A scalar argument of the kernel (i64_t or double) in all lanes, converted as torch converts a
+    Python scalar.
+    """
     kind = register(dtype)
     if kind == "mask":
         return f"splat<mask>(-({text} != 0))"
@@ -105,7 +108,7 @@ def float_text(number: float, dtype: torch.dtype) -> str:
 
 
 def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
-    """Conversion as torch's `.to`, through registers of double or half the width at a time."""
+    """A conversion as torch's `.to`, through registers of double or half the width at a time."""
     rounding = {torch.bfloat16: "round_bf16({})", torch.float16: "round_f16({})"}.get(target, "{}")
     start, goal = register(source), register(target)
     if source == torch.bool and target == torch.bool:
@@ -122,13 +125,14 @@ def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
 
 
 def rounded_plain(text: str, source: torch.dtype) -> str:
-    """A cast to bfloat16 of a value that `cpp_nans` knows."""
+    """A cast to bfloat16 of a value that is never nan (`cpp.nans`)."""
     if source == torch.float32:
         return f"round_bf16_plain({text})"
     return cast(text, source, torch.bfloat16)
 
 
-# between registers of the same width, and one step up or down; anything else goes along the path
+# A conversion goes between registers of the same width or one width up or down; others take several
+# such steps.
 _SIGNED = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 
@@ -146,7 +150,7 @@ def _path(start: str, goal: str) -> list[str]:
     if start in floats and goal in floats:
         return [goal]
     if start in floats:
-        # eager goes to uint8 by way of int64, to the other narrow ones by way of int32
+        # eager converts to uint8 through int64, to the other narrow types through int32
         middle = "i64" if goal in ("u8", "i64") else "i32"
         return [middle, *_path(middle, goal)]
     if goal in floats:
@@ -187,7 +191,7 @@ def _shift(name: str) -> expr.Form:
 
 
 def _towards_floor(name: str) -> expr.Form:
-    """Integer quotient and remainder by a constant; C++'s own go towards zero."""
+    """Integer quotient and remainder by a constant, towards -inf; those of C++ go towards zero."""
 
     def form(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
         a, b = args
@@ -245,7 +249,7 @@ FORMS: dict[str, expr.Form] = {
 
 DIALECT = expr.Dialect("c++", FORMS, const, cast, _declare)
 
-# operator -> the section of math.h that defines it, when that is not named like the operator
+# Operator -> the section of math.h that defines it, if the section has another name.
 _SECTION: dict[str, str] = {
     **dict.fromkeys(("maximum", "minimum", "fmax", "fmin", "max", "min"), "minmax"),
     **dict.fromkeys(("abs", "sign", "isinf", "isfinite", "signbit", "copysign"), "bits"),
@@ -264,7 +268,7 @@ _F64 = frozenset((
 
 
 def section_of(value: Value, dtype: torch.dtype) -> str | None:
-    """The section that this value needs beside `memory`; dtype is its first operand's."""
+    """The section that this value needs beside `memory`; dtype is that of its first operand."""
     if value.op in _F64 and dtype == torch.float64:
         return "libm64"
     if value.op == "load":
@@ -287,7 +291,7 @@ def sections() -> dict[str, tuple[tuple[str, ...], str]]:
 
 
 def library_text(wanted: set[str]) -> str:
-    """The wanted sections and all that they need, in the file's order."""
+    """The wanted sections and all that they need, in the order of the file."""
     table = sections()
     reached: set[str] = set()
     queue = list(wanted)

@@ -1,8 +1,10 @@
-"""Where an element of a tensor lies in a nest's iteration space: affine forms, and views as maps between them.
+"""Affine forms: the address of a tensor's element in the iteration space of a nest, and views as
+maps between such forms.
 
-A *form* is an `Index` over the axes of a nest. A *map* of a tensor is a tuple of forms, one a dimension: the
-element that the iteration touches. `through_view` turns the map of a view's result into the map of its base,
-where that stays affine; `address` turns a map into the element offset for given strides. Used by `fuse` and `lower`.
+A *form* is an `Index` over the axes of a nest. A *map* of a tensor is a tuple of forms, one per
+dimension: the element that the iteration reads or writes. `through_view` turns the map of a view's
+result into the map of its base, where that stays affine. `address` turns a map into an element
+offset for given strides.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ def zero(n_axes: int) -> Index:
 
 
 def axis_form(axis: int, n_axes: int) -> Index:
-    """The form that is one axis itself."""
+    """The form that equals one axis."""
     return Index(tuple(int(a == axis) for a in range(n_axes)))
 
 
@@ -46,17 +48,17 @@ def added(forms: Sequence[Index], n_axes: int) -> Index:
 
 
 def address(where: Map, stride: Sequence[int], offset: int, n_axes: int) -> Index:
-    """Element offset of the mapped element in a tensor of these strides."""
+    """The element offset of the mapped element in a tensor with these strides."""
     forms = [scaled(form, step) for form, step in zip(where, stride, strict=True)]
     found = added(forms, n_axes)
     return replace(found, offset=found.offset + offset)
 
 
-SOMEWHERE = -1  # stands for the number of a value that is not made yet
+SOMEWHERE = -1  # the placeholder for the number of a value that is not made yet
 
 
 def at_value(number: int, n_axes: int) -> Index:
-    """The form that is an int64 value."""
+    """The form that equals an int64 value."""
     return Index((0,) * n_axes, 0, ((number, 1),))
 
 
@@ -70,7 +72,7 @@ def broadcast(where: Map, shape: Sequence[int], operand: Sequence[int]) -> Map:
 
 
 def clean(where: Map, shape: Sequence[int], axes: Sequence[int]) -> Map:
-    """The same map with what cannot matter taken away: axes of size 1, and dimensions of size 1."""
+    """The same map without what has no effect: axes of size 1 and dimensions of size 1."""
     return tuple(
         zero(len(axes))
         if size == 1 and form.offset == 0
@@ -82,18 +84,20 @@ def clean(where: Map, shape: Sequence[int], axes: Sequence[int]) -> Map:
 
 
 def through_view(node: Node, where: Map, axes: Sequence[int]) -> Map | None:
-    """The base's map for a view node (its base is `node.args[0]`) of map `where`; None if not affine."""
+    """The map of the base (`node.args[0]`) of a view node whose map is `where`; None if it is not
+    affine.
+    """
     rule = _VIEWS.get(node.target)
     return None if rule is None else rule(node, where, axes)
 
 
 def is_view(node: Node) -> bool:
-    """Is there a rule for this node in `through_view`?"""
+    """Whether `through_view` has a rule for this node."""
     return node.op == "call" and node.target in _VIEWS
 
 
 def always_affine(node: Node) -> bool:
-    """A view that `through_view` can follow from any map."""
+    """Whether the node is a view that `through_view` can follow from any map."""
     plain = node.target in _VIEWS and node.target not in _RESHAPES
     return node.op == "call" and plain and not is_symbolic(node.args[1:])
 
@@ -156,7 +160,9 @@ def _slice(node: Node, where: Map, axes: Sequence[int]) -> Map | None:
 
 
 def _from_front(place: Any, size: Any) -> Any:
-    """A place that may be counted from the end; None where that is not sure."""
+    """A position, which may be counted from the end, counted from the front; None if its sign is
+    not known.
+    """
     behind = decided("<", place, 0)
     return None if behind is None else place + size if behind else place
 
@@ -170,7 +176,9 @@ def _select(node: Node, where: Map, axes: Sequence[int]) -> Map | None:
 
 
 def _reshape(node: Node, where: Map, axes: Sequence[int]) -> Map | None:
-    """Dimensions in runs of equal products: merged by multiplication, split where the form allows."""
+    """The map through a reshape, by runs of dimensions with equal products: a run of new dimensions
+    is merged by multiplication, then split into the old ones where the form allows it.
+    """
     old, new = node.args[0].meta.shape, node.meta.shape
     if 0 in new:
         return None
@@ -197,7 +205,7 @@ def _reshape(node: Node, where: Map, axes: Sequence[int]) -> Map | None:
 
 
 def _run(old: Sequence[Any], new: Sequence[Any]) -> tuple[int, int] | None:
-    """How many dimensions of the old and of the new shape, from the first on, have the same product."""
+    """How many leading dimensions of the old and of the new shape have the same product."""
     goal, product = old[0], 1
     length, taken = 1, 0
     while product != goal or (taken == 0 and new):
@@ -214,7 +222,7 @@ def _run(old: Sequence[Any], new: Sequence[Any]) -> tuple[int, int] | None:
 
 
 def _split(form: Index, sizes: list[int], axes: Sequence[int]) -> list[Index] | None:
-    """Row-major coordinates of a flat form; None if one of them would not be affine."""
+    """The row-major coordinates of a flat form; None if one of them would not be affine."""
     if form.terms and sum(size != 1 for size in sizes) > 1:
         return None
     found: list[Index] = []
@@ -258,7 +266,7 @@ _VIEWS: dict[Any, Callable[[Node, Map, Sequence[int]], Map | None]] = {
     aten.squeeze.dims: _reshape,
 }
 _RESHAPES = frozenset({aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default})
-# views whose elements are those of the base in the same row-major order
+# Views whose elements are those of the base in the same row-major order.
 FLAT = _RESHAPES | {
     aten.alias.default, aten.detach.default, aten.unsqueeze.default, aten.squeeze.default,
     aten.squeeze.dim, aten.squeeze.dims,
@@ -266,7 +274,9 @@ FLAT = _RESHAPES | {
 
 
 def joined(where: Map, shape: tuple[Any, ...], goal: tuple[Any, ...]) -> list[Map]:
-    """The map for a shape in which neighbouring dimensions are one: each has a form for them together."""
+    """The map for a shape that merges neighbouring dimensions; each merged dimension gets one form.
+    Empty if `goal` is no such shape.
+    """
     if len(goal) >= len(shape):
         return []
     found: list[Any] = []
@@ -284,7 +294,7 @@ def joined(where: Map, shape: tuple[Any, ...], goal: tuple[Any, ...]) -> list[Ma
 
 
 def reshaped(where: Map, shape: tuple[Any, ...], goal: tuple[Any, ...]) -> list[Map]:
-    """The map for a shape that differs in dimensions of size 1 at most."""
+    """The map for a shape that differs only in dimensions of size 1; empty for any other shape."""
     if shape == goal:
         return [where]
     forms = [form for form, size in zip(where, shape, strict=True) if size != 1]

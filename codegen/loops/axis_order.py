@@ -1,9 +1,10 @@
-"""The axes of a nest with reductions in the order of the memory that it reads.
+"""Axis order: put the axes of a nest with reductions into the order of the memory that it reads.
 
-In: a nest as `nest` builds it, its axes in the order of dimensions. Out: the same nest with its rows, and what each row
-folds, ordered so that most of what is loaded is walked from one neighbour to the next: the sum over all of a transposed
-matrix is then the sum over its memory. A fold's result does not depend on the order but for positions (argmax) and
-the first of several zeros, which count in row-major order: those keep theirs.
+In: a nest as `nest_builder` makes it, with its axes in the order of dimensions. Out: the same nest
+with its outer axes and its inner axes reordered, so that most loads go from one neighbour to the
+next. The sum of a whole transposed matrix, for example, becomes the sum over its memory. The result
+of a reduction depends on the order only for positions (argmax) and for the first of several zeros,
+which count in row-major order: such reductions keep their order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .loop_nest import Index, LoopNest
 
 
 def in_memory(nest: LoopNest) -> LoopNest:
-    """The nest with its axes reordered, rows and folded ones apart."""
+    """The nest with its axes reordered; outer and inner axes are not mixed."""
     if not nest.has_reduction:
         return nest
     n_outer, n_inner = len(nest.outer), len(nest.inner)
@@ -32,7 +33,7 @@ def in_memory(nest: LoopNest) -> LoopNest:
 
 
 def _best(axes: list[int], indices: Sequence[Index], nest: LoopNest) -> list[int]:
-    """The order of these axes in which most indices go up in small steps."""
+    """The order of these axes in which most indices rise in small steps."""
     sizes = nest.outer + nest.inner
     moving = [axis for axis in axes if sizes[axis] != 1]
     if len(moving) < 2:
@@ -52,7 +53,7 @@ def _best(axes: list[int], indices: Sequence[Index], nest: LoopNest) -> list[int
 
 
 def permuted(nest: LoopNest, order: list[int]) -> LoopNest:
-    """The nest with its axes in this order; as many rows as before."""
+    """The nest with its axes in this order; the number of outer axes does not change."""
     sizes = nest.outer + nest.inner
 
     def moved(index: Index) -> Index:

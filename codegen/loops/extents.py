@@ -1,8 +1,9 @@
-"""Sizes that may be expressions: what code generation decides about them without binding them.
+"""Extents: sizes that may be expressions, and what code generation decides about them without
+guards.
 
-A decision about *meaning* is taken only where it holds for every value (`positive`, `surely`); one about *cost* goes by
-`estimate`, which does not look at the sizes of the first call: the same program gives the same kernels whatever
-sizes it met first.
+A decision about *meaning* is taken only if it holds for every value (`positive`, `surely`). A
+decision about *cost* uses `estimate`, which does not look at the sizes of the first call: the same
+program gets the same kernels, whatever sizes it met first.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ from ...ir.graph.layout import is_dense
 from ...ir.graph.nodes import Meta, Node
 from ...ir.symbolic.expr import Expr, bounds_of, decided, is_symbolic, product, symbols_of
 
-NOMINAL = 128  # what an unknown size counts as
+NOMINAL = 128  # the value assumed for an unknown size
 
-# What it counts as where an expression has no value at the one before: the divisor of `600 // (n - 128)` is zero there.
+# Values to try in turn where an expression has no value at the one before: the divisor of `600 //
+# (n - 128)` is zero at 128.
 NOMINALS = (NOMINAL, 8 * NOMINAL + 1, 64 * NOMINAL + 3, 1024 * NOMINAL + 7)
 
 
 def estimate(value: Any) -> int:
-    """A plain number to weigh costs with."""
+    """A plain number that stands for this size in cost decisions."""
     if not isinstance(value, Expr):
         return int(value)
     bounds = {symbol.name: symbol.bounds() for symbol in symbols_of(value)}
     for nominal in NOMINALS:
         values = {name: int(min(max(nominal, low), high)) for name, (low, high) in bounds.items()}
-        with contextlib.suppress(ArithmeticError, ValueError):  # as divmod and roots raise
+        with contextlib.suppress(ArithmeticError, ValueError):  # divmod and roots raise these
             return int(value.evaluate(values))
     return NOMINAL
 
@@ -45,22 +47,24 @@ def estimated(values: Sequence[Any]) -> int:
 
 
 def positive(shape: Sequence[Any]) -> bool:
-    """Is there an element, whatever the sizes?"""
+    """Whether there is at least one element for all sizes."""
     return all(bounds_of(size)[0] > 0 for size in shape)
 
 
 def surely(op: str, left: Any, right: Any) -> bool:
-    """Does left <op> right hold for every value of the symbols?"""
+    """Whether `left <op> right` holds for every value of the symbols."""
     return decided(op, left, right) is True
 
 
 def as_real(value: Any) -> Any:
-    """A count as a floating operand: a plain one as a float, an expression as it is."""
+    """A count as a floating operand: a plain number becomes a float, an expression stays."""
     return value if isinstance(value, Expr) else float(value)
 
 
 def dense(meta: Meta) -> bool:
-    """Does a permutation of the dimensions lie side by side, whatever the sizes?"""
+    """Whether the elements fill a block of memory without gaps, in some order of the dimensions,
+    for all sizes.
+    """
     shape, stride = meta.shape, meta.stride
     if not is_symbolic((shape, stride)):
         return is_dense(shape, stride)
@@ -86,15 +90,19 @@ __all__ = [
 ]
 
 
-# Bytes of a vector of torch's kernels on this processor, and of the few that exist for AVX-512.
+# Bytes of a vector of torch's kernels on this processor. Few kernels of torch have an AVX-512
+# version.
 VECTOR = 32
 WIDEST = 64 if "AVX512" in torch.backends.cpu.get_cpu_capability() else VECTOR
 
 
 def one_by_one(node: Node, vector: int = VECTOR) -> bool:
-    """Do eager's kernels on the CPU take the elements one by one? They do where fewer lie side by side, in each operand, than
-    two vectors hold, and some operators choose otherwise there where a nan or two zeros meet. What eager does with an
-    element of larger tensors hangs on its place. Where sizes are open nobody knows."""
+    """Whether eager's kernels on the CPU take the elements one by one.
+
+    They do if fewer elements are adjacent, in each operand, than two vectors hold. Some operators
+    then give other results where a nan or two zeros meet. In larger tensors eager's choice depends
+    on the position of the element. If sizes are symbolic, this is not known (False).
+    """
     meta, steps = node.meta, [node.meta.stride]
     rank = len(meta.shape)
     for one in (*node.args, *node.kwargs.values()):
@@ -116,5 +124,5 @@ def one_by_one(node: Node, vector: int = VECTOR) -> bool:
 
 
 def in_vectors(node: Node) -> bool:
-    """Do eager's kernels on the CPU take most of a tensor by vectors?"""
+    """Whether eager's kernels on the CPU take most of a tensor by vectors."""
     return node.meta.device.type == "cpu" and not one_by_one(node)

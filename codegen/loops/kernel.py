@@ -1,4 +1,7 @@
-"""`Kernel`: a loop nest with the tensors of the graph behind its buffers. Fusion makes it; renderers and the schedule read it."""
+"""`Kernel`: a loop nest with the tensors of the graph behind its buffers.
+
+Fusion makes it; the renderers and the schedule read it.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,18 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A nest and the graph's tensors behind its buffers, in order: first `reads` roots, then `stores` nodes (one that
-    is written in parts may occur several times). `host`: the call whose epilogue it is (`epilogue`); that one is in `reads`
-    too, but not in memory. `writes`: the inputs that it stores into, each as often as its version moves. `device`: where it
-    runs. `prologues`: factors of the host that are computed in it (`prologue`); what they read is the last of `reads`."""
+    """A nest and the graph's tensors behind its buffers.
+
+    The buffers are, in order, the `reads` roots, then the `stores` nodes (a tensor that is written
+    in parts may occur several times).
+
+        host       the call whose epilogue this is (`fusion.epilogue`). It is in `reads` too, but
+                   not in memory.
+        writes     the inputs that the kernel stores into, each as often as its version rises
+        device     where it runs
+        prologues  factors of the host that the kernel computes (`triton.prologue`); what they read
+                   is the last part of `reads`
+    """
 
     nest: LoopNest
     reads: tuple[Node, ...]
@@ -31,7 +42,7 @@ class Kernel:
 
     @property
     def uses(self) -> tuple[Node, ...]:
-        """What has to be there for it, as roots."""
+        """The roots that must be in memory before the kernel runs."""
         more = () if self.host is None else reads(self.host)
         inside = {self.host, *(one.node for one in self.prologues)}
         found = (root(node) for node in (*self.reads, *more))
@@ -39,12 +50,12 @@ class Kernel:
 
     @property
     def writes_inputs(self) -> bool:
-        """Does it change what was there before?"""
+        """Whether it stores into inputs of the graph."""
         return any(node.op == "input" for node in self.stores)
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory it moves, each tensor counted once; at the sizes of capture."""
+        """Bytes of memory that the kernel moves, each tensor counted once, at the sizes of capture."""
         total = 0
         for buffer in self.nest.buffers:
             size = 1
@@ -56,12 +67,14 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Prologue:
-    """The kernel that made a factor of a product, which one it was (0: the left), now computed in the product's kernel."""
+    """The kernel that computed a factor of a product, and the position of that factor (0: the left
+    one). The kernel of the product now computes it.
+    """
 
     place: int
     kernel: Kernel
 
     @property
     def node(self) -> Node:
-        """What is not in memory any more."""
+        """The factor, which is no longer in memory."""
         return self.kernel.stores[0]

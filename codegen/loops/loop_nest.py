@@ -1,11 +1,12 @@
-"""The loop IR: what one fused kernel does, neutral between C++ and Triton.
+"""The loop IR: what one fused kernel computes, independent of C++ and Triton.
 
-A `LoopNest` is a flat list of values (SSA: arguments are numbers of earlier values) over an iteration space
-of `outer` axes (rows) and `inner` axes. A "reduce" value folds its argument over the inner axes into one
-value a row; everything after it may use that row value again beside elements, so softmax and layer norm are
-one nest. A "scan" value is the fold of a row up to its element. Stores say what goes out. There are no loops and no passes in it: a renderer derives them from
-`levels` and `phases` (C++: one pass over the row a phase; Triton: straight code on a tile that holds the row).
-Made by `codegen.fusion.fuse` with `codegen.lower.pointwise`; read by the renderers `codegen.cpp.renderer` and `codegen.triton.renderer`.
+A `LoopNest` is a flat list of values (SSA: arguments are numbers of earlier values) over an
+iteration space of `outer` axes (rows) and `inner` axes. A "reduce" value reduces its argument over
+the inner axes to one value per row. Later values may use that row value together with elements, so
+softmax and layer norm are one nest. A "scan" value is the reduction of a row up to its element.
+Stores are the results. The nest has no loops and no passes: a renderer derives them from `levels`
+and `phases` (C++: one pass over the row per phase; Triton: straight code on a tile that holds the
+row).
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from ...ir.dataclass import dataclass, field
 class Buffer:
     """A kernel parameter, by position: its element type and the layout of the tensor behind it.
 
-    The pointer passed is that of the tensor's first element (storage offset included). `written`: some store
-    goes to it; a buffer that is written is never loaded from in the same nest. `shared`: its memory is another
-    buffer's as well, of which each element is loaded before it is stored (`inplace`).
+    The kernel gets the pointer to the tensor's first element (storage offset included). `written`:
+    some store goes to it; the same nest never loads from a written buffer. `shared`: another buffer
+    has the same memory; each element of that buffer is loaded before it is stored
+    (`schedule.inplace`).
     """
 
     name: str
@@ -119,13 +121,13 @@ class Store:
 
     @property
     def needs(self) -> tuple[int, ...]:
-        """The values that an element of it takes."""
+        """The values that one stored element needs."""
         return (self.value,) if self.scatter is None else (self.value, self.scatter.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """`identity` is for floats; `law` says what nan and ties do."""
+    """`identity` is for floats; `law` says what nan and ties give."""
 
     identity: float
     law: str
@@ -152,11 +154,11 @@ REDUCTIONS: dict[str, Reduction] = {
     ),
 }
 
-# Folds whose result depends on where in the row an element is.
+# Reductions whose result depends on the position of an element in the row.
 OF_PLACES = ("argmax", "argmin", "first max", "first min")
 
-# What may be folded up to each element, as a key of REDUCTIONS. "in turn": one element after the other, for what might
-# overflow in another order where eager does not.
+# Reductions that a scan may use, as keys of REDUCTIONS. "in turn": one element after the other,
+# because another order might overflow where eager does not.
 SCANS: dict[str, str] = {
     "sum": "sum", "prod": "prod", "max": "max", "min": "min", "sum in turn": "sum",
     "prod in turn": "prod",
@@ -182,13 +184,15 @@ class Hints:
 
 @dataclass(frozen=True, slots=True)
 class LoopNest:
-    """A kernel. `covers`: one line of text an operator fused here, for reports and comments in the source.
+    """A kernel. `covers`: one line of text per operator fused here, for reports and for comments in
+    the source.
 
-    Pointwise kernels have no outer axes: all their axes are inner. A nest with reductions has its rows in
-    `outer` (possibly none: one row) and the folded axes in `inner`. Sizes may be 0 only in `inner` of a nest
-    with reductions (an empty fold gives the identity). Sizes, strides and offsets may be expressions; those
-    sizes may turn out to be 0 as well. `tiled`: it is an epilogue, computed for some rows (of all axes but the last one) and
-    columns at a time, and this buffer is in the room of the kernel that calls it (`codegen.fusion.epilogue`).
+    Pointwise kernels have no outer axes: all their axes are inner. A nest with reductions has its
+    rows in `outer` (possibly none: one row) and the reduced axes in `inner`. Sizes may be 0 only in
+    `inner` of a nest with reductions (an empty reduction gives the identity). Sizes, strides and
+    offsets may be expressions; sizes that are expressions may also be 0 at run time. `tiled`: the
+    nest is an epilogue. It is computed for some rows (all axes but the last one) and columns at a
+    time, and this buffer is the tile of the kernel that calls it (`codegen.fusion.epilogue`).
     """
 
     name: str
@@ -211,32 +215,37 @@ class LoopNest:
 
     @property
     def has_reduction(self) -> bool:
-        """Is something folded along the inner axes, as a whole or up to each element?"""
+        """Whether something is reduced along the inner axes, as a whole or up to each element."""
         return any(value.op in FOLDS for value in self.values)
 
     @property
     def may_fail(self) -> bool:
-        """Does it check values, and tell of trouble?"""
+        """Whether it checks values and may report an error."""
         return any(value.op == "checked" for value in self.values)
 
     @property
     def scatters(self) -> bool:
-        """Does it store at places that data names?"""
+        """Whether it stores at positions that are data."""
         return any(store.scatter is not None for store in self.stores)
 
     def moves_inner(self, index: Index) -> bool:
-        """Does this index change along the inner axes?"""
+        """Whether this index changes along the inner axes."""
         return any(index.strides[len(self.outer) :])
 
 
 def levels(nest: LoopNest) -> tuple[bool, ...]:
-    """For each value: True if it differs between elements of a row, False if it is one value a row."""
+    """For each value: True if it differs between the elements of a row, False if a row has one
+    value.
+    """
     return moving(nest, range(len(nest.outer), len(nest.outer) + len(nest.inner)))
 
 
 def moving(nest: LoopNest, axes: Iterable[int]) -> tuple[bool, ...]:
-    """For each value: does it differ along some of these axes? What is folded does not differ along the inner ones, but
-    from row to row it does, where its argument does."""
+    """For each value: whether it differs along some of these axes.
+
+    A reduced value does not differ along the inner axes. It differs from row to row if its argument
+    does.
+    """
     axes = tuple(axes)
     rows = tuple(axis for axis in axes if axis < len(nest.outer))
     from_row_to_row = moving(nest, rows) if 0 < len(rows) < len(axes) else ()
@@ -252,9 +261,11 @@ def moving(nest: LoopNest, axes: Iterable[int]) -> tuple[bool, ...]:
 
 
 def phases(nest: LoopNest) -> tuple[int, ...]:
-    """For each value: how many reductions lie one after another before it is known (its pass over the row).
+    """For each value: the length of the longest chain of reductions before it (its pass over the
+    row).
 
-    A reduce value has the phase after its argument's: its argument is folded in pass `phase - 1`.
+    The phase of a reduce value is one more than its argument's: pass `phase - 1` reduces its
+    argument.
     """
     found: list[int] = []
     for value in nest.values:
@@ -264,14 +275,16 @@ def phases(nest: LoopNest) -> tuple[int, ...]:
 
 
 def needed(nest: LoopNest, roots: Iterable[int], stop: frozenset[int] = frozenset()) -> list[int]:
-    """The values that `roots` need, in order; values in `stop` are taken as known and not entered."""
+    """The values that `roots` need, in order. Values in `stop` count as known; their arguments are
+    not followed.
+    """
     return reached(nest.values, roots, stop)
 
 
 def reached(
     values: Sequence[Value], roots: Iterable[int], stop: frozenset[int] = frozenset()
 ) -> list[int]:
-    """`needed`, of values that are no nest yet."""
+    """`needed`, for values that are not in a nest yet."""
     wanted: set[int] = set()
     queue = [root for root in roots if root not in stop]
     while queue:
@@ -283,7 +296,7 @@ def reached(
 
 
 def indices(nest: LoopNest) -> list[Index]:
-    """Every index that occurs in values and stores."""
+    """Every index of the values and stores."""
     found = [index for value in nest.values for index in indices_of(value)]
     return found + [store.index for store in nest.stores]
 
@@ -304,7 +317,7 @@ def indices_of(value: Value) -> tuple[Index, ...]:
 
 
 def with_indices(value: Value, change: Callable[[Index], Index]) -> Value:
-    """The same value with each of its indices changed."""
+    """The same value with `change` applied to each of its indices."""
     if value.op in LOADS:
         return replace(value, attr=(value.attr[0], change(value.attr[1])))
     if value.op == "inside":
@@ -313,8 +326,11 @@ def with_indices(value: Value, change: Callable[[Index], Index]) -> Value:
 
 
 def collapse(nest: LoopNest) -> LoopNest:
-    """The same nest with as few axes as possible: size-1 axes dropped, neighbours merged where every index
-    walks both as one. Outer and inner axes are never merged with each other."""
+    """The same nest with as few axes as possible.
+
+    Axes of size 1 are dropped. Neighbours are merged where every index walks both as one axis.
+    Outer and inner axes are never merged with each other.
+    """
     groups = [
         *_groups(nest, range(len(nest.outer)), nest.outer),
         *_groups(nest, range(len(nest.outer), len(nest.outer) + len(nest.inner)), nest.inner),
@@ -327,7 +343,7 @@ def collapse(nest: LoopNest) -> LoopNest:
 
     new_sizes = [math.prod(sizes[axis] for axis in group) for group in groups]
     if n_outer == len(groups) and not nest.has_reduction:
-        n_outer = 0  # rows of one element each, of which nothing is folded
+        n_outer = 0  # rows of one element each, without reductions
     return replace(
         nest,
         outer=tuple(new_sizes[:n_outer]),
@@ -338,7 +354,7 @@ def collapse(nest: LoopNest) -> LoopNest:
 
 
 def _groups(nest: LoopNest, axes: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
-    """Runs of axes that merge into one; axes of size 1 belong to none."""
+    """Runs of axes that merge into one; axes of size 1 are in no run."""
     everything = indices(nest)
     all_sizes = nest.outer + nest.inner
     groups: list[list[int]] = []
@@ -356,8 +372,11 @@ def _groups(nest: LoopNest, axes: Sequence[int], sizes: Sequence[int]) -> list[l
 
 
 def unroll(nest: LoopNest, axis: int) -> LoopNest:
-    """The same nest without one of its outer axes: what differs along it is a value for each place, what does not is
-    computed once for all of them."""
+    """The same nest without one of its outer axes.
+
+    A value that differs along the axis becomes one value per position; any other value is computed
+    once.
+    """
     values: list[Value] = []
     known: dict[Any, int] = {}
 
@@ -392,7 +411,7 @@ def unroll(nest: LoopNest, axis: int) -> LoopNest:
 
 
 def check(nest: LoopNest) -> None:
-    """Raise ValueError where the nest breaks a law of this file."""
+    """Raise ValueError if the nest breaks a rule of this file."""
     n_axes = len(nest.outer) + len(nest.inner)
     for index in indices(nest):
         if len(index.strides) != n_axes:

@@ -1,8 +1,10 @@
-"""Folds that wait for another fold of the same row and can yet be had in one walk with it.
+"""Online reductions: a reduction that depends on another reduction of the same row, computed in the
+same pass.
 
-`sum(exp(x - max(x)))`: partial sums that are scaled when a larger element comes. `sum((x - t) ** 2)` with t a value of
-the row that a fold gives, mostly the mean: partial sums of squares about means of parts (Welford, Chan), moved to t at
-the end. Read by what walks long rows (`codegen.triton.reductions`) or folds them in parts (`codegen.triton.split_reduction`).
+`sum(exp(x - max(x)))`: partial sums are scaled when a larger element comes. `sum((x - t) ** 2)`,
+where t is a reduced value of the row, mostly the mean: partial sums of squares about the means of
+parts (Welford, Chan), shifted to t at the end. `codegen.triton.reductions` uses this for long rows,
+`codegen.triton.split_reduction` for rows that are reduced in parts.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ class Pair:
 
 
 def find(nest: LoopNest) -> dict[int, Pair]:
-    """Number of the second fold -> what it is."""
+    """Number of the second reduction -> its pair."""
     level, phase = loops.levels(nest), loops.phases(nest)
     found = {}
     for number, value in enumerate(nest.values):
@@ -44,7 +46,7 @@ def find(nest: LoopNest) -> dict[int, Pair]:
 
 
 def phases(nest: LoopNest, pairs: Mapping[int, Pair]) -> tuple[int, ...]:
-    """As `loops.phases`; the second fold of a pair is known as soon as the first."""
+    """As `loop_nest.phases`, but the second reduction of a pair is known as soon as the first."""
     found: list[int] = []
     for number, value in enumerate(nest.values):
         phase = max((found[arg] for arg in value.args), default=0)

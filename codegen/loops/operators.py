@@ -1,8 +1,8 @@
 """The operators of the loop IR, and the one printer of their expressions.
 
-`OPS` is the table of element operators: arity, cost and law. A renderer brings a `Dialect`: how each operator,
-constant and cast is written in its language; `statement` prints one value of a nest with it. Loads, stores and
-reductions are the renderer's own, for they depend on its loops.
+`OPS` is the table of element operators: arity, cost and law. A renderer brings a `Dialect`: how its
+language writes each operator, constant and cast. `statement` prints one value of a nest with it.
+Renderers print loads, stores and reductions themselves, because these depend on their loops.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from .loop_nest import Value
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """`kinds`: types of operands allowed, f(loat32/64), i(nteger), b(ool); `cost` in flops of one add."""
+    """`kinds`: allowed operand types, f(loat32/64), i(nteger), b(ool); `cost` in flops: an add is
+    1.
+    """
 
     arity: int
     kinds: str
@@ -50,7 +52,7 @@ OPS: dict[str, Op] = {
     "minimum": Op(2, "fi", 2, "nan if either is nan"),
     "fmax": Op(2, "f", 2, "the other one if one is nan"),
     "fmin": Op(2, "f", 2, "the other one if one is nan"),
-    # bits and logic; of bool: logic
+    # bits and logic; on bool: logic
     "and": Op(2, "ib", 1),
     "or": Op(2, "ib", 1),
     "xor": Op(2, "ib", 1),
@@ -59,7 +61,7 @@ OPS: dict[str, Op] = {
     "shr": Op(
         2, "i", 1, "arithmetic; counts out of range as width - 1 (signed) or 0 left (unsigned)"
     ),
-    # comparison: gives bool
+    # comparisons: the result is bool
     "lt": Op(2, "fi", 1),
     "le": Op(2, "fi", 1),
     "gt": Op(2, "fi", 1),
@@ -76,7 +78,7 @@ OPS: dict[str, Op] = {
     "ceil": Op(1, "f", 1),
     "trunc": Op(1, "f", 1),
     "round": Op(1, "f", 1, "half to even"),
-    # math; errors as in docs of codegen/cpp/math.h
+    # math; errors as documented in codegen/cpp/math.h
     "sqrt": Op(1, "f", 6, "correctly rounded"),
     "rsqrt": Op(1, "f", 10, "1 / sqrt(x), both rounded"),
     "reciprocal": Op(1, "f", 4, "1 / x"),
@@ -121,10 +123,12 @@ Form = str | Callable[[Value, tuple[str, ...], tuple[torch.dtype, ...]], str]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A language. `forms`: "op" or "op:kind" (kind of the first operand that is not a where's condition) ->
-    a format string with {0} {1} {2}, or a function of (value, operand texts, operand dtypes).
+    """A target language. `forms`: "op" or "op:kind" (kind of the first operand that is not a
+    where's condition) -> a format string with {0} {1} {2}, or a function of (value, operand texts,
+    operand dtypes).
 
-    const(number, dtype) and cast(text, from, to) give expressions; declare(name, dtype, text) a whole line.
+    const(number, dtype) and cast(text, from, to) return expressions; declare(name, dtype, text)
+    returns a whole line.
     """
 
     name: str
@@ -137,7 +141,9 @@ class Dialect:
 def expression(
     dialect: Dialect, value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]
 ) -> str:
-    """The text of one value, given the texts and dtypes of its operands. KeyError: not in this dialect."""
+    """The text of one value, given the texts and dtypes of its operands. KeyError: the dialect
+    lacks it.
+    """
     if value.op == "const":
         return dialect.const(value.attr, value.dtype)
     if value.op == "cast":
