@@ -27,7 +27,9 @@ def base_of(node: Node) -> Node:
 
 
 def is_plain_view(node: Node) -> bool:
-    """Whether metadata alone describes the view: same dtype as the storage's root, nothing written."""
+    """Whether metadata alone describes the view: the dtype of the storage's root, nothing
+    written.
+    """
     if node.alias is None or not isinstance(node.meta, Meta):
         return False
     if writes(node.args[0] if node.op == "get" else node):
@@ -56,10 +58,19 @@ def has_effect(node: Node) -> bool:
 
 @dataclass(slots=True)
 class Flow:
-    """nodes: the live calls and gets, in order; after: further nodes that a node has to follow; written: the roots of
-    the graph's own memory that is written to after it was made; joins: the copies that make a cat (see `join`) or that
-    do a write (see `stores`); whole: for each of these the cat or the write; moves: by how much a write moves the version
-    of what it writes, where that is not by one; apart: each input is memory of its own."""
+    """The data flow of a graph.
+
+    joins          the copies that make a cat (`fusion.concat`) or do a write
+                   (`fusion.input_mutations`)
+    nodes          the live calls and gets, in order
+    after          further nodes that a node must follow
+    users          the readers of each node
+    written        the roots of the graph's own memory that is written to after it was made
+    writes_memory  whether anything is written
+    whole          for each copy of `joins` its cat or write
+    moves          by how much a write raises the version of its target, where that is not 1
+    apart          whether each input has memory of its own
+    """
 
     graph: Graph
     joins: Mapping[Node, tuple[Node, ...]] = field(default_factory=dict)

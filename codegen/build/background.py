@@ -23,7 +23,7 @@ Job = tuple[str, Callable[[], None]]
 
 
 class Background:
-    """The queue of builds, one per process. The next `wait` raises the exception of a failed job."""
+    """The queue of builds, one per process. `wait` raises the exception of a failed job."""
 
     def __init__(self) -> None:
         self._jobs: collections.deque[Job] = collections.deque()
@@ -71,7 +71,7 @@ class Background:
         return True
 
     def close(self) -> None:
-        """Drop the jobs that have not begun, here or in the process that this one was forked from."""
+        """Drop the jobs that have not begun, here or in the process that forked this one."""
         with self._lock:
             while len(self._jobs) > (self._thread is not None):
                 self._jobs.pop()

@@ -63,7 +63,9 @@ def at_value(number: int, n_axes: int) -> Index:
 
 
 def broadcast(where: Map, shape: Sequence[int], operand: Sequence[int]) -> Map:
-    """The map of an operand of shape `operand` that is broadcast to `shape`, whose map is `where`."""
+    """The map of an operand of shape `operand` that is broadcast to the shape `shape` with the map
+    `where`.
+    """
     n_axes = len(where[0].strides) if where else 0
     lead = len(shape) - len(operand)
     return tuple(

@@ -55,7 +55,9 @@ class Kernel:
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory that the kernel moves, each tensor counted once, at the sizes of capture."""
+        """Bytes that the kernel reads and writes, each tensor counted once, at the sizes
+        of capture.
+        """
         total = 0
         for buffer in self.nest.buffers:
             size = 1

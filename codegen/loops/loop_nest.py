@@ -41,10 +41,10 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """offset + sum(strides[a] * i[a]) in elements; a counts the nest's axes: outer first, then inner.
+    """offset + sum(strides[a] * i[a]) in elements; a counts the axes, outer ones first.
 
-    `terms`, while a nest is being made: (number of an int64 value, factor) to be added. In a finished nest there are
-    none: a load has such an offset as an operand.
+    `terms` exists only while a nest is being made: (number of an int64 value, factor) to be added.
+    A finished nest has none: a load takes such an offset as an operand.
     """
 
     strides: tuple[int, ...]
@@ -54,25 +54,32 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value. `op` is a key of `expr.OPS` or one of these:
+    """One value. `op` is a key of `operators.OPS` or one of these:
 
-    load     attr = (buffer number, Index); args = int64 or int32 values: elements to add to the index
-    load_if  attr as of load, args = (bool value, value, and such offsets): a load where the bool holds, elsewhere that
-             value, and memory is not touched there
-    inside   a bool: attr = ((Index, low, high), ...); low <= form < high for each of them, and each of args, bool values
-    checked  args = (int64 value,), attr = (low, high): the value, which has to be in [low, high); where it is not,
-             low, and the kernel tells its caller that there was trouble
-    const    attr = a Python bool, int or float (inf and nan too)
-    number   attr = an expression (`ir.symbolic.expr`), an argument of the kernel at run time, as `dtype`
-    index    attr = an Index; the value of that affine form itself (arange, positions): int64, or an int32 that holds it
-    cast     args = (value,); to `dtype`, rounding as torch's `.to`
-    reduce   args = (value,), attr = a key of `REDUCTIONS`; `dtype` is also the accumulator's type. The
-             argument has that type already; for argmax and argmin it has its own, and `dtype` is int64.
-    scan     args = (value,), attr = a key of `SCANS`: the fold of the elements of the row up to this one, which is
-             an element; `dtype` is that of the argument. The nest has one inner axis at the most.
+        load     attr = (buffer number, Index); args = int64 or int32 values, in elements, that are
+                 added to the index
+        load_if  attr as of load, args = (bool value, value, offsets as of load): a load where the
+                 bool holds; elsewhere that value, without access to memory
+        inside   a bool: attr = ((Index, low, high), ...), args = bool values: true where
+                 low <= form < high for each form and all args hold
+        checked  args = (int64 value,), attr = (low, high): the value, which must be in [low, high).
+                 If it is not: low, and the kernel reports an error to its caller
+        const    attr = a Python bool, int or float (inf and nan too)
+        number   attr = an expression (`ir.symbolic.expr`), a run-time argument of the kernel, as
+                 `dtype`
+        index    attr = an Index; the value of that affine form (arange, positions): int64, or an
+                 int32 that can hold it
+        cast     args = (value,); converts to `dtype`, with the rounding of torch's `.to`
+        reduce   args = (value,), attr = a key of `REDUCTIONS`; `dtype` is also the accumulator's
+                 type. The argument has that type already; for argmax and argmin the argument has
+                 its own type, and `dtype` is int64
+        scan     args = (value,), attr = a key of `SCANS`: the reduction of the elements of the row
+                 up to this one, so it differs per element; `dtype` is that of the argument. The
+                 nest has at most one inner axis
 
-    Values of dtype bfloat16 and float16 occur as operands of load, cast, where and store only: arithmetic
-    on them is written as cast to float32, operator, cast back. bool is a type of its own with and/or/xor/not.
+    Values of dtype bfloat16 and float16 are operands of load, cast, where and store only:
+    arithmetic on them is a cast to float32, the operator, and a cast back. bool is a type of its
+    own with and/or/xor/not.
     """
 
     op: str
@@ -87,12 +94,13 @@ FOLDS = frozenset(("reduce", "scan"))
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """What makes a store one at places that data names. Elements are stored in the order of the axes.
+    """A store at positions that are data. Elements are stored in the order of the axes.
 
-    offset   number of an int64 value: elements to add to the index
-    how      a key of `MERGES`: what becomes of what is there and the value
-    filled   number of the value that all of the buffer holds before, or
-    copied   (buffer number, offset) of what it is a copy of before, which lies in memory as it does
+    offset   number of an int64 value, in elements, that is added to the index
+    how      a key of `MERGES`: how the stored element and the value are combined
+    filled   number of the value that fills the whole buffer before, or
+    copied   (buffer number, offset) of the tensor that the buffer is a copy of before; both
+             have the same layout
     """
 
     offset: int
@@ -109,9 +117,10 @@ MERGES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """buffer[index] = value, once a row if the index does not move along the inner axes, else an element.
+    """buffer[index] = value, once per row if the index is constant in the inner axes, else per
+    element.
 
-    The value has the buffer's dtype. `scatter`: it goes to places that data names, in a nest without reductions.
+    The value has the buffer's dtype. `scatter`: the positions are data; the nest has no reductions.
     """
 
     buffer: int
@@ -167,13 +176,14 @@ SCANS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What measurement has chosen for a nest (`codegen.tuning.cpu`); 0: as the renderer's rules have it. They change how fast
-    a kernel is, and the order of a sum, nothing else; a renderer may know none of them.
+    """What measurement chose for a nest (`codegen.tuning.cpu`); 0: the renderer's rules decide.
 
-    unroll    copies of each accumulator of a fold
-    groups    vectors of rows side by side, at the most, where lanes are rows
-    chunk     elements of the axis of the lanes that a thread takes at a time
-    tiling    `triton_tiles.Tiling`, on a GPU; None: as the rules have it
+    Hints change only the speed of a kernel and the order of a sum. A renderer may ignore them.
+
+        unroll    copies of each accumulator of a reduction
+        groups    at most this many vectors of rows side by side, where lanes are rows
+        chunk     elements of the axis of the lanes that a thread takes at a time
+        tiling    `triton.tiling.Tiling`, on a GPU; None: the rules decide
     """
 
     unroll: int = 0

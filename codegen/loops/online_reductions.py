@@ -18,9 +18,11 @@ from .loop_nest import LoopNest
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The sum `number`, of `what` ("exp" or "squares") of the element `element` less the row value `shift`.
+    """The sum `number` of `what` ("exp" or "squares") of the value `element` minus the row value
+    `shift`.
 
-    first   the fold that gives the maximum, of "exp"; there the shift is that, or a constant where that is infinite
+        first   of "exp": the reduction that gives the maximum. The shift is that maximum, or a
+                constant where the maximum is infinite
     """
 
     number: int
