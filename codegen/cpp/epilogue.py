@@ -1,8 +1,10 @@
-"""The function that a product's or a convolution's kernel calls for each tile of its result, in C++.
+"""Epilogues in C++: the function that the kernel of a product or a convolution calls for each tile
+of its result.
 
-In: a kernel being written (`cpp.Kernel`) whose nest is `tiled`. Out: its lines. Rows are all of the nest's axes but the last
-one, counted as one axis; the last one is the columns. What belongs to a row and takes long (the deviation of a batch norm)
-is computed for all rows of the tile before, one row a lane. The caller's side is `Epilogue` in convolution.h and matmul_f32.h.
+In: a kernel being written (`renderer.Kernel`) whose nest is `tiled`. Out: its lines. The rows are
+all axes of the nest but the last, counted as one axis; the last axis is the columns. Row values
+that take long to compute (the deviation of a batch norm) are computed first for all rows of the
+tile, one row per lane. The caller's type is `Epilogue` in kernels/common.h.
 """
 
 from __future__ import annotations
@@ -18,15 +20,16 @@ from .dialect import SCALAR, register
 if TYPE_CHECKING:
     from .renderer import Kernel
 
-ROWS, COLUMNS = 256, 32  # of a tile, at most; a row of it takes as much memory
+# the most rows and columns of a tile; each row of a tile takes COLUMNS elements
+ROWS, COLUMNS = 256, 32
 ARGUMENTS = (
     ", const i64_t *numbers, const float *tile, i64_t first, i64_t last, i64_t from, i64_t to"
 )
-LONG = 8  # flops from which on what belongs to a row is computed before
+LONG = 8  # flops from which on a row value is computed before the loop over the rows
 
 
 def write(kernel: Kernel) -> None:
-    """The loop over the rows of the tile, whose coordinates are counted on."""
+    """The loop over the rows of the tile, which steps the coordinates from row to row."""
     nest = kernel.nest
     early = _early(kernel)
     axes = [axis for axis in kernel.plan.rows if kernel.sizes[axis] != 1]
@@ -47,7 +50,7 @@ def write(kernel: Kernel) -> None:
 
 
 def columns(kernel: Kernel) -> None:
-    """The calls of a row's body; as a rule a tile has all its columns."""
+    """The calls of a row's body; most tiles have all their columns."""
     whole = "".join(f" body(from + {at}, full{{}});" for at in range(0, COLUMNS, kernel.lanes))
     kernel.put(f"if (to - from == {COLUMNS}) {{{whole} }}")
     part = "body(at, int(to - at < W ? to - at : W))"
@@ -55,13 +58,13 @@ def columns(kernel: Kernel) -> None:
 
 
 def row(kind: str) -> str:
-    """Where a row of a tile of these would begin, if it had all columns."""
+    """The start of a row of the tile, as if the row had all columns."""
     tile = "tile" if kind == "float" else f"(const {kind} *)tile"
     return f"{tile} + (item - first) * {COLUMNS} - from"
 
 
 def _next(kernel: Kernel, axes: list[int]) -> str:
-    """From the coordinates of a row to those of the next one."""
+    """The step from the coordinates of a row to those of the next one."""
     text = ""
     for place, axis in enumerate(axes):
         text = (
@@ -73,7 +76,7 @@ def _next(kernel: Kernel, axes: list[int]) -> str:
 
 
 def _early(kernel: Kernel) -> list[int]:
-    """The values of a row that others are computed with, if the way to them is long."""
+    """The row values that elements or stores use and that take long to compute."""
     nest, level = kernel.nest, kernel.level
     used = [arg for n, value in enumerate(nest.values) if level[n] for arg in value.args]
     used += [store.value for store in nest.stores]
@@ -110,7 +113,9 @@ def _before(kernel: Kernel, early: list[int], axes: list[int]) -> None:
 
 
 def _load_before(kernel: Kernel, loads: list[int], axes: list[int]) -> None:
-    """What rows load, one row a lane: as vectors where the rows are neighbours along one axis."""
+    """The loads of row values, one row per lane: vector loads where the rows are neighbours along
+    one axis.
+    """
     places = {n: kernel.nest.values[n].attr for n in loads}
     last = axes[-1] if axes else None
     steps = {n: 0 if last is None else index.strides[last] for n, (_b, index) in places.items()}

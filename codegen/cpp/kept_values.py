@@ -1,8 +1,10 @@
-"""Values of a row's elements that a later pass needs again: which are kept rather than computed anew, and where, in C++.
+"""Kept values in C++: which values of a row's elements a later pass reads back instead of computing
+them again, and where they are kept.
 
-In: a kernel being written (`cpp.Kernel`), before its text (`choose`) and while it is written. A kept value lies where the
-kernel will store another value of the same type at the same element, in its last pass: any number of elements has room
-there, and softmax needs no memory beside its result. Otherwise it lies in a row of its own on the stack.
+In: a kernel being written (`renderer.Kernel`), before its text (`choose`) and while it is written.
+A value is kept in place of a store, if the last pass stores another value of the same type at the
+same element. That memory holds any number of elements, so softmax needs no memory beside its
+result. Otherwise the value is kept in an array on the stack.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def choose(kernel: Kernel, before: list[Pass], now: Pass, roots: list[int]) -> None:
-    """Book the values of earlier passes that this one needs again and that are dear to compute."""
+    """Register the values of earlier passes that this pass needs again and that are expensive to
+    compute.
+    """
     earlier = {number for one_pass in before for number in one_pass.body}
     again = earlier.intersection(now.body)
     fresh = set(now.body) - again
@@ -37,7 +41,7 @@ def choose(kernel: Kernel, before: list[Pass], now: Pass, roots: list[int]) -> N
 
 
 def _home(kernel: Kernel, number: int) -> loops.Store | None:
-    """A store of the last pass in whose place the value can lie until then."""
+    """A store of the last pass whose memory can hold the value until then."""
     nest, plan = kernel.nest, kernel.plan
     last = max(kernel.phase)
     for store in nest.stores:
@@ -49,7 +53,8 @@ def _home(kernel: Kernel, number: int) -> loops.Store | None:
         )
         if (
             alone and one_place and not taken and plan.vector is not None and strides[plan.vector]
-            and (strides[plan.vector] == 1 or not plan.squares)  # across, a square at a time
+            # a stride needs the loop over single elements, which squares do not have
+            and (strides[plan.vector] == 1 or not plan.squares)
             and kernel.phase[store.value] == last
             and nest.buffers[store.buffer].dtype == nest.values[number].dtype
         ):  # fmt: skip
@@ -58,8 +63,10 @@ def _home(kernel: Kernel, number: int) -> loops.Store | None:
 
 
 def _has_room(kernel: Kernel) -> bool:
-    """Is there stack for one more row? One of a length that is not known has a fixed part of it, and the heap
-    where that is too short."""
+    """Whether the stack has memory for one more row.
+
+    A row of unknown length gets a fixed part of the stack, and the heap if that is too short.
+    """
     columns = kernel.nest.columns
     length = KEPT_ON_STACK if isinstance(columns, Expr) else columns * _width(kernel)
     arrays = len(kernel.kept) - len(kernel.homes) + 1
@@ -76,7 +83,7 @@ def _cost(kernel: Kernel, number: int) -> int:
 
 
 def room(kernel: Kernel, number: int) -> None:
-    """Memory for one value of a row."""
+    """Declare the memory for one value of a row."""
     if number in kernel.homes:
         return
     columns = kernel.nest.columns
@@ -94,14 +101,14 @@ def room(kernel: Kernel, number: int) -> None:
 
 
 def free(kernel: Kernel) -> None:
-    """Give back what `room` took from the heap."""
+    """Free what `room` took from the heap."""
     if isinstance(kernel.nest.columns, Expr):
         for number in sorted(kernel.kept - set(kernel.homes)):
             kernel.put(f"if (t{number} != r{number}) __builtin_free(t{number});")
 
 
 def write(kernel: Kernel, number: int) -> None:
-    """Keep the element that was computed."""
+    """Store the element that was computed."""
     if number in kernel.homes:
         home = kernel.homes[number]
         kernel._store(loops.Store(home.buffer, home.index, number))
@@ -111,7 +118,7 @@ def write(kernel: Kernel, number: int) -> None:
 
 
 def read(kernel: Kernel, number: int) -> None:
-    """Declare the value from what was kept."""
+    """Declare the value, read from where it was kept."""
     kind = register(kernel.nest.values[number].dtype)
     if number in kernel.homes:
         home = kernel.homes[number]
@@ -125,7 +132,7 @@ def read(kernel: Kernel, number: int) -> None:
 
 
 def _at(kernel: Kernel, number: int) -> str:
-    """Address of the current element in a row of its own."""
+    """The address of the current element in the array of a kept value."""
     plan = kernel.plan
     position = ""
     for axis in plan.folds:

@@ -1,8 +1,9 @@
-"""Loads in C++: plain ones, at offsets that are values, under a mask, and the check of what an offset is made of.
+"""Loads in C++: plain, at offsets that are values, and under a mask; and the check of offsets.
 
-In: a kernel being written (`cpp.Kernel`) and one of its values. Out: the expression of its register. An offset or a
-mask that is the same in all lanes is a scalar beside a plain load; a mask that is affine along the lanes is a span of
-them (`inside`), which costs two comparisons a vector; the rest is done lane by lane (the sections of math.h).
+In: a kernel being written (`renderer.Kernel`) and one of its values. Out: the expression of its
+register. An offset or a mask that is the same in all lanes is a scalar beside a plain load. A mask
+that is affine along the lanes (`inside`) is a span of lanes, which costs two comparisons per
+vector. Anything else goes lane by lane (sections of math.h).
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def load(kernel: Kernel, value: Value, row: bool) -> str:
 
 
 def _spread(kernel: Kernel, offsets: list[int], stride: Any, guarded: bool) -> str:
-    """What lies between the lanes and the pointer, where that is no plain stride. Of 32 bits where all of it is."""
+    """The offsets of the lanes from the pointer, if they are not a plain stride; 32 bits if all of
+    them are int32.
+    """
     if not offsets:
         return ""
     kinds = {kernel.nest.values[number].dtype for number in offsets}
@@ -74,7 +77,7 @@ def _steps(kernel: Kernel, stride: Any) -> str:
 
 
 def _conditions(kernel: Kernel, number: int, row: bool) -> tuple[str, str]:
-    """(what holds in all lanes or in none, the span of lanes); empty where there is nothing of the kind."""
+    """(a condition for all lanes, a span of lanes); each is empty if there is none."""
     mask = kernel.nest.values[number]
     if mask.op != "inside":
         return ("", "") if kernel.along[number] else (one(kernel, number), "")
@@ -86,7 +89,7 @@ def _conditions(kernel: Kernel, number: int, row: bool) -> tuple[str, str]:
 
 
 def _bounds(kernel: Kernel, mask: Value, row: bool) -> tuple[list[str], list[str]]:
-    """What the bounds of an `inside` say of all lanes, and the spans of lanes."""
+    """The bounds of an `inside`: conditions for all lanes, and spans of lanes."""
     always: list[str] = []
     spans: list[str] = []
     for form, low, high in mask.attr:
@@ -114,7 +117,7 @@ def mask(kernel: Kernel, number: int, row: bool) -> str:
 
 
 def only_spans(nest: LoopNest, along: tuple[bool, ...]) -> set[int]:
-    """The `inside` values that only masked loads use: their spans are written there."""
+    """The `inside` values that only masked loads use; the loads write their spans."""
     used = {
         arg for value in nest.values for place, arg in enumerate(value.args)
         if value.op != "load_if" or place != 0

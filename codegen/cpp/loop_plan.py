@@ -1,6 +1,8 @@
-"""How a nest becomes loops in C++: which axis the lanes run along, what threads share, what each pass does.
+"""The loop plan: how a nest becomes loops in C++. It chooses the axis of the lanes, what threads
+share, and the work of each pass.
 
-In: a LoopNest and the number of lanes. Out: a `Plan`, read by `cpp` (the kernel) and `cpp_pass` (one pass over a row).
+In: a LoopNest and the number of lanes. Out: a `Plan`, for `renderer` (the kernel) and `row_pass`
+(one pass over a row).
 """
 
 from __future__ import annotations
@@ -19,28 +21,32 @@ from . import tile as cpp_tile
 from .dialect import WIDTH, register
 
 PARALLEL_WORK = 32768  # light element operations below which one thread is faster
-CHUNK = 8192  # elements a thread takes at a time along a long axis
-SPLIT_COLUMNS = 65536  # a row is shared by threads from here on, when there are too few rows
-SPLIT_PARTS = 1024  # at most
+CHUNK = 8192  # elements of a long axis that a thread takes at a time
+SPLIT_COLUMNS = 65536  # from this length on threads share a row, if there are too few rows
+SPLIT_PARTS = 1024  # the most parts of such a row
 SUM_BLOCK = 32  # additions after which a float accumulator is flushed into a second one
-ROW_BUFFER_BYTES = 65536  # stack for values that are kept from one pass over a row to the next
-KEPT_ON_STACK = 2048  # elements of such a value, where the row's length is not known
+# bytes of stack for values that are kept from one pass over a row to the next
+ROW_BUFFER_BYTES = 65536
+KEPT_ON_STACK = 2048  # elements of a kept value on the stack, if the row's length is unknown
 GROUPS = 8  # vectors of rows that go down the columns together
-MANY_ROWS = 1024  # vectors of rows from which on that may be twice as many
-STRIP = 512  # elements of an axis that is not read in order, at a time
-CACHE_LINE, CACHE_PERIOD, CACHE_WAYS = 64, 4096, 8  # bytes; of a first-level cache
+MANY_ROWS = 1024  # from this many vectors of rows on, GROUPS may be doubled
+STRIP = 512  # elements at a time of an axis that is not contiguous in memory
+CACHE_LINE, CACHE_PERIOD, CACHE_WAYS = 64, 4096, 8  # bytes, bytes, number: of a first-level cache
 SHORT_ROW, MANY_ITEMS = (
     1024,
     64,
-)  # rows so short are taken many at a time, where enough pieces are left to share
-SHORT_VECTORS = 16  # of a row folded beside others, at the most: behind more the fold of the last one hardly counts
-APART = frozenset(("load_if", "inside", "checked", "scan", "index"))  # not in such rows
-PLACES = ("argmax", "argmin")  # folds that give a position
-KEEP_COST = 8  # recompute what is cheaper than this many flops
+)  # rows up to this length are taken several at a time, if that leaves this many items to share
+# The most vectors of a row that is reduced beside other rows; in longer rows the reduction of the
+# last vector hardly counts.
+SHORT_VECTORS = 16
+# operators that such rows may not have
+APART = frozenset(("load_if", "inside", "checked", "scan", "index"))
+PLACES = ("argmax", "argmin")  # reductions that give a position
+KEEP_COST = 8  # flops up to which a value is computed again instead of kept
 
 
 BYTES = frozenset((torch.bool, torch.uint8, torch.int8))
-# what math.h has for masks of a byte a lane
+# the operators that math.h has for masks of one byte per lane
 _BYTE_OPS = frozenset((
     "load", "const", "number", "cast", "reduce", "and", "or", "xor", "not", "eq", "ne", "lt", "le",
     "gt", "ge", "where", "add", "sub", "mul", "neg", "maximum", "minimum",
@@ -48,7 +54,9 @@ _BYTE_OPS = frozenset((
 
 
 def of_bytes(nest: LoopNest) -> bool:
-    """Is each value of the nest a byte? A bool then is a mask of a byte a lane as well, not one of four."""
+    """Whether each value of the nest is a byte. Then a bool is a mask of one byte per lane too, not
+    of four.
+    """
     plain = nest.tiled is None and not nest.scatters
     return plain and all(
         value.op in _BYTE_OPS and value.dtype in BYTES and not (value.op == "load" and value.args)
@@ -57,8 +65,11 @@ def of_bytes(nest: LoopNest) -> bool:
 
 
 def lane_count(nest: LoopNest, vector_bytes: int) -> int:
-    """Lanes so that the widest register type of the nest fills one hardware vector; fewer where there are fewer
-    elements, as of a product with one row, and of bytes that are fetched one by one or turned over."""
+    """The number of lanes: the widest register type of the nest fills one hardware vector.
+
+    There are fewer lanes if there are fewer elements (a product with one row), and for bytes that
+    are loaded one by one or transposed.
+    """
     if of_bytes(nest):
         lanes = _fewer(nest, vector_bytes)
         plan = make_plan(nest, lanes)
@@ -68,7 +79,9 @@ def lane_count(nest: LoopNest, vector_bytes: int) -> int:
         return _fewer(nest, vector_bytes // 4) if apart else lanes
     axes = range(len(nest.outer) + len(nest.inner))
     moves = loops.levels(nest) if nest.has_reduction else loops.moving(nest, axes[-1:])
-    counted = (  # what is the same all along is computed once a row, however many vectors it takes
+    # values that do not differ along the lanes are computed once per row and may take several
+    # vectors
+    counted = (
         value for value, along in zip(nest.values, moves, strict=True)
         if (along or value.op == "reduce" or not any(moves)) and value.op != "inside"
     )  # fmt: skip
@@ -77,7 +90,7 @@ def lane_count(nest: LoopNest, vector_bytes: int) -> int:
 
 
 def _fewer(nest: LoopNest, lanes: int) -> int:
-    """No more than there are elements in a row, nearly."""
+    """At most the number of elements in a row, rounded up to a power of two."""
     while not nest.has_reduction and lanes > 4 and surely("<=", nest.columns, lanes // 2):
         lanes //= 2
     return lanes
@@ -86,20 +99,21 @@ def _fewer(nest: LoopNest, lanes: int) -> int:
 def _width(nest: LoopNest, value: Value) -> int:
     if value.op == "cast" and value.dtype == torch.uint8:
         return 8 if nest.values[value.args[0]].dtype.is_floating_point else 4
-    if value.op == "reduce":  # a position is one a row
+    if value.op == "reduce":  # a position is computed once per row
         return WIDTH[register(nest.values[value.args[0]].dtype)]
     return WIDTH[register(value.dtype)]
 
 
 @dataclass(slots=True)
 class Plan:
-    """Which axes are loops of what kind. Axis numbers are the nest's.
+    """The kind of loop for each axis. Axis numbers are the nest's.
 
-    rows    looped outside, in parallel; one iteration a combination
-    folds   looped inside a row, one after the other, by each pass (where nothing is folded: short rows, several an item)
-    vector  the axis of the lanes (None: the nest has no axes at all)
-    lanes_are_rows   the vector axis is an outer one: each lane is a row of its own
-    split   columns of one row are shared by threads
+    rows            looped outside, in parallel; one iteration per combination
+    folds           looped inside a row by each pass, one after the other (without reductions:
+                    short rows, several per item)
+    vector          the axis of the lanes (None: the nest has no axes)
+    lanes_are_rows  the vector axis is an outer one: each lane is a row of its own
+    split           threads share the columns of one row
     """
 
     rows: list[int]
@@ -107,22 +121,21 @@ class Plan:
     vector: int | None
     lanes_are_rows: bool = False
     split: bool = False
-    chunk: int = 0  # elements of the vector axis an item takes; 0: all of it
+    chunk: int = 0  # elements of the vector axis per item; 0: all of them
     chunk_major: bool = False
     groups: int = 1  # vectors of rows side by side, where lanes are rows
-    tile: int | None = (
-        None  # the axis along which loads lie that squares of lanes are turned over for (`cpp_tile`)
-    )
+    # the axis along which loads are contiguous whose squares are transposed (`tile`)
+    tile: int | None = None
 
-    squares: bool = False  # lanes are rows that lie in memory one after the other (`cpp_squares`)
-    turned: bool = False  # rows are folded as many at a time as there are lanes (`cpp_turn`)
+    squares: bool = False  # lanes are rows that follow each other in memory (`squares`)
+    turned: bool = False  # as many rows as there are lanes are reduced together (`turn`)
 
     def rows_in_lanes(self) -> Plan:
-        """The plan for what is left when so many rows are folded: each has a lane."""
+        """The plan for the code after such a reduction of rows: each row has a lane."""
         return Plan(self.rows[:-1], [], self.rows[-1], lanes_are_rows=True)
 
     def side_by_side(self, most: int, sizes: tuple[Any, ...], lanes: int) -> None:
-        """Take as many vectors of rows at a time as there are, `most` (a power of two) at the most."""
+        """Take as many vectors of rows at a time as there are, at most `most` (a power of two)."""
         assert self.vector is not None
         rows = estimate(sizes[self.vector])
         while self.groups < most and lanes * self.groups * 2 <= rows:
@@ -140,7 +153,7 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
         axes = outer + inner
         if not axes:
             return Plan([], [], None)
-        if nest.tiled is not None or nest.scatters:  # in order
+        if nest.tiled is not None or nest.scatters:  # in the order of the axes
             return Plan(axes[:-1], [], axes[-1])
         tile = cpp_tile.axis_for(nest, axes, lanes)
         if tile is not None:
@@ -169,14 +182,17 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
         return plan
     plan = Plan(outer, inner[:-1], inner[-1] if inner else None)
     long = is_symbolic(nest.columns) or nest.columns >= SPLIT_COLUMNS
-    scans = any(value.op == "scan" for value in nest.values)  # one element after the other
+    # a scan goes one element after the other
+    scans = any(value.op == "scan" for value in nest.values)
     plan.turned = turned
     plan.split = len(inner) == 1 and surely("<", nest.rows, 4) and long and not scans
     return plan
 
 
 def short_rows(nest: LoopNest, lanes: int) -> bool:
-    """One pass along one axis that is folded, and nothing but row values behind it; of known sizes."""
+    """Whether the nest is one pass along one reduced axis, with only row values after it, of known
+    sizes.
+    """
     if len(nest.inner) != 1 or not nest.outer or not 4 <= lanes <= 16:
         return False
     columns = nest.inner[0]
@@ -199,9 +215,12 @@ def _items(sizes: tuple[Any, ...], axes: list[int]) -> int:
 
 
 def _strip(nest: LoopNest, axis: int, lanes: int) -> int:
-    """Elements at a time of an axis along which memory is not read in order: each lies in a line of its own, which has to
-    stay in the first-level cache for the neighbours of the next row. Lines that are a large power of two apart share few
-    of the cache's sets."""
+    """Elements at a time of an axis that is not contiguous in memory.
+
+    Each element is in a cache line of its own, which must stay in the first-level cache for the
+    neighbours in the next row. Lines whose distance is a large power of two share few sets of the
+    cache.
+    """
     found = STRIP
     for number, index in loops.accesses(nest):
         stride = index.strides[axis]
@@ -214,7 +233,7 @@ def _strip(nest: LoopNest, axis: int, lanes: int) -> int:
 
 
 def _rows_in_lanes(nest: LoopNest, lanes: int) -> bool:
-    """Is the last outer axis the better one for the lanes?"""
+    """Whether the last outer axis is better for the lanes than the last inner one."""
     last_outer, last = len(nest.outer) - 1, len(nest.outer) + len(nest.inner) - 1
     rows = estimate(nest.outer[last_outer])
     if nest.inner and estimate(nest.inner[-1]) >= lanes:
@@ -224,8 +243,9 @@ def _rows_in_lanes(nest: LoopNest, lanes: int) -> bool:
 
 
 def _scattered(nest: LoopNest, axis: int) -> int:
-    """Accesses to an element that go lane by lane where the lanes run along this axis: neither side by side nor all to
-    the same place."""
+    """The number of accesses per element that go lane by lane if the lanes run along this axis:
+    neither contiguous nor all at the same address.
+    """
     moves = loops.moving(nest, (axis,))
     loads = [
         (value.attr[1], any(moves[arg] for arg in value.args[2 * (value.op == "load_if") :]))
@@ -242,7 +262,9 @@ def _scattered(nest: LoopNest, axis: int) -> int:
 
 @dataclass(slots=True)
 class Pass:
-    """One pass over the row: values to compute an element, those to fold, stores, values to keep."""
+    """One pass over the row: the values to compute for an element, to reduce, to store and
+    to keep.
+    """
 
     phase: int
     folds: list[int] = field(default_factory=list)  # reduce values

@@ -1,8 +1,10 @@
-"""Which bools of a C++ kernel stay as wide as what was compared: `cpp.Kernel` declares those as i64, not as masks.
+"""Wide masks: bools of a C++ kernel that stay as wide as the compared values. `renderer.Kernel`
+declares them as i64, not as masks.
 
-A bool is a mask of four bytes a lane. Comparisons of doubles and of int64 make eight, and a `where` of eight wants eight: a
-mask between them is narrowed and widened again, which takes as long as the comparison. So a bool that begins as such a
-comparison, or as a combination of some, and that nothing but such a `where` or combination reads, keeps its eight.
+A bool is a mask of four bytes per lane. Comparisons of doubles and of int64 give eight, and a
+`where` of eight bytes needs eight. A mask between the two is narrowed and widened again, which
+takes as long as the comparison. So a bool that is such a comparison, or a combination of such
+bools, stays at eight bytes if only such a `where` or combination reads it.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ _COMBINED = frozenset(("and", "or", "xor", "not"))
 
 
 def wide(nest: LoopNest, element: Callable[[int], bool]) -> frozenset[int]:
-    """The numbers of such values; element: whether one lives in a register for one vector, and nowhere else."""
+    """The numbers of such values. `element`: whether a value is only in a register for one
+    vector.
+    """
     found = {number for number, value in enumerate(nest.values) if _begins(nest, value)}
     found = {number for number in found if element(number)}
     found -= {number for store in nest.stores for number in store.needs}
@@ -52,7 +56,7 @@ def _begins(nest: LoopNest, value: Value) -> bool:
 
 
 def text(value: Value, args: tuple[str, ...]) -> str | None:
-    """The text of a comparison in this width; None: it is written as ever."""
+    """The text of a comparison in this width; None: write it as usual."""
     if value.op == "isnan":
         return f"{args[0]} != {args[0]}"
     if value.op in _COMPARISONS:

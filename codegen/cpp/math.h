@@ -1,14 +1,17 @@
-// The kernels' own header text: vector types of W lanes, memory access, conversions, math.
+// The header text of the kernels: vector types of W lanes, memory access, conversions, math.
 //
-// Not included by anything: codegen.cpp takes from it the sections that a translation unit needs (a section is
-// a line `//: name <- sections it needs`, and what follows) and puts them into a namespace for each W. No #include
-// is ever used: a kernel compiles in 40 ms that way. GCC 12 or newer, or Clang; loops over the lanes of a vector
-// become vector instructions (fma, sqrt, floor) at -O3 where the machine has them.
-// Registers: bool is an i32 mask (0 or -1), or an i8 mask where all of a kernel's registers are bytes (BYTES); bfloat16 and float16 are f32, already rounded.
-// Errors are against the exact result, in units in the last place, nan, inf, -0 and denormals as libm.
+// No file includes this one. codegen.cpp takes the sections from it that a translation unit needs
+// and puts them into a namespace for each W. A section is a line `//: name <- sections it needs`
+// and the lines up to the next such line. There is never an #include: that way a kernel compiles in
+// 40 ms. GCC 12 or newer, or Clang; at -O3 loops over the lanes of a vector become vector
+// instructions (fma, sqrt, floor) where the machine has them. Registers: bool is an i32 mask (0 or
+// -1), or an i8 mask where all of a kernel's registers are bytes (BYTES); bfloat16 and float16 are
+// f32, already rounded. Errors are against the exact result, in units in the last place; nan, inf,
+// -0 and denormals as in libm.
 
 //: types
-// GCC calls a function of this length through the linkage table rather than inline it, and spills every vector around
+// GCC calls functions of this length through the linkage table instead of inlining them, and spills
+// every vector around the call.
 #define INLINE static inline __attribute__((always_inline))
 typedef signed char i8 __attribute__((vector_size(W)));
 typedef unsigned char u8 __attribute__((vector_size(W)));
@@ -26,7 +29,7 @@ typedef i8 mask;
 typedef i32 mask;
 #endif
 typedef int int32B __attribute__((vector_size(32)));
-typedef int int64B __attribute__((vector_size(64)));        // one whole register of AVX-512
+typedef int int64B __attribute__((vector_size(64)));  // a whole register of AVX-512
 typedef long long long64B __attribute__((vector_size(64)));
 template <class T> struct vec;
 template <> struct vec<float> { typedef f32 type; };
@@ -39,7 +42,8 @@ template <> struct vec<long long> { typedef i64 type; };
 template <class V, class S> INLINE V splat(S s) {
   auto lane = V{}[0];
   lane = s;
-  return lane - V{};  // GCC sees a broadcast here, and not in a loop over the lanes; -0 stays -0
+  // GCC makes a broadcast of this, but not of a loop over the lanes; -0 stays -0
+  return lane - V{};
 }
 template <class V> INLINE V lanes(i64_t from) { V v; for (int i = 0; i < W; ++i) v[i] = from + i; return v; }
 template <class To, class From> INLINE To conv(From v) { return __builtin_convertvector(v, To); }
@@ -58,19 +62,20 @@ INLINE mask narrow(i32 m) { return m; }
 INLINE mask narrow(i16 m) { return conv<i32>(m); }
 INLINE mask narrow(i8 m) { return conv<i32>(conv<i16>(m)); }
 template <class To> INLINE To ones(mask m) { return conv<To>(conv<u16>((u32)-m)); }
-// where(mask, a, b), a mask being 4 bytes a lane whatever a and b are
+// where(mask, a, b): a mask has 4 bytes per lane, whatever a and b have
 INLINE f32 where(mask m, f32 a, f32 b) { return m ? a : b; }
 INLINE i32 where(mask m, i32 a, i32 b) { return m ? a : b; }
 INLINE f64 where(mask m, f64 a, f64 b) { return wide(m) ? a : b; }
 INLINE i64 where(mask m, i64 a, i64 b) { return wide(m) ? a : b; }
-INLINE f64 where(i64 m, f64 a, f64 b) { return m ? a : b; }  // of bools that stayed wide (`cpp_masks`)
+// of bools that stayed wide (`cpp/masks.py`)
+INLINE f64 where(i64 m, f64 a, f64 b) { return m ? a : b; }
 INLINE i64 where(i64 m, i64 a, i64 b) { return m ? a : b; }
 INLINE i16 where(mask m, i16 a, i16 b) { return conv<i16>(m) ? a : b; }
 INLINE i8 where(mask m, i8 a, i8 b) { return conv<i8>(conv<i16>(m)) ? a : b; }
 INLINE u8 where(mask m, u8 a, u8 b) { return conv<i8>(conv<i16>(m)) ? a : b; }
 #endif
-// a > b ? a : b and a < b ? a : b, which is b where one of them is nan. One instruction on x86, but GCC makes two of the
-// ternary where comparisons give mask registers
+// a > b ? a : b and a < b ? a : b: the result is b if one of them is nan. x86 has one instruction
+// for it, but GCC makes two of the ternary where comparisons give mask registers.
 #if defined(__AVX512F__) && !defined(__clang__)
 typedef float float16B __attribute__((vector_size(64)));
 typedef double double8B __attribute__((vector_size(64)));
@@ -92,13 +97,14 @@ PICK(smaller, <, min)
 #undef PICK
 // into [low, high]; nan stays
 template <class V> INLINE V clamped(V v, V low, V high) { return smaller(high, larger(low, v)); }
-// lanes at n and beyond become `other`
+// lanes from n on become `other`
 template <class V> INLINE V keep(V v, V, full) { return v; }
 template <class V> INLINE V keep(V v, V other, int n) { return where(first(n), v, other); }
 
 //: fma <- types
-// a * b + c, rounded once. The loop over the lanes means the same, but GCC leads it through memory, lane by lane, before
-// it sees the instruction: thirty of them in a kernel take it a second
+// a * b + c, rounded once. A loop over the lanes means the same, but GCC first moves it through
+// memory, lane by lane, before it finds the instruction: thirty of them in a kernel take it a
+// second.
 #if defined(__FMA__) && !defined(__clang__)
 typedef float float4B __attribute__((vector_size(16)));
 typedef float float8B __attribute__((vector_size(32)));
@@ -141,7 +147,8 @@ INLINE f64 fma(f64 a, f64 b, f64 c) {
 }
 
 //: narrow_floats <- types
-// Registers hold bfloat16 and float16 as floats that are rounded already, so that to_bf16 and to_f16 are exact
+// Registers hold bfloat16 and float16 as floats that are already rounded, so to_bf16 and to_f16 are
+// exact.
 #if defined(__AVX512BW__) && !defined(__clang__)
 typedef short short16B __attribute__((vector_size(32)));
 typedef int int16B __attribute__((vector_size(64)));
@@ -163,13 +170,14 @@ template <class V> INLINE u16 narrowed(V w) {
 }
 INLINE f32 from_bf16(u16 h) { return (f32)(widened(h) << 16); }
 INLINE u16 to_bf16(f32 v) { return narrowed((u32)v >> 16); }
-// of what is no nan with a payload in its lower half
+// v must not be a nan with a payload in its lower half
 INLINE f32 round_bf16_plain(f32 v) {
   u32 u = (u32)v;
   return (f32)((u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u);
 }
 INLINE f32 round_bf16(f32 v) { return v != v ? (f32)splat<u32>(0x7fc00000u) : round_bf16_plain(v); }
-// float16 by integer arithmetic and one exact multiplication: right for denormals, infinities and nan
+// float16 by integer arithmetic and one exact multiplication: correct for denormals, infinities and
+// nan
 template <class V> INLINE f32 from_f16(V h) {
 #if defined(__AVX512BW__) && !defined(__clang__)
   if constexpr (sizeof(V) == 32) return (f32)__builtin_ia32_vcvtph2ps512_mask((short16B)h, float16B{}, 0xffff, 4);
@@ -203,7 +211,8 @@ template <class V> INLINE u16 to_f16(V v) {
 INLINE f32 round_f16(f32 v) { return from_f16(to_f16(v)); }
 
 //: memory <- types narrow_floats
-// ld: W neighbours; lds: with a stride; one: the same element in all lanes. n: `full` or the number of lanes.
+// ld: W neighbours; lds: with a stride; one: the same element in all lanes. n: `full` or the number
+// of lanes.
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
 typedef char char16B __attribute__((vector_size(16)));
 typedef char char32B __attribute__((vector_size(32)));
@@ -215,7 +224,7 @@ typedef int int4V __attribute__((vector_size(16)));
 typedef int int8V __attribute__((vector_size(32)));
 typedef long long long2V __attribute__((vector_size(16)));
 typedef long long long4V __attribute__((vector_size(32)));
-// what a load or store of some lanes is: bytes of the vector, an element, the instruction's type and name
+// for a load or store of some lanes: bytes of the vector, element, type and name of the instruction
 #define PARTS(OF) \
   OF(64, char, char64B, qi512) OF(32, char, char32B, qi256) OF(16, char, char16B, qi128) \
   OF(64, short, short32V, hi512) OF(32, short, short16V, hi256) OF(16, short, short8V, hi128) \
@@ -302,7 +311,7 @@ template <class N> INLINE void sts(f16_t *p, i64_t s, f32 v, N n) { puts((u16_t 
 template <class N> INLINE void sts(bool_t *p, i64_t s, mask v, N n) { puts((u8_t *)p, s, untruth(v), n); }
 
 //: tile <- memory
-// W vectors of W lanes as the rows of a square: lane j of row i and lane i of row j change places
+// W vectors of W lanes as the rows of a square: lane j of row i and lane i of row j are exchanged.
 template <int bytes> struct ints;
 template <> struct ints<1> { typedef i8 type; };
 template <> struct ints<2> { typedef i16 type; };
@@ -329,7 +338,8 @@ template <int d = W / 2, class V> INLINE void turn_over(V (&t)[W]) {
     }
   if constexpr (d > 1) turn_over<d / 2>(t);
 }
-// row i of such a square combined by f, in lane i: halves of two rows are one vector from then on
+// Row i of such a square, reduced by f, in lane i: each step combines halves of two rows in one
+// vector.
 template <int d = W / 2, class V, class F> INLINE V fold_over(V (&t)[W], F f) {
 #pragma GCC unroll 16
   for (int i = 0; i < d; ++i) t[i] = f(woven<d, false>(t[i], t[i + d]), woven<d, true>(t[i], t[i + d]));
@@ -338,7 +348,7 @@ template <int d = W / 2, class V, class F> INLINE V fold_over(V (&t)[W], F f) {
 }
 
 //: gather <- memory
-// ldg: each lane at an offset of its own
+// ldg: each lane at its own offset
 template <class V, class T> INLINE V rawg(const T *p, i64 at, full) { V v; for (int i = 0; i < W; ++i) v[i] = p[at[i]]; return v; }
 template <class V, class T> INLINE V rawg(const T *p, i64 at, int n) {
   V v = V{};
@@ -359,8 +369,8 @@ template <class V> INLINE bool none(V wrong) {
   for (int i = 0; i < W; ++i) any |= wrong[i];
   return !any;
 }
-// places of 32 bits, for lanes that walk along a row: where none is behind the last one, and that is near, two loads and
-// one shuffle read what they would one by one
+// 32-bit positions, for lanes that walk along a row. If no position is greater than the last one,
+// and that is near, two loads and one shuffle replace the loads of single lanes.
 template <class T, class N> INLINE auto ldg(const T *p, i32 at, N n) {
   typedef decltype(ld(p, n)) V;
 #if !defined(__clang__)
@@ -382,13 +392,16 @@ template <class T, class N> INLINE auto ldg(const T *p, i32 at, N n) {
 }
 
 //: load_if <- gather
-// Loads of some lanes only; the others are `other`, and no memory is touched for them. span: lanes from..to-1.
+// Loads of some lanes only; the others are `other`, and their memory is not read. span: lanes
+// from..to-1.
 struct span { i64_t from, to; };
 INLINE span operator&(span a, span b) { return {a.from > b.from ? a.from : b.from, a.to < b.to ? a.to : b.to}; }
-INLINE span up(i64_t low, i64_t high, i64_t at) { return {low - at, high - at}; }            // low <= at + lane < high
-INLINE span down(i64_t low, i64_t high, i64_t at) { return {at - high + 1, at - low + 1}; }  // low <= at - lane < high
+// low <= at + lane < high
+INLINE span up(i64_t low, i64_t high, i64_t at) { return {low - at, high - at}; }
+// low <= at - lane < high
+INLINE span down(i64_t low, i64_t high, i64_t at) { return {at - high + 1, at - low + 1}; }
 INLINE i64_t floored(i64_t a, i64_t b) { return a / b - (a % b < 0); }
-INLINE span apart(i64_t low, i64_t high, i64_t at, i64_t s) {                                // low <= at + s * lane < high
+INLINE span apart(i64_t low, i64_t high, i64_t at, i64_t s) {  // low <= at + s * lane < high
   return s > 0 ? span{-floored(at - low, s), -floored(at - high, s)}
                : span{floored(at - high, -s) + 1, floored(at - low, -s) + 1};
 }
@@ -425,7 +438,8 @@ template <class T, class V, class N> INLINE V ldsp(const T *p, i64 at, span s, V
 //: inside <- load_if
 
 //: scatter <- memory
-// Stores at places of data's: `merge` of neighbours, `scatter` lane by lane, in turn, as two lanes may have one place.
+// Stores at positions that are data: `merge` for neighbours, `scatter` lane by lane in order,
+// because two lanes may have the same position.
 struct replaced { template <class A, class B> INLINE B of(A, B b) { return b; } };
 struct added { template <class A, class B> INLINE A of(A a, B b) { return a + b; } };
 struct multiplied { template <class A, class B> INLINE A of(A a, B b) { return a * b; } };
@@ -456,7 +470,8 @@ template <class T, class V> INLINE void filled(T *p, V v, i64_t count) {
 }
 
 //: checked <- types
-// Values have to be in [low, high): where one is not, the caller is told, and `low` stands for it.
+// Values must be in [low, high). If one is not, the kernel reports trouble to the caller and uses
+// `low` instead.
 template <class N> INLINE i64 checked(i64 v, i64_t low, i64_t high, int *trouble, N n) {
   const i64 wrong = (v < low) | (v >= high);
   i64_t any = 0;
@@ -510,7 +525,8 @@ INLINE mask signbit(f64 v) { return narrow((i64)v < 0); }
 template <class V> INLINE V sign(V v) { V one = splat<V>(1), zero = V{}; return (v > 0 ? one : zero) - (v < 0 ? one : zero); }
 
 //: rounding <- types
-// the instruction by name where the machine has it: GCC leads a loop over lanes that it knows through memory
+// The instruction by its name where the machine has it: GCC moves a loop over the lanes through
+// memory before it finds it.
 template <int HOW, class V> INLINE bool rounded(V v, V &r) {
 #if defined(__AVX512F__) && !defined(__clang__)
   if constexpr (sizeof(V) == 64) {
@@ -543,7 +559,7 @@ EACH(sqrt)
 #undef EACH
 
 //: libm64 <- fma
-// doubles: by SLEEF, as ATen has it, where the torch that runs exports it; otherwise libm, a lane at a time
+// Doubles: SLEEF, as in ATen, if the loaded torch exports it; otherwise libm, one lane at a time.
 extern "C" void *dlopen(const char *, int);
 extern "C" void *dlsym(void *, const char *);
 #if defined(__AVX512F__)
@@ -606,7 +622,7 @@ LANES64(erfc, u15)
 PAIRS64(atan2, u10)
 PAIRS64(hypot, u05)
 PAIRS64(pow, u10)
-// SLEEF's overflow too early: beyond FAR
+// SLEEF overflows too early: libm beyond FAR
 #define ENDS64(NAME, FAR) \
   struct in_##NAME { static constexpr const char *name = SLEEF(NAME, u10); }; \
   static f64 NAME(f64 v) { \
@@ -625,7 +641,8 @@ ENDS64(acosh, 1e150)
 __attribute__((noinline, cold)) static f64 fmod_by_lanes(f64 a, f64 b) {
   f64 r; for (int i = 0; i < W; ++i) r[i] = ::fmod(a[i], b[i]); return r;
 }
-// exact: the quotient is rounded to the whole number below it or to the one above, and both rests are doubles
+// Exact: the quotient is rounded to the whole number below or above it, and both remainders are
+// doubles.
 static f64 fmod(f64 a, f64 b) {
 #ifdef __FP_FAST_FMA
   const f64 x = (f64)((u64)a & ~(1ull << 63)), y = (f64)((u64)b & ~(1ull << 63));
@@ -667,7 +684,7 @@ INLINE f32 exp_tail(f32 r) {  // (e^r - 1 - r) / r^2
   return fma(p, r, splat<f32>(5.0000001201e-1f));
 }
 INLINE f32 power_of_two(i32 k) { return (f32)((k + 127) << 23); }
-// p * 2^n for a whole n, rounded once: in two factors, as 2^n itself may be no float
+// p * 2^n for a whole n, rounded once; in two factors, because 2^n itself may not be a float
 template <class V> INLINE V scaled(V p, V n) {
 #if defined(__AVX512F__) && !defined(__clang__)
   if constexpr (sizeof(V) == 64)
@@ -682,7 +699,7 @@ INLINE f32 exp(f32 x) {
 }
 
 //: sigmoid <- exp
-INLINE f32 sigmoid(f32 x) {  // exp(-x), the sign being that of factors
+INLINE f32 sigmoid(f32 x) {  // exp(-x): the factors carry the sign
   f32 y = clamped(x, splat<f32>(-100.f), splat<f32>(110.f));
   f32 n = fma(y, splat<f32>(-1.44269504f), splat<f32>(12582912.f)) - 12582912.f;
   f32 r = fma(n, splat<f32>(-1.42860677e-6f), fma(n, splat<f32>(-0.693145752f), -y));
@@ -701,7 +718,8 @@ INLINE f32 expm1(f32 x) {
 }
 
 //: tanh <- exp bits
-// below 0.6 a polynomial, our own fit of (tanh(x) / x - 1) / x^2; above 1 - 2 / (e^2x + 1); 1.4 ulp
+// below 0.6 a polynomial, fitted for this file to (tanh(x) / x - 1) / x^2; above 1 - 2 / (e^2x +
+// 1); 1.4 ulp
 INLINE f32 tanh(f32 x) {
   f32 a = abs(x), t = a * a;
   f32 p = fma(t, splat<f32>(-5.89514e-3f), splat<f32>(2.079596e-2f));
@@ -746,9 +764,10 @@ INLINE f32 log1p(f32 x) {
 }
 
 //: doubles <- fma any
-// Functions of f32 that are computed in double, so that the only error that counts is the last rounding (0.51 ulp): short
-// polynomials of our own, by interpolation at Chebyshev's nodes. dd: as many doubles as a register has, so an f32 is
-// one or two of them. Arguments that a formula does not hold for are put right at the end, or go to libm a lane at a time.
+// Functions of f32 that are computed in double, so that only the last rounding counts (0.51 ulp):
+// short polynomials made for this file by interpolation at Chebyshev's nodes. dd: as many doubles
+// as fit a register, so an f32 is one or two of them. Arguments outside the range of a formula are
+// corrected at the end or go to libm, one lane at a time.
 #if defined(__AVX512F__)
 constexpr int D = W * 8 > 64 ? W / 2 : W;
 #elif defined(__AVX__)
@@ -810,14 +829,15 @@ template <class F> INLINE f32 doubly(f32 x, f32 y, F f) {
     return together<f32>({rounded(f(widen(a.low), widen(b.low))), rounded(f(widen(a.high), widen(b.high)))});
   }
 }
-template <class V> INLINE V fma(V a, V b, V c) {  // where dd is not f64
+template <class V> INLINE V fma(V a, V b, V c) {  // if dd is not f64
 #ifdef __FP_FAST_FMA
   return fused(a, b, c);
 #else
   return a * b + c;
 #endif
 }
-template <class... C> INLINE dd series(dd x, double last, C... rest) {  // the highest coefficient first
+// the highest coefficient first
+template <class... C> INLINE dd series(dd x, double last, C... rest) {
   dd r = all(last);
   ((r = fma(r, x, all(rest))), ...);
   return r;
@@ -845,7 +865,8 @@ INLINE dd exp_dd(dd x) {  // |x| < 700
                 0.16666666786308587, 0.5000000107729166, 0.999999999995509, 0.9999999999595618);
   return (dd)((dl)p + (k << 52));
 }
-INLINE dd log_dd(dd x, dd unit, dd ln2) {  // of normal x > 0: the logarithm of the mantissa times `unit`, and whole * ln2
+// for normal x > 0: the logarithm of the mantissa times `unit`, plus the exponent times ln2
+INLINE dd log_dd(dd x, dd unit, dd ln2) {
   dl b = (dl)x - 0x3fe6a09e667f3bcdll;
   dl k = (dl)(((unsigned long long __attribute__((vector_size(D * 8))))b + (1ull << 63)) >> 52) - 2048;
   dd f = (dd)((b & 0xfffffffffffffll) + 0x3fe6a09e667f3bcdll) - 1.0;
@@ -866,7 +887,8 @@ INLINE dd asin_dd(dd z) {  // asin(sqrt z) / sqrt z, z <= 1/4
                 0.04466113930866896, 0.07499941908754719, 0.16666667364186447, 0.9999999999863537);
 }
 struct sine_cosine { dd sine, cosine; dl quadrant; };
-#ifdef __FP_FAST_FMA  // pi / 2 in parts, and how large a float may be so that they take it to a quadrant without loss
+// pi / 2 in parts, and the largest float (REACH) for which they give the quadrant exactly
+#ifdef __FP_FAST_FMA
 constexpr float REACH = 0x1p30f;
 INLINE dd reduced(dd x, dd n) { return fma(n, all(-6.123233995736766e-17), fma(n, all(-1.5707963267948966), x)); }
 #else
@@ -897,7 +919,8 @@ INLINE f32 log_edges(f32 x, f32 v) {
 }
 
 //: sincos <- bits doubles
-// quadrant by three-part pi/2; beyond 8192 in double, beyond REACH by libm, whose reduction is exact for any argument; 0.8 ulp
+// quadrant by three-part pi/2; beyond 8192 in double; beyond REACH by libm, whose reduction is
+// exact for any argument; 0.8 ulp
 COLD1(sin)
 COLD1(cos)
 template <bool cosine> __attribute__((noinline)) static f32 sine_of_large(f32 x) {
@@ -914,10 +937,12 @@ template <bool cosine> INLINE f32 sine(f32 x) {
   f32 shifted = fma(x, splat<f32>(0.636619772f), splat<f32>(12582912.f));
   i32 q = (i32)shifted - 0x4b400000;
   f32 n = shifted - 12582912.f;
-  f32 whole = fma(n, splat<f32>(-1.5703125f), x);  // exact, as is the next one: few bits in these parts of pi / 2
+  // exact, like the next one: these parts of pi / 2 have few bits
+  f32 whole = fma(n, splat<f32>(-1.5703125f), x);
   whole = fma(n, splat<f32>(-4.83751296997e-4f), whole);
   f32 part = n * -7.54979e-08f, r = whole + part, back = r - whole;
-  f32 rest = (whole - (r - back)) + (part - back);  // what the sum was rounded by, and what the product and pi were
+  // the rounding error of the sum; the next line adds those of the product and of pi / 2
+  f32 rest = (whole - (r - back)) + (part - back);
   rest = fma(n, splat<f32>(1.7151245e-15f), rest - fma(n, splat<f32>(7.54979e-08f), part));
   f32 z = r * r, flat = fma(z, splat<f32>(-0.5f), splat<f32>(1.f));
   f32 s = fma(z, splat<f32>(-1.9515295891e-4f), splat<f32>(8.3321608736e-3f));
@@ -1094,7 +1119,7 @@ INLINE f32 pow(f32 x, f32 y) {
     e = e > 200.0 ? all(200.0) : e < -200.0 ? all(-200.0) : e;
     return exp_dd(e);
   });
-  if (__builtin_expect(any_lane(x < 0.f), 0)) {  // whole exponents only, odd ones turn the sign
+  if (__builtin_expect(any_lane(x < 0.f), 0)) {  // only whole exponents; odd ones change the sign
     const f32 t = (f32)((u32)y & 0x7fffffffu), large = splat<f32>(0x1p23f), shifted = t + large;
     const mask whole = (t >= large) | (shifted - large == t);
     const mask odd = t < large ? -((i32)shifted & 1) : t < 0x1p24f ? -((i32)t & 1) : mask{};
@@ -1105,7 +1130,8 @@ INLINE f32 pow(f32 x, f32 y) {
 }
 
 //: fmod <- doubles
-// exact: the quotient of two floats below 2^28 is no nearer to a whole number than double can tell, and the rest is a float
+// Exact: the quotient of two floats below 2^28 is never closer to a whole number than a double can
+// tell, and the remainder is a float.
 COLD2(fmod)
 INLINE f32 fmod(f32 a, f32 b) {
   const f32 u = (f32)((u32)a & 0x7fffffffu), v = (f32)((u32)b & 0x7fffffffu);
@@ -1136,10 +1162,11 @@ template <class V> INLINE V floor_div(V a, V b) {
 }
 
 //: erf <- exp bits
-// our own fits: below 1 a polynomial for erf(x) / x - 1, above it one for log(1 - erf(x)); 1.1 ulp. With AVX-512 erf(x) / x
-// by 16 polynomials, whose coefficients lie in registers: 0.7 ulp, half the instructions
+// Fitted for this file: below 1 a polynomial for erf(x) / x - 1, above it one for log(1 - erf(x));
+// 1.1 ulp. With AVX-512 erf(x) / x by 16 polynomials whose coefficients are in registers: 0.7 ulp,
+// half the instructions.
 #if defined(__AVX512F__) && !defined(__clang__)
-// a row a power; that of 0 in two parts
+// one row per power; that of 0 in two parts
 alignas(64) static const float ERF[7][16] = {
   {1.12837911f, 1.10423255f, 1.03716648f, 0.941022575f, 0.832687557f, 0.72663343f, 0.631904244f, 0.552025914f,
    0.486695588f, 0.433776587f, 0.390723825f, 0.355284363f, 0.325695157f, 0.300645143f, 0.279171109f, 0.260559767f},
@@ -1191,7 +1218,8 @@ template <class V> INLINE V erf(V x) {
 }
 
 //: argmax <- types
-// The better of two (value, position) pairs; nan wins over numbers, of equals the smaller position
+// The better of two (value, position) pairs; nan wins over numbers; of equal values the smaller
+// position wins.
 template <class V, class P> INLINE void pick_max(V &best, P &place, V v, P at) {
   mask equal = narrow(v == best) | (narrow(v != v) & narrow(best != best));
   mask take = narrow(v > best) | (narrow(v != v) & narrow(best == best)) | (equal & narrow(at < place));
@@ -1204,7 +1232,7 @@ template <class V, class P> INLINE void pick_min(V &best, P &place, V v, P at) {
   best = where(take, v, best);
   place = where(take, at, place);
 }
-// The same where `at` is known to lie behind `place`: of equals, the first one stays
+// The same if `at` is known to be greater than `place`: of equal values the first one stays.
 template <class V, class P> INLINE void later_max(V &best, P &place, V v, P at) {
   mask take = narrow(~(v <= best) & (best == best));
   best = where(take, v, best);
@@ -1217,12 +1245,12 @@ template <class V, class P> INLINE void later_min(V &best, P &place, V v, P at) 
 }
 
 //: zeros <- minmax bits any
-// Whether some lanes hold a zero and others one of the other sign
+// whether some lanes hold a zero and others a zero of the other sign
 template <class... V> INLINE bool both_zeros(V... a) {
   if (!any_lane((narrow(a == 0) | ...))) return false;
   return any_lane(((narrow(a == 0) & signbit(a)) | ...)) && any_lane(((narrow(a == 0) & ~signbit(a)) | ...));
 }
-// The least 2 * place of a zero, and 1 where it is negative
+// the smallest position p of a zero, as 2 * p, plus 1 if that zero is negative
 template <class P, class V, class N> INLINE void first_zero(P &found, V v, P at, N n) {
   for (int i = 0; i < counted(n); ++i) {
     const auto next = 2 * at[i] + !!__builtin_signbit(v[i]);
@@ -1235,21 +1263,24 @@ template <class V, class P> INLINE V with_zero(V v, P found) {
 }
 
 //: sum <- types
-// sum + v exactly: what rounding takes is collected in `lost` (Knuth, The Art of Computer Programming 2, 4.2.2)
+// sum + v exactly: `lost` collects the rounding errors (Knuth, The Art of Computer Programming 2,
+// 4.2.2)
 template <class V> INLINE void two_sum(V &sum, V &lost, V v) {
   const V next = sum + v, part = next - sum;
   lost = lost + ((sum - (next - part)) + (v - part));
   sum = next;
 }
-// of an inf or nan the lost part is nan, and not looked at
+// the lost part of an inf or nan is nan, and is ignored
 template <class V> INLINE V with_lost(V sum, V lost) { return lost == lost ? sum + lost : sum; }
 
 //: scan <- minmax
-// The fold of all lanes up to each one and of `before` (in all lanes), which becomes the last of them
+// The reduction of `before` (the same in all lanes) and all lanes up to each one; `before` becomes
+// the last of them.
 template <int... I> struct places {};
 template <int N, int... I> struct counted_off : counted_off<N - 1, N - 1, I...> {};
 template <int... I> struct counted_off<0, I...> { typedef places<I...> type; };
-template <int by, class V, int... I> INLINE V behind(V v, V other, places<I...>) {  // v[i - by]; `other` in the first lanes
+// v[i - by]; `other` in the first lanes
+template <int by, class V, int... I> INLINE V behind(V v, V other, places<I...>) {
   return __builtin_shufflevector(v, other, (I < by ? W + I : I - by)...);
 }
 template <class V, int... I> INLINE V last(V v, places<I...>) { return __builtin_shufflevector(v, v, (I, W - 1)...); }
@@ -1263,7 +1294,7 @@ template <class V, class F> INLINE V scanned(V v, V &before, V identity, F f) {
   before = f(before, last(v, typename counted_off<W>::type()));
   return found;
 }
-// one after the other
+// one lane after the other
 template <class V, class S, class F> INLINE V in_turn(V v, S &before, F f) {
   for (int i = 0; i < W; ++i) v[i] = before = f(before, v[i]);
   return v;

@@ -1,9 +1,10 @@
-"""Which values are not nan with a payload in their lower half: `cpp.Kernel` rounds those to bfloat16 without a look at nan.
+"""Plain nans: values that are never a nan with a payload in its lower half. `renderer.Kernel`
+rounds them to bfloat16 without a test for nan.
 
-To round a float to bfloat16 is to add to its bits and to cut off the lower half. A nan whose lower half is zero stays
-as it is by that; another one may become infinite, or a zero. Arithmetic makes nans of zeros below (x86: 0xffc00000, arm:
-0x7fc00000) or hands on those of its operands, and those that are loaded as bfloat16 have zeros there. Floats
-from memory and Python's numbers may have anything.
+To round a float to bfloat16 is to add to its bits and to cut off the lower half. A nan whose lower
+half is zero stays the same; another nan may become infinite or zero. The nans that arithmetic makes
+have a zero lower half (x86: 0xffc00000, arm: 0x7fc00000) or are those of its operands, and values
+loaded as bfloat16 have zeros there. Floats from memory and numbers of Python may have any payload.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import torch
 
 from ..loops.loop_nest import LoopNest, Value
 
-# What hands on the nans of its operands, or makes those of arithmetic.
+# operators that return the nans of their operands or make those of arithmetic
 _ARITHMETIC = frozenset((
     "add", "sub", "mul", "div", "fma", "neg", "abs", "maximum", "minimum", "where", "sqrt", "rsqrt",
     "reciprocal", "floor", "ceil", "trunc", "round", "exp", "exp2", "expm1", "log", "log1p", "tanh",

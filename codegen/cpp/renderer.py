@@ -1,10 +1,11 @@
-"""The C++ renderer: loop nests -> one translation unit without any #include.
+"""The C++ renderer: from loop nests to one translation unit without any #include.
 
-A kernel is `extern "C" void name(void **buffers, int threads)`, with `const i64_t *numbers` after them where sizes
-are expressions: each one that the text needs, also a product or a quotient of others, is such a number. Values are vectors of W lanes along one axis
-(see `cpp_plan.Plan`): the last inner axis as a rule, the last outer axis where that is the contiguous one or where rows
-are short. The loops over what remains, the passes over a row (one a phase), accumulators, tails and the
-OpenMP pragma are made here; expressions come from `expr` with the dialect of `cpp_dialect`.
+A kernel is `extern "C" void name(void **buffers, int threads)`. If sizes are expressions, `const
+i64_t *numbers` follows: each expression that the text needs, also a product or a quotient of
+others, is such a number. Values are vectors of W lanes along one axis (see `loop_plan.Plan`):
+mostly the last inner axis; the last outer axis if that is the contiguous one or if rows are short.
+This file writes the loops over the other axes, the passes over a row (one per phase), accumulators,
+tails and the OpenMP pragma; expressions come from `loops.operators` with the table of `dialect`.
 """
 
 from __future__ import annotations
@@ -71,12 +72,16 @@ def render(
     symbols: dict[str, str] | None = None,
     texts: dict[str, str] | None = None,
 ) -> str:
-    """The whole unit; a nest's name is its symbol, and of equal kernels (those of a model's equal layers) the first one
-    stands for all: `symbols` gets its name for each. Nothing of the user's program but its computation is in
-    it: the same computation elsewhere is the same text. `numbers` gets the expressions that each kernel takes, `texts`
-    the text of each."""
+    """The text of the whole unit.
+
+    A nest's name is its symbol. Equal kernels (those of a model's equal layers) are written once;
+    `symbols` gets the name of the written one for each nest. The text depends only on the
+    computation, not on other parts of the user's program: the same computation elsewhere gives the
+    same text. `numbers` gets the expressions that each kernel takes, `texts` the text of each.
+    """
     parts = [PREAMBLE]
-    wanted: dict[tuple[int, bool], set[str]] = {}  # lanes, and whether all registers are bytes
+    # (lanes, whether all registers are bytes) -> sections
+    wanted: dict[tuple[int, bool], set[str]] = {}
     for nest in nests:
         found = wanted.setdefault((lane_count(nest, vector_bytes), of_bytes(nest)), {"memory"})
         for value in nest.values:
@@ -122,7 +127,7 @@ def _apart(writers: list[Kernel], symbols: dict[str, str], texts: dict[str, str]
     return [texts[name] for name in first.values()]
 
 
-# All lanes of one accumulator combined; the result is in all lanes.
+# Reduces all lanes of one accumulator; the result is in all lanes.
 FOLD = """
 template <class V> INLINE V turned(V v, int by) {
   constexpr int N = sizeof(V) / sizeof(v[0]);
@@ -151,28 +156,30 @@ def _needs_libm(names: set[str]) -> bool:
 
 
 class Kernel:
-    """Writes one kernel. `lines` grows from top to bottom; `self.depth` is the indentation."""
+    """The writer of one kernel. `lines` grows from top to bottom; `self.depth` is the
+    indentation.
+    """
 
     def __init__(self, nest: LoopNest, lanes: int) -> None:
         self.nest, self.lanes = nest, lanes
         self.sizes = nest.outer + nest.inner
         self.plan = make_plan(nest, lanes)
         axes = [] if self.plan.vector is None else [self.plan.vector]
-        self.along = loops.moving(nest, axes)  # does the value differ between lanes?
+        self.along = loops.moving(nest, axes)  # whether the value differs between lanes
         self.level = loops.levels(nest) if nest.has_reduction else self.along
         if self.plan.folds and not nest.has_reduction:
             self.level = loops.moving(nest, [*self.plan.folds, *axes])
         self.phase = loops.phases(nest)
-        self.spans = cpp_load.only_spans(
-            nest, self.along
-        )  # values that are written where they are used
+        # `inside` values that only loads use: the loads write them
+        self.spans = cpp_load.only_spans(nest, self.along)
         self.plain = cpp_nans.plain(nest)
         self.lines: list[str] = []
         self.depth = 1
         self.kept: set[int] = set()
-        self.homes: dict[int, loops.Store] = {}  # kept values that lie where this is stored later
+        # kept values that are kept where this store writes later
+        self.homes: dict[int, loops.Store] = {}
         self.known: set[int] = set()  # row values already declared
-        self.group = ""  # where there are several vectors of rows: the subscript of the one at hand
+        self.group = ""  # with several vectors of rows: the subscript of the current one
         self.passes = self._passes()
         self.scalars = cpp_scalar.of(self)
         apart = self.kept | self.scalars
@@ -181,7 +188,7 @@ class Kernel:
         if self.plan.lanes_are_rows:
             self.plan.side_by_side(cpp_lanes.groups(self), self.sizes, lanes)
         self.pointers: dict[tuple[int, Index], str] = {}
-        self.numbers: dict[Expr, str] = {}  # expressions, as the names of the kernel's numbers
+        self.numbers: dict[Expr, str] = {}  # expression -> the name of the kernel's number
 
     def n(self, value: Any) -> str:
         """The text of a plain number or an expression."""
@@ -189,7 +196,7 @@ class Kernel:
             return self.numbers.setdefault(value, f"n{len(self.numbers)}")
         return str(value)
 
-    # --- what happens in which pass ---
+    # --- which pass computes what ---
 
     def _passes(self) -> list[Pass]:
         nest = self.nest
@@ -296,7 +303,7 @@ class Kernel:
         self.put("}")
 
     def _rows(self) -> None:
-        """The loop over items (rows, or chunks of rows), and what one item does."""
+        """The loop over items (rows, or chunks of rows), and the work of one item."""
         plan = self.plan
         if plan.tile is not None:
             cpp_tile.write(self)
@@ -343,7 +350,7 @@ class Kernel:
             self._one_row(*ends, length)
 
     def _coordinates(self, row: str, kind: str = "const i64_t", last: int | None = None) -> None:
-        """Declare x0, x1, ... of the rows' axes, or of the first ones of them."""
+        """Declare x0, x1, ... of the rows' axes, or of the first of them."""
         axes = [axis for axis in self.plan.rows[:last] if self.sizes[axis] != 1]
         below: Any = 1
         for position, axis in reversed(list(enumerate(axes))):
@@ -354,7 +361,7 @@ class Kernel:
             below = below * self.sizes[axis]
 
     def _pointers(self) -> None:
-        """One pointer for each index that is met, moved to the row."""
+        """Declare one pointer, moved to the row, per (buffer, index) of loads and stores."""
         for key in dict.fromkeys(loops.accesses(self.nest)):
             number, index = key
             buffer = self.nest.buffers[number]
@@ -481,5 +488,7 @@ def _buffer_text(buffer: loops.Buffer) -> str:
 
 
 def _sizes_text(sizes: tuple[Any, ...]) -> str:
-    """Expressions stay out of the text: another graph may have other names for the same."""
+    """The text of sizes without names of expressions: another graph may name the same expressions
+    differently.
+    """
     return ", ".join("?" if isinstance(size, Expr) else str(size) for size in sizes)

@@ -1,6 +1,7 @@
-"""One pass over a row in C++: accumulators, the loops, the element's body, and what follows from the folds.
+"""One pass over a row in C++: accumulators, loops, the body of an element, and the results of the
+reductions.
 
-In: a kernel being written (`cpp.Kernel`) and one of its passes. Out: lines, put to the kernel.
+In: a kernel being written (`renderer.Kernel`) and one of its passes. Out: lines, put to the kernel.
 """
 
 from __future__ import annotations
@@ -26,28 +27,29 @@ if TYPE_CHECKING:
 
 
 class PassWriter:
-    """Writes one pass: accumulators, the loops, the element's body, and what follows from the folds."""
+    """The writer of one pass."""
 
     def __init__(self, kernel: Kernel, one_pass: Pass, copies: int = 0) -> None:
-        """copies: of each accumulator; 0: as many as pay."""
+        """`copies`: of each accumulator; 0: as many as pay."""
         self.kernel, self.one = kernel, one_pass
         self.nest, self.plan = kernel.nest, kernel.plan
         self.put = kernel.put
         self.cost = sum(kernel.cost_of(number) for number in one_pass.body)
         self.unroll = copies or (self._copies(self.cost) if one_pass.folds else 1)
-        columns = self.nest.columns  # positions in 32 bits where that is enough
+        columns = self.nest.columns  # positions have 32 bits if that is enough
         self.place = "i64" if is_symbolic(columns) or columns >= 2**31 else "i32"
         self.sums = [
             n for n in one_pass.folds
             if self.nest.values[n].attr == "sum" and self.nest.values[n].dtype.is_floating_point
         ]  # fmt: skip
 
-        self.row = ("0", "0", 0)  # first, last and length of the row that is folded
-        self.joined: set[int] = set()  # sums whose copies are in the first one already
+        self.row = ("0", "0", 0)  # first, last and length of the row that is reduced
+        self.joined: set[int] = set()  # sums whose copies are already added to the first one
 
     def _copies(self, cost: int) -> int:
-        """Of an accumulator: as many as additions are under way at a time; a comparison that moves two registers takes
-        longer."""
+        """The number of copies of an accumulator: as many as additions run at the same time; a
+        comparison that moves two registers takes longer.
+        """
         kinds = [self.nest.values[number].attr for number in self.one.folds]
         places = len(kinds) == 1 and kinds[0] in PLACES and self.kernel.lanes >= 16
         return self.nest.hints.unroll or (8 if places and cost < 16 else 4 if cost < 16 else 2)
@@ -64,7 +66,7 @@ class PassWriter:
             self.loops(first, last, length)
             self.finish("")
 
-    # accumulators: a{value}_{copy}, with a position beside it for argmax and argmin
+    # Accumulators: a{value}_{copy}; argmax and argmin have a position k{value}_{copy} too.
 
     def declare(self, prefix: str) -> None:
         for number in self.one.folds:
@@ -77,7 +79,7 @@ class PassWriter:
 
     @property
     def nowhere(self) -> str:
-        """A position behind all others: nothing has been better than the identity."""
+        """A position greater than all others: no element was better than the identity."""
         return {"i32": "splat<i32>(2147483647)", "i64": "splat<i64>(9223372036854775807ll)"}[
             self.place
         ]
@@ -97,8 +99,10 @@ class PassWriter:
         prefix: str = "",
         later: bool = False,
     ) -> str:
-        """The statement that takes a value (and its position) into an accumulator; later: the position lies behind
-        those that the accumulator has met."""
+        """The statement that takes a value (and its position) into an accumulator.
+
+        `later`: the position is greater than those that the accumulator has met.
+        """
         kind = self.nest.values[number].attr
         target = f"{prefix}a{number}_{copy}"
         if kind in PLACES:
@@ -107,7 +111,9 @@ class PassWriter:
         return f"{target} = {combined(self.nest, number, target, value)};"
 
     def loops(self, first: str, last: str, length: Any) -> None:
-        """Loops over the fold axes, the innermost with several accumulators and in blocks for sums."""
+        """Loops over the reduced axes; the innermost has several accumulators, and blocks
+        for sums.
+        """
         kernel, plan = self.kernel, self.plan
         axes = list(plan.folds)
         inner_axis = axes.pop() if plan.lanes_are_rows and axes else None
@@ -131,8 +137,9 @@ class PassWriter:
             self.put("}")
         self._end_blocks(blocked)
 
-    # Float sums of many terms go by blocks: plain additions within one, and the blocks' sums are added with their
-    # rounding errors collected beside them (Knuth's two-sum), so that the error does not grow with the length.
+    # Float sums of many terms go by blocks: plain additions inside a block; the sums of the blocks
+    # are added together with their rounding errors (Knuth's two-sum), so that the error does not
+    # grow with the length.
 
     def blocked(self, length: Any, step: int, again: bool) -> bool:
         many = is_symbolic(length) or length > SUM_BLOCK * step * self.unroll or again
@@ -144,7 +151,7 @@ class PassWriter:
                 self.put(f"auto e{number}_{copy} = {self.accumulator(number)[1]};")
 
     def _end_blocks(self, blocked: bool) -> None:
-        """The copies of an accumulator are joined in the same way."""
+        """Join the copies of an accumulator in the same way."""
         for number in self.sums if blocked else ():
             first, lost = f"a{number}_0", f"e{number}_0"
             for copy in range(1, self.unroll):
@@ -189,7 +196,7 @@ class PassWriter:
         return "".join(f", {name}" for name in names)
 
     def _body(self, name: str) -> None:
-        """A lambda for one element vector: (position, number of lanes, accumulators)."""
+        """A lambda for one vector of elements: (position, number of lanes, accumulators)."""
         kernel = self.kernel
         self.head("body", "" if self.plan.lanes_are_rows else ", auto n", name)
         for number in self.one.body:
@@ -201,7 +208,9 @@ class PassWriter:
         self.put("};")
 
     def head(self, of: str, more: str, name: str = "") -> None:
-        """The first lines of such a lambda, with its parameters, and what an earlier pass kept."""
+        """The first lines of such a lambda: its parameters, and the reads of values that an earlier
+        pass kept.
+        """
         name = name or f"x{self.plan.folds[-1]}"
         parameters = ""
         for number in self.one.folds:
@@ -215,7 +224,7 @@ class PassWriter:
         self._known_again()
 
     def taken(self) -> None:
-        """What is kept of the element, and what the accumulators take of it."""
+        """Store the values to keep and update the accumulators."""
         for number in self.one.keeps:
             cpp_keep.write(self.kernel, number)
         for number in self.one.folds:
@@ -240,7 +249,7 @@ class PassWriter:
         self.put(self.combine(number, 0, text, position, later=True))
 
     def _position(self) -> str:
-        """The element's row-major position in the folded axes, in all lanes."""
+        """The element's row-major position in the reduced axes, in all lanes."""
         kernel = self.kernel
         strides: list[Any] = [0] * len(kernel.sizes)
         below: Any = 1
@@ -278,12 +287,12 @@ class PassWriter:
             self.put(f"if (at < {last}) body(at, {rest}{self.names(0, blocked)});")
 
     def join(self, number: int, copy: int, prefix: str) -> str:
-        """A copy of an accumulator taken into the first one."""
+        """The statement that joins a copy of an accumulator to the first one."""
         value, place = f"{prefix}a{number}_{copy}", f"{prefix}k{number}_{copy}"
         return self.combine(number, 0, value, place, prefix)
 
     def finish(self, prefix: str) -> None:
-        """From accumulators to the value of the row."""
+        """Compute the row's value from the accumulators."""
         for number in self.one.folds:
             value = self.nest.values[number]
             cpp_zeros.settle(self, number)
@@ -297,7 +306,7 @@ class PassWriter:
                     self.put("for (int by = W / 2; by; by /= 2)")
                     turned = f"turned({accumulator}, by)", f"turned({prefix}k{number}_0, by)"
                     self.put("  " + self.combine(number, 0, *turned, prefix=prefix))
-                place = f"{prefix}k{number}_0"  # of the first where all are as bad as the identity
+                place = f"{prefix}k{number}_0"  # 0 if no element is better than the identity
                 self.put(f"{place} = {place} == {self.nowhere} ? {self.place}{{}} : {place};")
                 self.put(f"const i64 v{number} = conv<i64>({place});")
             elif self.plan.lanes_are_rows:
@@ -310,7 +319,7 @@ class PassWriter:
             self.kernel.known.add(number)
 
     def _write_split(self, length: Any) -> None:
-        """Threads share the columns: each chunk folds by itself, then the chunks in order."""
+        """Threads share the columns: each chunk is reduced by itself, then the chunks in order."""
         kernel = self.kernel
         chunk = greatest(2 * CHUNK, -(-length // SPLIT_PARTS))
         chunk = -(-chunk // kernel.lanes) * kernel.lanes
@@ -368,7 +377,7 @@ _COMBINED = {
 
 
 def combined(nest: LoopNest, number: int, left: str, right: str) -> str:
-    """The text of two values of a fold as one."""
+    """The text that combines two values of a reduction."""
     kind = nest.values[number].attr
     if nest.values[number].dtype == torch.bool and kind in ("max", "min"):
         kind = "any" if kind == "max" else "all"

@@ -1,8 +1,9 @@
-"""Rows in lanes: the loop over the vector axis where each lane is a row of its own, in C++.
+"""Rows in lanes in C++: the loop over the vector axis where each lane is a row of its own.
 
-In: a kernel being written (`cpp.Kernel`) whose plan says `lanes_are_rows`. Out: lines, put to the kernel. `rows` is one
-vector of rows with all passes over them; `wide`, where the plan has groups, is as many vectors side by side: a step
-down a column then reads a piece of a line of memory that is worth fetching, not 64 bytes of each.
+In: a kernel being written (`renderer.Kernel`) whose plan has `lanes_are_rows`. Out: lines, put to
+the kernel. `rows` does all passes over one vector of rows. `wide` does them for several vectors
+side by side, if the plan has groups: a step down a column then reads a larger piece of memory that
+is worth fetching, not 64 bytes of each line.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def write(kernel: Kernel, first: str, last: str, length: Any) -> None:
     if not rest:
         return
     left = f"int({last} - at)"
-    if wide:  # few: all with a mask, so that the text is compiled once
+    if wide:  # few vectors: all with a mask, so that the text is compiled once
         kernel.put(f"for (; at < {last}; at += W) rows(at, {left} < W ? {left} : W);")
         return
     kernel.put(f"for (; at + {lanes} <= {last}; at += {lanes}) rows(at, full{{}});")
@@ -53,13 +54,15 @@ def write(kernel: Kernel, first: str, last: str, length: Any) -> None:
         kernel.put(f"if (at < {last}) rows(at, {length % lanes if known else left});")
 
 
-# Eager sums columns in four parts, so that of few rows (a batch, the gradient of a bias) its errors are those of a quarter as many
-# additions: so many rows go by shorter blocks.
+# Up to this many rows go by shorter blocks. Eager sums columns in four parts, so with few rows (a
+# batch, the gradient of a bias) its errors are those of a quarter as many additions.
 FEW_ROWS = 256
 
 
 class Wide:
-    """Writes `wide`. A value of a row is an array r{number}, an element a vector: group c, lane by lane."""
+    """The writer of `wide`. A row value is an array r{number}; an element is a vector, of
+    group c.
+    """
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel, self.nest, self.put = kernel, kernel.nest, kernel.put
@@ -87,7 +90,7 @@ class Wide:
 
     @contextmanager
     def each_group(self, used: Iterable[int]) -> Iterator[None]:
-        """Lines for each group c, unrolled, with the row values in `used` at hand."""
+        """Lines for each group c, unrolled, with the row values in `used` declared."""
         self.put(f"#pragma GCC unroll {self.groups}")
         self.put(f"for (int c = 0; c < {self.groups}; ++c) {{")
         self.kernel.depth += 1
@@ -130,8 +133,11 @@ class Wide:
             self.arrays.update(varying)
 
     def one_pass(self, one: Pass) -> None:
-        """Accumulators a (of sums with many terms also what rounding took, e, and the block's sum, s), the loops
-        down the rows, and the results as arrays."""
+        """Accumulators, the loops down the rows, and the results as arrays.
+
+        The accumulators are a; for sums with many terms also their rounding errors, e, and the sums
+        of the block, s.
+        """
         kernel = self.kernel
         writer = PassWriter(kernel, one, copies=1)
         axes = list(kernel.plan.folds)
@@ -181,7 +187,7 @@ class Wide:
         self.put(f"for (int c = 0; c < {self.groups}; ++c) {name}[c] = {start};")
 
     def down(self, writer: PassWriter, name: str, size: str, block: str) -> None:
-        """The innermost loop down the rows, in blocks of so many where sums want that."""
+        """The innermost loop down the rows, in blocks of `block` if sums need that."""
         kernel, one = self.kernel, writer.one
         self.body(writer, name)
         first, last = "0", size
@@ -212,7 +218,7 @@ class Wide:
             self.put("}")
 
     def body(self, writer: PassWriter, name: str) -> None:
-        """A lambda for one element vector: (position, row, group, accumulators)."""
+        """A lambda for one vector of elements: (position, row, group, accumulators)."""
         kernel, one = self.kernel, writer.one
         parameters = "".join(f", {writer.accumulator(n)[0]} &a{n}_0" for n in one.folds)
         self.put(
@@ -239,15 +245,18 @@ class Wide:
 
 
 def groups(kernel: Kernel) -> int:
-    """How many vectors of rows at a time: fewer where a pass is dear, one where it reads anything but neighbours or has
-    something to remember for each row."""
+    """The number of vectors of rows at a time.
+
+    Fewer if a pass is expensive; one if a pass reads anything but neighbours or keeps something for
+    each row.
+    """
     nest, vector = kernel.nest, kernel.plan.vector
     assert vector is not None
     if any(index.strides[vector] not in (0, 1) for index in loops.indices(nest)):
         return 1
     if any(value.args or value.op == "load_if" for value in nest.values if value.op in loops.LOADS):
         return 1
-    # twice as many where threads have enough pieces all the same
+    # twice as many if threads still have enough items
     most = 2 * GROUPS if estimate(kernel.sizes[vector]) >= MANY_ROWS * kernel.lanes else GROUPS
     for one_pass in kernel.passes:
         if not kernel.homes.keys() >= set(one_pass.keeps):

@@ -1,9 +1,11 @@
-"""Where to read, as plain numbers: what a place in memory is made of, where all lanes read the same one, in C++.
+"""Scalars in C++: values that are the same in all lanes and are needed to compute addresses are
+plain numbers.
 
-In: a kernel being written (`cpp.Kernel`), its passes known. Out: the values that are scalars in the text (`of`), and the
-statement of one. An index into a table is checked, made positive and multiplied by the length of a row once for a whole row
-of the result. As a vector that would be sixteen of them in two registers, which GCC takes through memory: twenty times what
-the row itself takes to copy.
+In: a kernel being written (`renderer.Kernel`), its passes known. Out: the values that are scalars
+in the text (`of`), and the statement of one. For example, an index into a table is checked, made
+positive and multiplied by the length of a row, once for a whole row of the result. As vectors these
+would be sixteen values in two registers, which GCC moves through memory: twenty times the time that
+the copy of the row takes.
 """
 
 from __future__ import annotations
@@ -43,21 +45,24 @@ _COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=
 
 
 def of(kernel: Kernel) -> set[int]:
-    """The values that are scalars: integers that are the same in all lanes, made of such ones, and used for nothing but
-    places and further ones; floats that such an integer is made of, or that are made of one, whoever uses them beside."""
+    """The values that are scalars.
+
+    Integers that are the same in all lanes, are computed from scalars, and are used only for
+    addresses and other scalars. Floats that such an integer is computed from, or that are computed
+    from one, whatever else uses them.
+    """
     values = kernel.nest.values
     found = {n for n, value in enumerate(values) if _possible(kernel, n, value)} - kernel.kept
     whole = _closed(kernel, found)
     floats = {n for n in whole if values[n].dtype in FLOATS}
     if any(a in floats for n in whole - floats for a in values[n].args):
         return whole
-    return _closed(
-        kernel, {n for n in found if values[n].dtype not in FLOATS}
-    )  # no place hangs on one
+    # no address depends on a float
+    return _closed(kernel, {n for n in found if values[n].dtype not in FLOATS})
 
 
 def _closed(kernel: Kernel, found: set[int]) -> set[int]:
-    """Those of them that are made of such ones, and integers that no vector is made of."""
+    """The subset whose operands are in it too, without integers that a vector is computed from."""
     values = kernel.nest.values
     while True:
         vectors = {store.value for store in kernel.nest.stores}
@@ -89,7 +94,7 @@ def _literal(value: Value) -> bool:
 
 
 def _as_vectors(value: Value) -> tuple[int, ...]:
-    """The operands of a value that is no scalar, less those that say where it reads."""
+    """The operands of a value that is not a scalar, without those of its address."""
     if value.op == "inside":
         return ()
     if value.op not in loops.LOADS:
@@ -109,7 +114,9 @@ def only_literals(kernel: Kernel) -> set[int]:
 
 
 def statement(kernel: Kernel, number: int, row: bool) -> str:
-    """The line that declares a scalar; of a float also the vector, which costs nothing where nobody uses it."""
+    """The line that declares a scalar; for a float also the vector, which costs nothing if it is
+    not used.
+    """
     value = kernel.nest.values[number]
     register_kind = register(value.dtype)
     kind = SCALAR[register_kind]

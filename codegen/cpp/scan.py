@@ -1,9 +1,10 @@
-"""Scans in C++: the fold of a row up to each element.
+"""Scans in C++: the reduction of a row up to each element.
 
-In: a kernel being written (`cpp.Kernel`). Out: the expression of a scan's register. What has been folded so far is carried
-from vector to vector in c{number}, which each pass that meets the scan begins anew: a later pass may compute it
-again. Where lanes are rows a step is one operation; else the lanes of a vector are folded in log2(W) steps, or one
-after the other where the order counts (`loops.SCANS`).
+In: a kernel being written (`renderer.Kernel`). Out: the expression of a scan's register. c{number}
+carries the result so far from vector to vector. Each pass that computes the scan starts it anew: a
+later pass may compute it again. Where lanes are rows, a step is one operation; otherwise the lanes
+of a vector are combined in log2(W) steps, or one after the other where the order matters
+(`loop_nest.SCANS`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .loop_plan import Pass
 if TYPE_CHECKING:
     from .renderer import Kernel
 
-COST = 9  # of light operators: what a later pass needs again is kept
+COST = 9  # in light operators: a later pass that needs the value reads it back
 _STEP = {
     "sum": "{0} + {1}", "prod": "{0} * {1}", "max": "maximum({0}, {1})", "min": "minimum({0}, {1})",
 }  # fmt: skip
@@ -29,13 +30,13 @@ def of(kernel: Kernel, one: Pass) -> list[int]:
 
 
 def in_turn(kernel: Kernel, number: int) -> bool:
-    """Is it folded lane by lane?"""
+    """Whether it is reduced lane by lane."""
     turns: bool = kernel.nest.values[number].attr.endswith("in turn")
     return turns and not kernel.plan.lanes_are_rows
 
 
 def begin(kernel: Kernel, number: int) -> None:
-    """Declare what is carried along one row, or along the rows in the lanes."""
+    """Declare the carried value of one row, or of the rows in the lanes."""
     value = kernel.nest.values[number]
     start = identity(loops.SCANS[value.attr], value.dtype)
     kind, lane = register(value.dtype), ""
@@ -45,7 +46,7 @@ def begin(kernel: Kernel, number: int) -> None:
 
 
 def element(kernel: Kernel, number: int) -> str:
-    """The text of a scan at the element at hand."""
+    """The text of a scan at the current element."""
     value = kernel.nest.values[number]
     kind = loops.SCANS[value.attr]
     carried, argument = f"c{number}{kernel.group}", f"v{value.args[0]}"

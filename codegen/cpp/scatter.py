@@ -1,8 +1,10 @@
-"""Stores at places that data names, in C++: what the buffer holds before, the order of elements, the store itself.
+"""Scatters in C++: stores at positions that are data. This file writes the initial content of the
+buffer, the order of the elements and the store.
 
-In: a kernel being written (`cpp.Kernel`) whose nest scatters. Elements go in the order of the axes. What threads may share
-is an axis along which a result's place moves by itself: two elements of which that coordinate differs never meet. That is
-the leading axes, or else the axis of the lanes; otherwise one thread does it all, as in eager.
+In: a kernel being written (`renderer.Kernel`) whose nest scatters. Elements go in the order of the
+axes. Threads may share an axis if a result's position moves along it independently of the data: two
+elements with different coordinates on it never have the same position. These are the leading axes,
+or else the axis of the lanes. Otherwise one thread does all, as in eager.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def write(kernel: Kernel) -> None:
-    """What comes before, and the loops."""
+    """The initial content, and the loops."""
     for store in kernel.nest.stores:
         if store.scatter is not None:
             _begin(kernel, store, store.scatter)
@@ -48,15 +50,14 @@ def write(kernel: Kernel) -> None:
 
 
 def _apart(kernel: Kernel, axis: int) -> bool:
-    """Do two elements that differ along this axis never meet? A size that is one thread's work says no."""
-    moves = (
-        s.index.strides[axis] != 0 for s in kernel.nest.stores if s.scatter is not None
-    )  # an index moves along an axis of its own dimension alone
+    """Whether two elements with different coordinates on this axis never have the same position."""
+    # an index moves only along an axis of its own dimension
+    moves = (s.index.strides[axis] != 0 for s in kernel.nest.stores if s.scatter is not None)
     return all(moves)
 
 
 def _columns(kernel: Kernel, rows: Any, length: Any) -> None:
-    """Each thread takes its part of the lanes' axis, down all rows."""
+    """Each thread takes its part of the axis of the lanes, down all rows."""
     work, lanes = kernel.work(), kernel.lanes
     enough = (
         f"threads > 1 && {kernel.n(work)} >= {PARALLEL_WORK}"
@@ -80,7 +81,7 @@ def _columns(kernel: Kernel, rows: Any, length: Any) -> None:
 def _in_order(
     kernel: Kernel, first: str, last: str, rows: Any, ends: tuple[str, str], length: Any
 ) -> None:
-    """Rows one after the other, of each the elements between these ends."""
+    """Rows one after the other; of each row the elements between these ends."""
     if rows == 1:
         kernel._pointers()
         kernel._one_row(*ends, length)
@@ -95,7 +96,9 @@ def _in_order(
 
 
 def _begin(kernel: Kernel, store: Store, scatter: Scatter) -> None:
-    """The whole buffer as it is before: a constant, or a copy of what lies as it does."""
+    """Write the initial content of the whole buffer: a constant, or a copy of a tensor with the
+    same layout.
+    """
     buffer, name = kernel.nest.buffers[store.buffer], f"b{store.buffer}"
     count = product(buffer.shape)
     if scatter.copied is not None:
@@ -121,7 +124,9 @@ _MERGES = {
 
 
 def store(kernel: Kernel, one: Store, pointer: str, stride: Any) -> str:
-    """The statement that stores a vector of elements. Lanes that may meet go one after the other."""
+    """The statement that stores a vector of elements. Lanes that may have the same position go one
+    after the other.
+    """
     assert one.scatter is not None
     place, value = one.scatter.offset, f"v{one.value}"
     merge = _MERGES[one.scatter.how]

@@ -1,10 +1,12 @@
-"""Rows in lanes where memory lies along the rows, in C++: squares of W x W elements are turned over in registers.
+"""Squares in C++: rows in lanes where memory is contiguous along the rows. Squares of W x W
+elements are transposed in registers.
 
-In: a kernel being written (`cpp.Kernel`) whose plan has `squares`: its lanes are rows, and some loads or stores have their
-neighbours along the columns. Out: lines, put to the kernel. W rows by W columns are loaded as vectors along the rows and
-turned over, so that each is then a column of W rows, one in a lane; what is stored across is collected and turned back.
-Short rows are folded that way without a look from lane to lane, and rows that are read in one order of memory and
-written in another touch each line of it once. `pays` says where; `cpp_tile` does the same where nothing is folded.
+In: a kernel being written (`renderer.Kernel`) whose plan has `squares`: its lanes are rows, and
+some loads or stores are contiguous along the columns. Out: lines, put to the kernel. W rows by W
+columns are loaded as vectors along the rows and transposed; each vector is then a column of W rows,
+one per lane. Stores across the lanes are collected and transposed back. This reduces short rows
+without moves between lanes. Rows that are read in one order of memory and written in another access
+each line of it once. `pays` decides; `tile` does the same for nests without reductions.
 """
 
 from __future__ import annotations
@@ -20,9 +22,8 @@ if TYPE_CHECKING:
     from .renderer import Kernel
     from .row_pass import PassWriter
 
-SHORT = (
-    4  # vectors of a row that is short: beyond, folding the last vector lane by lane hardly counts
-)
+# vectors of a short row; in longer rows the lane-by-lane reduction of the last vector hardly counts
+SHORT = 4
 APART = frozenset(("load_if", "inside", "checked", "scan", "index"))
 WRITTEN_OUT = 160  # operators of a square up to which its loop is unrolled
 
@@ -32,8 +33,9 @@ def crosses(index: loops.Index, row: int, column: int) -> bool:
 
 
 def pays(nest: LoopNest, lanes: int) -> bool:
-    """Rows of known length along one axis, all of them read and written along rows or along columns, that are short or
-    met in both ways."""
+    """Whether the nest has rows of known length along one axis, all read and written along rows or
+    along columns, that are short or accessed in both ways.
+    """
     if not nest.outer or len(nest.inner) != 1 or not 4 <= lanes <= 16:
         return False
     columns, row = nest.inner[0], len(nest.outer) - 1
@@ -50,7 +52,7 @@ def pays(nest: LoopNest, lanes: int) -> bool:
 
 
 def write(writer: PassWriter, last: str, blocked: bool) -> None:
-    """The columns from `at` on by squares, where all lanes are rows; what is left is the plain loop's."""
+    """The columns from `at` on by squares, if all lanes are rows; the plain loop does the rest."""
     kernel, put = writer.kernel, writer.put
     row, column = kernel.plan.vector, len(kernel.nest.outer)
     assert row is not None
@@ -92,7 +94,7 @@ def _kind(kernel: Kernel, number: int) -> str:
 
 
 def _start(kernel: Kernel, key: tuple[int, loops.Index]) -> str:
-    """Where row k of the square begins."""
+    """The start of row k of the square."""
     assert kernel.plan.vector is not None
     stride = kernel.n(key[1].strides[kernel.plan.vector])
     return f"{kernel.pointers[key]} + at + (i + k) * {stride}"

@@ -1,9 +1,11 @@
-"""Loads across the lanes in C++: squares of W x W elements that are turned over in registers.
+"""Tiles in C++: loads across the lanes by squares of W x W elements that are transposed in
+registers.
 
-In: a kernel being written (`cpp.Kernel`) whose plan has a `tile`: some load has its neighbours along that axis and not along
-the lanes, as the transposed operand of a sum has. Out: lines, put to the kernel. A square is loaded by vectors along the
-tile's axis and turned over; its rows then meet the other operands as any vector does. What is left at the edges is loaded
-a lane at a time. `axis_for` says which axis, if any, a plan should have.
+In: a kernel being written (`renderer.Kernel`) whose plan has a `tile`: some load is contiguous
+along that axis and not along the lanes, like the transposed operand of a sum. Out: lines, put to
+the kernel. A square is loaded by vectors along the tile's axis and transposed; its rows then
+combine with the other operands as any vector. The rest at the edges is loaded lane by lane.
+`axis_for` chooses the axis, if there is one.
 """
 
 from __future__ import annotations
@@ -19,12 +21,16 @@ from .dialect import register
 if TYPE_CHECKING:
     from .renderer import Kernel
 
-CHUNK = 512  # columns between two rows of squares: what was fetched of a line for one is still near for the next
+# columns between two rows of squares: cache lines that one row fetched are still in the cache for
+# the next
+CHUNK = 512
 PLAIN = frozenset(("load_if", "inside", "checked"))
 
 
 def axis_for(nest: LoopNest, axes: list[int], lanes: int) -> int | None:
-    """The axis along which most of the loads lie that are not along the last one."""
+    """The axis along which most loads are contiguous, of those that are not contiguous along the
+    last axis.
+    """
     sizes, last = nest.outer + nest.inner, axes[-1]
     if lanes < 4 or estimate(sizes[last]) < lanes:
         return None
@@ -46,7 +52,7 @@ def _crosses(index: loops.Index, axis: int, last: int) -> bool:
 
 
 def write(kernel: Kernel) -> None:
-    """All of the kernel's loops."""
+    """All loops of the kernel."""
     plan, sizes = kernel.plan, kernel.sizes
     assert plan.tile is not None and plan.vector is not None
     chunk = kernel.nest.hints.chunk or CHUNK

@@ -1,9 +1,11 @@
-"""Short rows folded W at a time in C++: their accumulators are turned over in registers, and added as vectors.
+"""Turned rows in C++: short rows are reduced W at a time. Their accumulators are transposed in
+registers and added as vectors.
 
-In: a kernel being written (`cpp.Kernel`) whose plan says `turned`. Out: lines, put to the kernel. Where a row has a few
-vectors only, most of its time goes into folding the last one lane by lane, and into values of one row at a time. Here W
-rows leave a vector each; halves of two of them are put together and combined, so that sixteen rows take fifteen
-combinations and not sixty-four, and what follows (a root, a store) has a row in each lane. `cpp_plan.short_rows` says where.
+In: a kernel being written (`renderer.Kernel`) whose plan has `turned`. Out: lines, put to the
+kernel. In a row of few vectors most of the time goes into the lane-by-lane reduction of the last
+one, and into values of one row at a time. Here W rows leave one vector each. Halves of two vectors
+are put together and combined: sixteen rows take fifteen combinations, not sixty-four, and the code
+after it (a root, a store) has one row per lane. `loop_plan.short_rows` decides.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from .row_pass import PassWriter, combined
 if TYPE_CHECKING:
     from .renderer import Kernel
 
-CHEAP = 32  # operators of a row read again and again for which the loop over rows is written out, to keep to registers
+# operators of a row up to which the loop over rows is unrolled, if rows are read several times: the
+# row stays in registers
+CHEAP = 32
 
 
 def write(kernel: Kernel) -> None:
-    """All of the kernel's loops."""
+    """All loops of the kernel."""
     plan, sizes = kernel.plan, kernel.sizes
     blocks = -(-sizes[plan.rows[-1]] // kernel.lanes)
     items = math.prod(sizes[axis] for axis in plan.rows[:-1]) * blocks
@@ -30,7 +34,7 @@ def write(kernel: Kernel) -> None:
 
 
 def _item(kernel: Kernel, blocks: Any) -> None:
-    """W rows, or what is left of them."""
+    """W rows, or the rest of them."""
     put, axis = kernel.put, kernel.plan.rows[-1]
     rows = kernel.sizes[axis]
     whole = rows % kernel.lanes == 0
@@ -61,8 +65,10 @@ def _item(kernel: Kernel, blocks: Any) -> None:
 
 
 def _again(kernel: Kernel, axis: int) -> bool:
-    """Are the same rows of all elements read for each of the other axes, as of one of all pairs? They then come
-    one after the other, while what they read is near."""
+    """Whether the same rows of elements are read for each of the other axes, as for all pairs.
+
+    Such reads then follow each other while the data are in the cache.
+    """
     moving = [
         [stride != 0 for stride in index.strides[:axis]]
         for _number, index in loops.accesses(kernel.nest)
@@ -76,12 +82,12 @@ def _left(rows: str) -> str:
 
 
 def _copies(kernel: Kernel) -> int:
-    """Of an accumulator: the rows beside it are under way at the same time."""
+    """Copies of an accumulator; other rows are reduced at the same time."""
     return kernel.nest.hints.unroll or 1
 
 
 def _one_row(kernel: Kernel, writer: PassWriter, axis: int) -> None:
-    """A lambda that leaves the accumulators of one row."""
+    """A lambda that computes the accumulators of one row."""
     put, one = kernel.put, writer.one
     put(f"auto row = [&](const i64_t x{axis}, const int k) __attribute__((always_inline)) {{")
     kernel.depth += 1
@@ -103,7 +109,7 @@ def _one_row(kernel: Kernel, writer: PassWriter, axis: int) -> None:
 
 
 def _behind(kernel: Kernel, axis: int, whole: bool) -> None:
-    """The row values behind the folds, and the stores, with a row in each lane."""
+    """The row values after the reductions, and the stores, with one row per lane."""
     nest, put, plan = kernel.nest, kernel.put, kernel.plan
     kernel.pointers.clear()
     kernel.plan = plan.rows_in_lanes()

@@ -1,8 +1,10 @@
-"""Which zero a fold keeps of zeros of both signs, in C++: the first one of the row, as eager's max and min along a dimension.
+"""Signed zeros in C++: of zeros of both signs a reduction keeps the first one of the row, as
+eager's max and min along a dimension do.
 
-In: a pass over a row being written (`cpp_pass.PassWriter`), its loops behind it. Out: lines, put to the kernel. An accumulator
-keeps the first zero that it meets. Where accumulators of one row, or their lanes, hold zeros of both signs, which is rare,
-the row is walked once more for the place and the sign of the first zero, and all of them take that sign.
+In: a pass over a row being written (`row_pass.PassWriter`), after its loops. Out: lines, put to the
+kernel. An accumulator keeps the first zero that it meets. If the accumulators of one row, or their
+lanes, hold zeros of both signs (rare), the row is walked once more for the position and the sign of
+the first zero, and all of them take that sign.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ FIRST = ("first max", "first min")
 
 
 def settle(writer: PassWriter, number: int) -> None:
-    """Give the zeros in the accumulators of one fold one sign."""
+    """Give the zeros in the accumulators of one reduction the same sign."""
     lanes, copies = not writer.plan.lanes_are_rows, range(writer.unroll)
     if writer.nest.values[number].attr not in FIRST or not (lanes or writer.unroll > 1):
         return
@@ -41,7 +43,7 @@ def settle(writer: PassWriter, number: int) -> None:
 
 
 def _again(writer: PassWriter, number: int) -> PassWriter:
-    """A pass over the same row for the place of its first zero alone."""
+    """A pass over the same row only for the position of its first zero."""
     nest, one = writer.nest, writer.one
     wanted = set(loops.needed(nest, nest.values[number].args))
     body = [one for one in one.body if one in wanted]
@@ -59,6 +61,6 @@ def _again(writer: PassWriter, number: int) -> PassWriter:
             self.put(f"first_zero(a{number}_0, v{element}, {self._position()}, {count});")
 
     found: PassWriter = Again(writer.kernel, Pass(one.phase, [number], [], body), copies=1)
-    columns = nest.columns  # a place has the sign beside it
+    columns = nest.columns  # a position also holds the sign
     found.place = "i64" if is_symbolic(columns) or columns >= 2**30 else "i32"
     return found

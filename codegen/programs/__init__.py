@@ -1,6 +1,5 @@
-"""What a compiled graph is at run time.
+"""Compiled graphs at run time.
 
-In: a program and the graph it came from. Out: a callable; its fallback, its check against eager,
-the facts of its steps.
-Open first: `compiled.py`.
+In: a program and its graph. Out: a callable; its fallback, its comparison with eager, the facts of
+its steps. Open first: `compiled.py`.
 """

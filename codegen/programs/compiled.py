@@ -1,4 +1,4 @@
-"""What the backend gives: a graph that can run, and records of its kernels for the report."""
+"""`Compiled`: a graph that can run, and the records of its kernels for the report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ Program = Callable[..., tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """One kernel for the report: its text, what it covers (operator and line), bytes moved a call."""
+    """One kernel for the report: its text, what it covers (operator and line), bytes moved
+    per call.
+    """
 
     name: str
     source: str
@@ -40,21 +42,25 @@ class KernelRecord:
 def record(
     name: str, text: str, covers: tuple[str, ...], nbytes: int, cached: bool, comment: str = "//"
 ) -> KernelRecord:
-    """The record of a kernel: what it covers stands above its text, in comments of its language."""
+    """The record of a kernel; the lines that it covers are comments above its text."""
     head = "".join(f"{comment} {line}\n" for line in covers)
     return KernelRecord(name, head + text, covers, nbytes, cached)
 
 
 @dataclass(slots=True)
 class Compiled:
-    """A graph that can run. `program` takes input tensors by position and returns a tuple of outputs.
+    """A graph that can run. `program` takes input tensors by position and returns a tuple of
+    outputs.
 
-    mode      "fused", "replay" (`reason` says why), or "background": ATen's operators until kernels take their place
-    kernels   a record a kernel; `distinct`: how many there are in the library; `library` counts ATen calls
-    timings   stage -> seconds
-    part      "forward" or "backward" of a graph for training, else ""
-    steps     what reports tell of each step; sketch: of the graph; source: the text of all kernels
-    sampled   the native program, around which `program` may be
+        mode      "fused", "replay" (`reason` says why), or "background": ATen's operators until
+                  kernels replace them
+        kernels   one record per kernel; `distinct`: how many the library has; `library` counts
+                  ATen calls
+        timings   stage -> seconds
+        part      "forward" or "backward" of a graph for training, else ""
+        steps     the report's facts of each step; sketch: of the graph; source: the text of all
+                  kernels
+        sampled   the native program, which `program` may wrap
     """
 
     graph: Graph
@@ -78,8 +84,9 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """For who looks on (`runtime.events.observers`): how a graph became a program. `passes`: each with the graph that it gave;
-    `texts`: of the kernels, by name, in C++ or Triton."""
+    """How a graph became a program, for `runtime.events.observers`. `passes`: each with the graph
+    that it returned; `texts`: of the kernels, by name, in C++ or Triton.
+    """
 
     graph: Graph
     passes: tuple[PassRecord, ...]
@@ -90,7 +97,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Divided:
-    """The same of a graph with its backward: both as one graph, the passes over that, and the halves."""
+    """The same for a graph with its backward: both as one graph, the passes over it, and the two
+    halves.
+    """
 
     whole: Graph
     passes: tuple[PassRecord, ...]
@@ -100,12 +109,12 @@ class Divided:
 
 
 def sampled(compiled: Compiled) -> None:
-    """Whoever is compiled for can tell of the program's run times (`runtime.report.timings`)."""
+    """Sample the run times of the program for the report (`runtime.report.timings`)."""
     clocks.follow(compiled.sampled, compiled.graph.name, compiled.part)
 
 
 def tell(compiled: Compiled, level: str) -> None:
-    """The event of a graph that has been compiled."""
+    """Emit the event of a graph that has been compiled."""
     graph = compiled.graph
     SESSION.emit(
         CompiledEvent(
@@ -127,13 +136,13 @@ def tell(compiled: Compiled, level: str) -> None:
 
 
 def watched(graph: Graph, program: Program, kernels: Sequence[str] = ()) -> Program:
-    """The program, under GRAFTJIT_CHECK with each run compared with eager's."""
+    """The program; under GRAFTJIT_CHECK each run is compared with eager's."""
     if not SESSION.options.check or not can_compare(graph):
         return program
     return shadowed(program, compile_replay(graph), graph, kernels)
 
 
 def show() -> Callable[[str], None] | None:
-    """Where the passes' graphs are printed, if they are."""
+    """The logger that prints the graphs of the passes, or None."""
     debug, logger = SESSION.options.debug, ROOMS["ir"]
     return logger.debug if (debug >= 4 or not debug) and asked(logger, logging.DEBUG) else None
