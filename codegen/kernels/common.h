@@ -1,4 +1,5 @@
-// What the kernels of `replaced` share. It stands before the text of each, which therefore includes nothing.
+// The common part of the kernels of `registry.py`. It precedes the text of each, which therefore
+// has no #include.
 #ifdef __clang__
 #pragma clang fp contract(fast)
 #else
@@ -8,19 +9,20 @@ typedef float V __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int I __attribute__((vector_size(64)));
 typedef long long Z;
 #define ALWAYS static inline __attribute__((always_inline))
-enum { COLUMNS = 32 };  // of a tile
+enum { COLUMNS = 32 };  // columns of a tile
 
-// Rows [first, last) of all batches' and columns [from, to) of a result, of which a row of the tile holds 32.
+// Rows [first, last), counted over all batches, and columns [from, to) of a result; a row of the
+// tile holds 32.
 template <class T>
 using Epilogue = void (*)(void **buffers, const Z *numbers, const T *tile, Z first, Z last, Z from, Z to);
 
-// y[b] = bias[b] + x[b] * w[b]; codegen/kernels/matmul_f32.py says what the numbers are.
+// y[b] = bias[b] + x[b] * w[b]; codegen/kernels/matmul_f32.py defines the numbers.
 template <class T>
 struct Product {
   const T *x, *w, *bias;
   T *y;
   Epilogue<T> epilogue;
-  void **buffers;  // of the epilogue, and its numbers
+  void **buffers;  // of the epilogue, like its numbers
   const Z *numbers;
   Z batch, m, n, k, x_batch, x_row, w_batch, w_n, w_k, bias_batch, bias_row;
 

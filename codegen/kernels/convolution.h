@@ -1,24 +1,29 @@
 // Convolutions of float32 images, one- or two-dimensional, forward or transposed: y = bias + w * x.
 //
-// A product of the weight's rows (output channels) with columns that are places of the result: 32 places and at most 192
-// summands (input channels and taps) are gathered from x into the first-level cache and met by twelve rows of the weight at
-// a time, which is read as it lies. Nothing is laid out anew between calls. Each such block is added to what the blocks
-// before it gave, so that no sum is a chain of more than 256: errors stay near those of a library that blocks the sum.
-// What lies outside of x is no summand, be the weight infinite or nan there: places with a nan are looked at again.
-// A transposed convolution is one such product for each place modulo the stride (Dumoulin and Visin, 2016, section 4).
-// What follows a convolution element by element is done to each tile of 32 places and up to twelve channels as soon as it is
-// finished: the graph's own kernel, an `Epilogue`, is called for it, and the result is never in memory by itself.
-// codegen/kernels/convolution.py says which convolutions come here and what `numbers` are, codegen/fusion/epilogue.py what an epilogue is.
+// A convolution is a product of the weight's rows (output channels) with columns, which are
+// positions of the result. 32 positions and at most 192 summands (input channels and taps) are
+// gathered from x into the first-level cache and multiplied with twelve rows of the weight at a
+// time; the weight is read in its own layout. Nothing is packed and kept between calls. Each such
+// block is added to the sum of the blocks before it, so that no sum is a chain of more than 256:
+// errors stay near those of a library that blocks the sum. Positions outside of x add nothing, even
+// if the weight is infinite or nan there: results that are nan are computed again. A transposed
+// convolution is one such product per position modulo the stride (Dumoulin and Visin, 2016, section
+// 4). Element-wise operators after a convolution are applied to each tile of 32 positions and up to
+// twelve channels as soon as it is finished: the graph's own kernel, an `Epilogue`, is called for
+// it, and the result before the epilogue is never in memory. codegen/kernels/convolution.py chooses
+// the convolutions and defines `numbers`, codegen/fusion/epilogue.py defines epilogues.
 typedef float F __attribute__((vector_size(64)));
 typedef int Y __attribute__((vector_size(64), aligned(4), may_alias));
 typedef unsigned U __attribute__((vector_size(64)));
 typedef unsigned short Mask;
 enum { LANES = 16, DEPTH = 256, WANTED = 192, ROWS = 256, SERIAL = 1 << 16 };
-// An address that the compiler computes here: it would keep one for each row, more than there are registers.
+// The compiler must compute this address here: otherwise it keeps one address per row, more than
+// there are registers.
 #define HIDDEN(change) (change, ({ asm("" : "+r"(from)); }))
 
-// One dimension of the result, or of its places that are equal modulo the stride. Place j and tap t meet
-// x[j * step + t * tap + from], weight[t * weight_step + weight_from], and give y[j * y_step + y_from].
+// One dimension of the result, or of its positions that are equal modulo the stride. Position j and
+// tap t multiply x[j * step + t * tap + from] with weight[t * weight_step + weight_from], and add
+// to y[j * y_step + y_from].
 struct Side {
   Z places, taps, step, tap, from, weight_step, weight_from, y_step, y_from;
 };
@@ -27,7 +32,7 @@ struct Convolution {
   const float *x, *w, *bias;
   float *y;
   Epilogue<float> epilogue;
-  void **buffers;  // of the epilogue, and its numbers
+  void **buffers;  // of the epilogue, like its numbers
   const Z *numbers;
   Z batch, in, out;  // channels
   Z size[2], kernel[2], result[2], stride[2], pad[2], dilation[2];
@@ -35,12 +40,13 @@ struct Convolution {
   Z transposed;
 };
 
-// A vector's sixteen places: where they begin in x and lie in y, which of them are there.
+// The sixteen positions of a vector: their starts in x, their addresses in y, and which of them
+// exist.
 struct Places {
   I high, wide;
   int y[LANES];
   Mask there;
-  int stride;  // of the addresses: 1, 2, or 0 for any
+  int stride;  // of the addresses: 1, 2, or 0 for any other
 };
 
 static Side side(const Convolution &c, int d, Z phase) {
@@ -57,7 +63,8 @@ ALWAYS Mask mask_of(I v) { return __builtin_ia32_cvtd2mask512(v); }
 static Places places(const Convolution &c, const Side *s, Z from) {
   Places p;
   Z all = s[0].places * s[1].places, high = from / s[1].places, wide = from % s[1].places;
-  if (wide + LANES <= s[1].places) {  // within a row: nothing to carry, and few channels are not worth a walk
+  // within a row: no carry; with few channels the general loop would cost too much
+  if (wide + LANES <= s[1].places) {
     const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     int h = high * s[0].step + s[0].from, w = wide * s[1].step + s[1].from;
     p.high = h - I{}, p.wide = w + lane * (int)s[1].step;
@@ -84,8 +91,8 @@ static Places places(const Convolution &c, const Side *s, Z from) {
   return p;
 }
 
-// x at sixteen places under tap (high, wide), of `n` channels, a row of `to` and `step` rows apart; zeros outside of x.
-// Are all the places inside?
+// x at sixteen positions under tap (high, wide), of `n` channels, into `to`: one row per channel,
+// `step` rows apart; zeros outside of x. Returns whether all positions are inside.
 ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high, Z wide, Z n, float *to, Z step) {
   I h = p.high + (int)high, w = p.wide + (int)wide;
   Mask in = mask_of(((U)h < (unsigned)c.size[0]) & ((U)w < (unsigned)c.size[1]));
@@ -112,8 +119,8 @@ ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high
   return in == p.there;
 }
 
-// y = start + a * b over R rows and N vectors of columns; `at` names the places of a row of a. `start` may be y.
-// Is a result nan?
+// y = start + a * b over R rows and N vectors of columns; `at` has the offsets in a row of a.
+// `start` may be y. Returns whether a result is nan.
 template <int R, int N>
 ALWAYS bool tile(const float *a, Z a_row, const int *at, const float *b, Z depth, float *y, Z y_row, const float *start,
                  Z start_row, const float *bias, Z bias_row) {
@@ -158,7 +165,7 @@ static bool is_finite(const Convolution &c, const float *w, Z out) {
   return true;
 }
 
-// One place of one channel, over what lies inside of x.
+// One position of one channel, summed over the taps inside of x.
 static float inside(const Convolution &c, const Side *s, const float *x, const float *w, Z high, Z wide) {
   double sum = 0;
   for (Z i = 0; i < c.in; ++i)
@@ -172,7 +179,7 @@ static float inside(const Convolution &c, const Side *s, const float *x, const f
   return sum;
 }
 
-// Channels [from, to) at 32 places (or 16) of an image.
+// Channels [from, to) at 32 positions (or 16) of an image.
 template <int N>
 static __attribute__((noinline)) void panel(const Convolution &c, const Side *s, Z image, Z from, Z to, Z place) {
   float packed[DEPTH * COLUMNS] __attribute__((aligned(64))), room[ROWS * COLUMNS] __attribute__((aligned(64)));

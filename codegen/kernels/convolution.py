@@ -1,17 +1,27 @@
-"""Convolutions of float32 images by a kernel of ours: forward and transposed, over one or two dimensions.
+"""Convolutions of float32 images by graftjit's kernel: forward and transposed, over one or two
+dimensions.
 
-ATen gives them to oneDNN, which lays image, weight and result out anew at each call, in blocks of sixteen channels, or
-chooses sums in one chain (channels last), whose errors are up to three times as large. The kernel, convolution.h, reads
-weight and image as they lie, so nothing is kept between calls that could be stale, and writes the result as eager has it,
-with eager's errors. `replaced` asks which calls it `takes`; `launch` says what the kernel is given.
+ATen gives them to oneDNN. oneDNN packs image, weight and result anew at each call, in blocks of
+sixteen channels, or it sums in one chain (channels last), with errors up to three times as large.
+The kernel, convolution.h, reads weight and image in their own layout, so it keeps nothing between
+calls that could be stale. It writes the result in eager's layout and with eager's errors.
+`registry` uses `takes` to choose the calls, and `launch` for the arguments of the kernel.
 
-Measured on an AMD EPYC with AVX-512 and two threads, ATen / ours in us (batch, channels, side, channels, kernel, stride):
-  2 64 32 128 3 1: 1468 / 768    2 128 32 128 3 1: 1479 / 1500    1 64 56 64 3 1: 605 / 590    8 64 56 64 3 1: 4600 / 4800
-  4 1 64 16 3 2: 67 / 17         4 32 16 64 3 2: 74 / 34          1 256 14 256 3 1: 669 / 611  1 64 56 128 1 2: 102 / 46
-  4 64 8 32 4 2 transposed: 120 / 53    4 16 32 1 4 2 transposed: 191 / 86    1 128 56 2 1 1: 115 / 23
-  1 32 56 32 3 1, each channel by itself: 65 / 260: such ones stay ATen's
-Slower are a few whose columns are gathered lane by lane for a small batch, and O2 finds that out by measurement; others of the same
-sizes, with four images, are not: 1 3 224 64 7 2: 583 / 628, 4 of them 9600 / 2700; 1 3 224 192 16 16: 190 / 215, 4 of them 687 / 688.
+Measured on an AMD EPYC with AVX-512 and two threads, ATen / graftjit in us (batch, channels, side,
+channels, kernel, stride):
+
+    2 64 32 128 3 1: 1468 / 768    2 128 32 128 3 1: 1479 / 1500
+    1 64 56 64 3 1: 605 / 590      8 64 56 64 3 1: 4600 / 4800
+    4 1 64 16 3 2: 67 / 17         4 32 16 64 3 2: 74 / 34
+    1 256 14 256 3 1: 669 / 611    1 64 56 128 1 2: 102 / 46
+    1 128 56 2 1 1: 115 / 23
+    4 64 8 32 4 2 transposed: 120 / 53
+    4 16 32 1 4 2 transposed: 191 / 86
+    1 32 56 32 3 1, each channel by itself: 65 / 260 (ATen keeps such calls)
+
+The kernel is slower for a few small batches whose columns are gathered lane by lane; O2 detects
+them by measurement. Four images of the same sizes are faster: 1 3 224 64 7 2: 583 / 628, 4 of them
+9600 / 2700; 1 3 224 192 16 16: 190 / 215, 4 of them 687 / 688.
 """
 
 from __future__ import annotations
@@ -31,13 +41,13 @@ from ..loops.extents import positive
 
 aten = torch.ops.aten
 SYMBOL, FILE = "convolution_f32", "convolution.h"
-TAPS = 256  # of a channel; the kernel has room for so many
-PHASES = 64  # places of a transposed convolution modulo its strides
-ADDRESSES = 1 << 31  # of one channel, in an int32
+TAPS = 256  # the most taps of a channel; the kernel has arrays of a fixed size
+PHASES = 64  # the most positions of a transposed convolution modulo its strides
+ADDRESSES = 1 << 31  # the bound of the addresses of one channel, which are int32
 
 
 def takes(node: Node) -> bool:
-    """Is this call of ATen one for the kernel?"""
+    """Whether the kernel can compute this call of ATen, and pays."""
     if node.target is not aten.convolution.default or device.cpu().isa != "avx512":
         return False
     if len(node.args) != 9:
@@ -48,7 +58,9 @@ def takes(node: Node) -> bool:
 
 
 def _plain(node: Node) -> bool:
-    """Non-empty float32 on the CPU in one group of channels, image and result in order; only batches may vary."""
+    """Whether all is non-empty float32 on the CPU in one group of channels, with contiguous rows
+    and result; only the batch size may be symbolic.
+    """
     image, weight, bias = node.args[:3]
     given = [one.meta for one in (image, weight, bias) if one is not None]
     simple = all(
@@ -67,7 +79,7 @@ def _plain(node: Node) -> bool:
 
 
 def _fits(node: Node) -> bool:
-    """Does all of it fit the kernel's room and its addresses?"""
+    """Whether the call fits the kernel's arrays and addresses."""
     sides = _sides(node)
     planes = [
         meta.shape[-1] + meta.shape[-2] * abs(meta.stride[-2])
@@ -81,7 +93,7 @@ def _fits(node: Node) -> bool:
 
 
 def _sides(node: Node) -> dict[str, tuple[Any, Any]]:
-    """Height and width of everything; of what has a width alone the height is one."""
+    """Height and width of each parameter; the height is one if there is only a width."""
     image, weight, _bias, stride, padding, dilation, *_rest = node.args
     rank = len(weight.meta.shape) - 2
 
@@ -101,8 +113,11 @@ def _sides(node: Node) -> dict[str, tuple[Any, Any]]:
 
 
 def launch(node: Node) -> tuple[list[Node], tuple[Any, ...]]:
-    """What the kernel reads (its result comes behind), and its numbers: offsets of image, weight and bias (with 0 before
-    it if there is none), batch, channels in and out, sizes, strides; the order is that of `Convolution`."""
+    """The tensors that the kernel reads (its result follows them), and its numbers.
+
+    The numbers are: offsets of image, weight and bias (before that of the bias: 0 if there is
+    none), batch, channels in and out, sizes, strides; in the order of `Convolution`.
+    """
     image, weight, bias = node.args[:3]
     reads = [memory_of(one) for one in (image, weight, image if bias is None else bias)]
     (_x, x_at), (_w, w_at), (_b, b_at) = reads
@@ -120,10 +135,12 @@ def launch(node: Node) -> tuple[list[Node], tuple[Any, ...]]:
 
 
 def _row(meta: Meta) -> Any:
-    """From one row of an image to the next; of a single one nobody asks."""
+    """The distance of two rows of an image; of a single row it is not used."""
     return meta.stride[-2] if len(meta.shape) == 4 else meta.shape[-1]
 
 
 def columns(node: Node) -> Any:
-    """Places of an image, each channel's in a row; those of a transposed one are not computed side by side."""
+    """The positions of an image, those of each channel in a row; 0 for a transposed convolution,
+    whose positions are not computed side by side.
+    """
     return 0 if node.args[6] else math.prod(node.meta.shape[2:])

@@ -1,4 +1,6 @@
-"""The libraries of kernels whose text is fixed (`replaced`): compiled with the package (`ready`), or built once a machine."""
+"""Libraries of the kernels whose text is fixed: compiled with the package (`libraries`), or built
+once per machine.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from . import libraries as ready
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Libraries of kernels, and where these are."""
+    """Libraries of kernels, and the addresses in them."""
 
     libraries: tuple[Library, ...]
     addresses: dict[str, int]
@@ -23,7 +25,7 @@ class Loaded:
 def load(
     pairs: Iterable[Sequence[str]], covers: Sequence[str] = (), stored: bool = False
 ) -> Loaded:
-    """The libraries of these (symbol, file); raises as `build.load` does."""
+    """The libraries of these (symbol, file); raises as `build.cxx.load` does."""
     libraries = tuple(
         ready.find(symbol, text_of(file))
         or build.load(text_of(file), [symbol], symbol.partition("_")[0], covers, stored)

@@ -1,9 +1,10 @@
-"""Kernels whose text is known beforehand, compiled when graftjit is installed.
+"""Precompiled kernels: fixed kernels that are compiled when graftjit is installed.
 
-The library `_ready` has the kernels of `replaced`, made from `matmul_f32.h`, `matmul_bf16.h` and `convolution.h` by `setup.py` for processors with all
-of AVX-512's usual parts. It carries a mark of the text and the flags that each was made from. In: such a kernel's name and text.
-Out: its library, or None where there is none, the text is another by now (a checkout), or the processor lacks something:
-it is then built like any other. Called by `replaced`.
+The library `_ready` has the kernels of `registry`, made by `setup.py` from `matmul_f32.h`,
+`matmul_bf16.h` and `convolution.h` for processors with all usual parts of AVX-512. It carries a
+checksum of the text and the flags of each. In: a kernel's name and text. Out: its library, or None
+if there is none, if the text has changed (a checkout), or if the processor lacks a feature: the
+kernel is then built like any other.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def find(symbol: str, text: str) -> Library | None:
     try:
         made_from = ctypes.c_uint32.in_dll(handle, f"{symbol}_made_from").value
         address = ctypes.cast(getattr(handle, symbol), ctypes.c_void_p).value
-    except (AttributeError, ValueError):  # a kernel that was written since
+    except (AttributeError, ValueError):  # the kernel is newer than the library
         return None
     if address is None or made_from != flags.mark(text):
         return None
@@ -43,6 +44,6 @@ def _opened() -> tuple[Path, ctypes.CDLL] | None:
         if path.is_file():
             try:
                 return path, ctypes.CDLL(str(path))
-            except OSError:  # no OpenMP in this process: a build of its own brings one
+            except OSError:  # no OpenMP in this process: a build of its own loads one
                 return None
     return None

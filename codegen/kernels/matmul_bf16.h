@@ -1,12 +1,15 @@
-// Products of few rows of bfloat16: y[b] = bias[b] + x[b] * w[b], where w lies as [n, k], as the weight of a linear layer does.
+// Products of few rows of bfloat16: y[b] = bias[b] + x[b] * w[b], where w is [n, k], as the weight
+// of a linear layer.
 //
-// A dot product of a row of x and a row of w runs along k with vdpbf16ps: 32 products of pairs, sums in 16 lanes of float32. Up to
-// six rows of x meet four rows of w (two meet eight), each pair with a vector of sums of its own, and the lanes are added when
-// a row is through. So w is read once, where and as it lies, and neither packed nor kept; the order of a sum depends on k alone. The
-// result is rounded once, after the bias is added, as the library does. Like the library's, the instruction takes denormals for zero.
-// What follows is done to tiles, here of bfloat16, as in matmul_f32.h; `numbers` are those of matmul_f32.h, too. The instructions are
-// written as such, for compilers name them differently, and for processors without them this text is compiled as well.
-// codegen/kernels/matmul_bf16.py says which products come here.
+// A dot product of a row of x and a row of w runs along k with vdpbf16ps: 32 products of pairs,
+// sums in 16 lanes of float32. Up to six rows of x are multiplied with four rows of w (two with
+// eight); each pair has its own vector of sums, whose lanes are added at the end of a row. So w is
+// read once, in its own layout, without packing or copies; the order of a sum depends only on k.
+// The result is rounded once, after the bias is added, as the library does. Like the library's, the
+// instruction treats denormals as zero. Epilogues get tiles, here of bfloat16, as in matmul_f32.h,
+// and `numbers` are those of matmul_f32.h. The instructions are inline assembly, because compilers
+// name them differently, and because the text is also compiled for processors without them.
+// codegen/kernels/matmul_bf16.py chooses the products.
 typedef float L __attribute__((vector_size(64), aligned(2), may_alias));
 typedef float Q __attribute__((vector_size(16), aligned(4), may_alias));
 typedef unsigned short H;
@@ -14,7 +17,7 @@ typedef unsigned U;
 enum { ROWS = 66, STEP = 32, DEPTH = 1024, SERIAL = 1 << 18 };
 
 ALWAYS V load(const H *p) { return *(const L *)p; }
-// The elements whose bits are set; the others are zero and not touched.
+// The elements whose bits are set; the others are zero, and their memory is not read.
 ALWAYS V load(const H *p, U some) {
   V v;
   asm("vmovdqu16 %1, %0 %{%2%}%{z%}" : "=v"(v) : "m"(*(const L *)p), "Yk"(some));
@@ -28,7 +31,7 @@ ALWAYS void add(V &sum, V a, V b) { asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"
 #define MIXED(a, b, ...) __builtin_shuffle(a, b, I{__VA_ARGS__})
 #endif
 
-// The sums of four vectors' lanes.
+// The sums of the lanes of four vectors.
 ALWAYS Q folded(const V *t) {
   V ab = MIXED(t[0], t[1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29) +
          MIXED(t[0], t[1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
@@ -43,7 +46,7 @@ ALWAYS Q folded(const V *t) {
   return sums;
 }
 
-// R rows of x by C rows of w; `more`: added to what is there.
+// R rows of x by C rows of w; `more`: add to the content of `to`.
 template <int R, int C>
 static __attribute__((noinline)) void meet(const H *x, Z x_row, const H *const *w, Z k, bool more, float *to) {
   V sums[R][C];
@@ -105,7 +108,7 @@ ALWAYS void finish(const float *sums, const H *bias, Z columns, H *to) {
     for (Z j = 0; j < columns; ++j) to[j] = rounded(sums[j] + wide(bias[j]));
 }
 
-// Rows [from, to), at most ROWS, of the columns that begin at j, at most COLUMNS.
+// Rows [from, to), at most ROWS, of the columns from j on, at most COLUMNS.
 static void panel(const Product<H> &p, Z batch, Z from, Z to, Z j) {
   float sums[ROWS * COLUMNS] __attribute__((aligned(64)));
   H done[ROWS * COLUMNS] __attribute__((aligned(64)));

@@ -1,15 +1,26 @@
-"""Products of few rows of bfloat16 by a weight that lies along k, as that of a linear layer does, by a kernel of ours.
+"""Products of few bfloat16 rows by a weight that is contiguous along k, as in a linear layer, by
+graftjit's kernel.
 
-ATen gives them to oneDNN, which lays the weight out anew at each call; with few rows that is most of the work. The kernel,
-matmul_bf16.h, reads the weight where it lies, each row along k, so nothing is kept between calls that could be stale. It needs
-vdpbf16ps (`avx512_bf16`), which is what oneDNN uses there: products are exact, sums are float32, denormals count as zero,
-the result is rounded once. `replaced` asks which calls it `takes`; `launch` says what the kernel is given. Products that are not
-tiny come here rather than to a nest, too (`lower_product.pays`).
+ATen gives them to oneDNN, which packs the weight anew at each call; with few rows that is most of
+the work. The kernel, matmul_bf16.h, reads the weight in its own layout, each row along k, so it
+keeps nothing between calls that could be stale. It needs vdpbf16ps (`avx512_bf16`), which oneDNN
+uses too: products are exact, sums are float32, denormals count as zero, the result is rounded once.
+`registry` uses `takes` to choose the calls, and `launch` for the arguments of the kernel. Products
+that are not tiny go to this kernel rather than to a nest, too (`lower.matmul.pays`).
 
-Measured on an AMD EPYC of two cores with two threads, rows x columns x depth, linear alone, ATen / ours in us:
-  1 x 768 x 768: 46 / 9    4: 45 / 11   16: 70 / 29   32: 90 / 61   48: 104 / 82    16 x 1024 x 4096: 281 / 190    2: 247 / 60
-  32 x 256 x 1024: 46 / 23    32 x 1024 x 256: 60 / 36    64 x 16 x 256: 18 / 3    32 x 3072 x 768: 265 / 202    4 x 4096 x 4096: 1035 / 746
-and a nest / ours: 1 x 768 x 768: 13 / 9    1 x 256 x 256: 4.1 / 2.6    8 x 256 x 256: 10.9 / 4.8    12 x 512 x 64: 18 / 6
+Measured on an AMD EPYC of two cores with two threads, rows x columns x depth, linear alone, ATen /
+graftjit in us:
+
+    1 x 768 x 768: 46 / 9    4: 45 / 11   16: 70 / 29   32: 90 / 61   48: 104 / 82
+    16 x 1024 x 4096: 281 / 190    2: 247 / 60
+    32 x 256 x 1024: 46 / 23    32 x 1024 x 256: 60 / 36    64 x 16 x 256: 18 / 3
+    32 x 3072 x 768: 265 / 202    4 x 4096 x 4096: 1035 / 746
+
+A nest / this kernel:
+
+    1 x 768 x 768: 13 / 9      1 x 256 x 256: 4.1 / 2.6
+    8 x 256 x 256: 10.9 / 4.8  12 x 512 x 64: 18 / 6
+
 bmm of 8 x 16 x 128 x 64: 24 / 9, of 8 x 128 x 128 x 64: 45 / 47, of 8 x 256 x 256 x 64: 112 / 182
 """
 
@@ -23,17 +34,18 @@ from ..loops.extents import estimate, estimated, is_symbolic, surely
 from . import matmul_f32 as products
 
 SYMBOL, FILE = "product_bf16", "matmul_bf16.h"
-# elements of the weight -> rows that the kernel is as fast as the library for
+# elements of the weight -> rows up to which the kernel is as fast as the library
 ROWS = ((1 << 15, 512), (1 << 18, 128), (1 << 22, 48))
-BATCHED = 48  # of each, at most: there the call is one for all
-LARGE = 12  # of larger weights, which come from memory
-DEPTH = 1024  # of a pass of the kernel; weights of no more depth it is never much slower for
+BATCHED = 48  # the most rows of a batched product, where the library makes one call for all
+LARGE = 12  # the most rows with larger weights, which come from memory
+# depth of one pass of the kernel; with weights up to this depth it is never much slower
+DEPTH = 1024
 
 launch, columns = products.launch, products.columns
 
 
 def takes(node: Node) -> bool:
-    """Is this call of ATen one for the kernel?"""
+    """Whether the kernel can compute this call of ATen, and pays."""
     if node.target not in products.FACTORS or "avx512_bf16" not in device.cpu().features:
         return False
     if device.cpu().isa != "avx512" or not products.plain(node, torch.bfloat16):
@@ -51,5 +63,6 @@ def _pays(node: Node) -> bool:
     if len(node.meta.shape) == 3:
         return estimate(rows) <= min(most, BATCHED)
     if is_symbolic(rows) and surely("<=", depth, DEPTH):
-        return most > LARGE  # many cost a twentieth more than by the library, few a fifth
+        # many rows cost a twentieth more than with the library, few rows a fifth
+        return most > LARGE
     return estimate(rows) <= most

@@ -1,11 +1,13 @@
 // Products of float32 matrices: y[b] = bias[b] + x[b] * w[b], w read as [n, k] or as [k, n].
 //
-// Panels of 32 columns of w, at most 192 deep, are packed into the first-level cache and met by the rows of x, twelve at a
-// time: 24 sums in vectors of 16 lanes (Goto and van de Geijn, 2008). What a pass over k leaves in y is added to by the
-// next one, so that no sum is a chain of more than 192: errors stay near those of a library that blocks k.
-// What follows a product element by element is done to each tile of up to twelve rows of a panel as soon as it is finished:
-// the graph's own kernel, an `Epilogue`, is called for it, and the product is never in memory by itself.
-// codegen/kernels/matmul_f32.py says which products come here and what `numbers` are, codegen/fusion/epilogue.py what an epilogue is.
+// Panels of 32 columns of w, at most 192 deep, are packed into the first-level cache and multiplied
+// with the rows of x, twelve at a time: 24 sums in vectors of 16 lanes (Goto and van de Geijn,
+// 2008). Each pass over k adds to the y of the pass before, so that no sum is a chain of more than
+// 192: errors stay near those of a library that blocks k. Element-wise operators after a product
+// are applied to each tile of up to twelve rows of a panel as soon as it is finished: the graph's
+// own kernel, an `Epilogue`, is called for it, and the product is never in memory.
+// codegen/kernels/matmul_f32.py chooses the products and defines `numbers`,
+// codegen/fusion/epilogue.py defines epilogues.
 enum { DEPTH = 192, ROWS = 192, SERIAL = 1 << 17 };
 
 // c = start + a * b over R rows and 32 columns; `start` may be c.
@@ -30,7 +32,7 @@ ALWAYS void tile(const float *a, Z a_row, const float *b, Z depth, float *c, Z c
   }
 }
 
-// The same where the result has fewer than 32 columns left.
+// The same for the last columns of the result, which may be fewer than 32.
 template <int R>
 static __attribute__((noinline)) void rows(const float *a, Z a_row, const float *b, Z depth, float *c, Z c_row,
                                            const float *start, Z start_row, Z columns) {
@@ -44,7 +46,7 @@ static __attribute__((noinline)) void rows(const float *a, Z a_row, const float 
 }
 
 #ifndef __clang__
-// Sixteen rows of sixteen, transposed: pairs change places at distances 1, 2, 4, 8.
+// Transpose sixteen rows of sixteen: pairs are exchanged at distances 1, 2, 4, 8.
 ALWAYS void transpose(V *t) {
   const I low[4] = {{0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30},
                     {0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29},
@@ -64,7 +66,7 @@ ALWAYS void transpose(V *t) {
 }
 #endif
 
-// A panel as [depth, 32], zeros behind its columns.
+// A panel as [depth, 32]; zeros after its columns.
 static void pack(const float *w, Z w_n, Z w_k, Z columns, Z depth, float *to) {
   Z k = 0;
 #ifndef __clang__

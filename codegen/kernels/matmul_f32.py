@@ -1,12 +1,18 @@
-"""Products of float32 matrices by a kernel of ours, where the library's leaves half of the processor unused.
+"""Products of float32 matrices by graftjit's kernel, on processors of which the library uses only
+half.
 
-ATen gives float32 products to MKL, which uses AVX-512 on Intel's processors only (`device.narrow_mkl`). On others with
-AVX-512 the products of some size are launches of one kernel, matmul_f32.h: blocked, packed on the way, nothing kept, with
-the bias as the start of its sums. `replaced` asks which calls it `takes`; `launch` says what the kernel is given.
+ATen gives float32 products to MKL, which uses AVX-512 only on Intel's processors
+(`device.narrow_mkl`). On others with AVX-512, products of a certain size are launches of one
+kernel, matmul_f32.h: it blocks, packs on the way, keeps nothing, and its sums start with the bias.
+`registry` uses `takes` to choose the calls, and `launch` for the arguments of the kernel.
 
-Measured on such a machine with two threads, MKL / ours in us (errors against float64 are equal):
-  64 x 512 x 512: 204 / 92    512 x 768 x 768: 3151 / 1503    256 x 1024 x 256: 713 / 342    2048 x 64 x 64: 102 / 43
-  64 x 64 x 64: 10 / 3        16 x 1024 x 1024: 297 / 149     64 x 10 x 512: 12 / 16
+Measured on such a machine with two threads, MKL / graftjit in us (errors against float64 are
+equal):
+
+    64 x 512 x 512: 204 / 92      512 x 768 x 768: 3151 / 1503
+    256 x 1024 x 256: 713 / 342   2048 x 64 x 64: 102 / 43
+    64 x 64 x 64: 10 / 3          16 x 1024 x 1024: 297 / 149
+    64 x 10 x 512: 12 / 16
 """
 
 from __future__ import annotations
@@ -24,16 +30,16 @@ from ..loops.extents import estimate, estimated, positive
 aten = torch.ops.aten
 SYMBOL, FILE = "product_f32", "matmul_f32.h"
 PANEL = 32  # columns that the kernel computes together
-FILLED = 0.6  # of its panels; with less of them in use MKL is as fast
-ROWS = 4  # fewer are a matter of reading the weight
-WORK = 1 << 14  # multiplications; below that a call is what costs
+FILLED = 0.6  # the least used part of its panels; below it MKL is as fast
+ROWS = 4  # the fewest rows; with fewer, reading the weight takes the time
+WORK = 1 << 14  # the fewest multiplications; below, the call itself takes the time
 
-# operator -> position of the left factor; what stands before it is added
+# operator -> position of the left factor; the operand before it is added
 FACTORS = {aten.mm.default: 0, aten.addmm.default: 1, aten.bmm.default: 0, aten.baddbmm.default: 1}
 
 
 def takes(node: Node) -> bool:
-    """Is this call of ATen one for the kernel?"""
+    """Whether the kernel can compute this call of ATen, and pays."""
     if node.target not in FACTORS or not device.narrow_mkl():
         return False
     if torch.get_float32_matmul_precision() != "highest":
@@ -42,14 +48,16 @@ def takes(node: Node) -> bool:
 
 
 def operands(node: Node) -> tuple[Node, Node, Node | None]:
-    """Left factor, right factor, and what is added."""
+    """Left factor, right factor, and the operand that is added."""
     at = FACTORS[node.target]
     left, right = node.args[at : at + 2]
     return left, right, node.args[0] if at else None
 
 
 def plain(node: Node, dtype: torch.dtype) -> bool:
-    """Non-empty, of this dtype, on the CPU, the result in order, nothing scaled."""
+    """Whether all is non-empty, of this dtype, on the CPU and unscaled, with a contiguous
+    result.
+    """
     metas = [one.meta for one in (node, *operands(node)) if one is not None]
     simple = all(
         meta.dtype is dtype and meta.device.type == "cpu" and positive(meta.shape) for meta in metas
@@ -59,7 +67,9 @@ def plain(node: Node, dtype: torch.dtype) -> bool:
 
 
 def readable(node: Node) -> bool:
-    """The left factor along k, the right one along k or n, what is added along n."""
+    """Whether the left factor is contiguous along k, the right one along k or n, the added one
+    along n.
+    """
     left, right, added = operands(node)
     if left.meta.stride[-1] != 1 or 1 not in right.meta.stride[-2:]:
         return False
@@ -78,8 +88,11 @@ def _pays(node: Node) -> bool:
 
 
 def launch(node: Node) -> tuple[list[Node], tuple[Any, ...]]:
-    """What the kernel reads (its result comes behind), and its numbers: offsets of left factor, right factor, and what is
-    added (with 0 before it if nothing is), batches and sizes m, n, k, strides."""
+    """The tensors that the kernel reads (its result follows them), and its numbers.
+
+    The numbers are: offsets of the left factor, the right factor and the added operand (before that
+    of the latter: 0 if there is none), batches and sizes m, n, k, strides.
+    """
     left, right, added = operands(node)
     reads = [memory_of(one) for one in (left, right, left if added is None else added)]
     (_x, x_at), (_w, w_at), (_b, b_at) = reads
@@ -95,12 +108,12 @@ def launch(node: Node) -> tuple[list[Node], tuple[Any, ...]]:
 
 
 def _outer(meta: Meta, place: int) -> Any:
-    """The stride of a dimension counted from the last, 0 where it is missing or repeated."""
+    """The stride of a dimension counted from the last; 0 if it is missing or has size 1."""
     if len(meta.shape) < place or meta.shape[-place] == 1:
         return 0
     return meta.stride[-place]
 
 
 def columns(node: Node) -> Any:
-    """Those of the right factor."""
+    """The columns of the right factor."""
     return node.meta.shape[-1]

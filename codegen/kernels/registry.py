@@ -1,8 +1,9 @@
-"""Calls of ATen that a kernel of ours does in their place, each a launch.
+"""Registry of fixed kernels: calls of ATen that a graftjit kernel replaces, each by one launch.
 
-Such a kernel is written once, in C++ (`matmul_f32.h`, `matmul_bf16.h`, `convolution.h`), and all programs share it. It comes compiled with the
-package (`ready`), or is a library of its own, built once a machine. A module of `KERNELS` says of a call whether its kernel `takes` it, and what it is
-given to `launch` it. `schedule` plans with `replaced`, the backend loads with `load`.
+Such a kernel is written once, in C++ (`matmul_f32.h`, `matmul_bf16.h`, `convolution.h`), and all
+programs share it. It is compiled with the package (`libraries`), or built once per machine as a
+library of its own. A module of `KERNELS` decides which calls its kernel `takes`, and gives the
+arguments to `launch` it. `schedule` plans with `replaced`, the backend loads with `load`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from .fixed import Loaded
 
 
 class Kernel(Protocol):
-    """What a module says of its kernel: its name, its text, which calls it takes, what it reads and its numbers,
-    and how many columns its result has, of which it gives tiles to an epilogue; 0 where it gives none."""
+    """What a module declares of its kernel: its name, its text, the calls that it takes, the
+    tensors that it reads and its numbers, and the columns of a result that is given to an epilogue
+    in tiles (0: no epilogue).
+    """
 
     SYMBOL: str
     FILE: str
@@ -34,7 +37,7 @@ KERNELS: tuple[Kernel, ...] = (products, products_bf16, convolutions)
 
 
 def replaced(nodes: Iterable[Node]) -> dict[Node, Kernel]:
-    """The calls among these that a kernel takes, with it."""
+    """The calls among these that a kernel takes, with that kernel."""
     found = {}
     for node in nodes:
         for kernel in KERNELS:
@@ -44,11 +47,11 @@ def replaced(nodes: Iterable[Node]) -> dict[Node, Kernel]:
 
 
 def pairs(kernels: Iterable[Kernel]) -> list[tuple[str, str]]:
-    """(symbol, file) of each of these, once."""
+    """The (symbol, file) of each of these, once."""
     among = set(kernels)
     return [(one.SYMBOL, one.FILE) for one in KERNELS if one in among]
 
 
 def load(kernels: Iterable[Kernel], covers: Sequence[str] = (), stored: bool = False) -> Loaded:
-    """The libraries of these kernels; raises as `build.load` does."""
+    """The libraries of these kernels; raises as `build.cxx.load` does."""
     return fixed.load(pairs(kernels), covers, stored)

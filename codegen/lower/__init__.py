@@ -1,5 +1,4 @@
-"""Lowering: ATen operators become loop expressions.
+"""Lowering: from ATen operators to loop expressions.
 
-In: a node of the graph. Out: loop-level values, one rule per operator.
-Open first: `builder.py`.
+In: a node of the graph. Out: loop-level values, one rule per operator. Open first: `builder.py`.
 """

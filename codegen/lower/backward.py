@@ -1,6 +1,8 @@
-"""Lowering of pointwise backward operators: one expression each, computed in eager's own precision and rounded once.
+"""Lowering of pointwise backward operators: one expression each, computed in eager's precision and
+rounded once.
 
-The derivative of f at x times the gradient g. Where eager's kernel has a case for an edge (the kink of relu) it is the same here.
+Each is the derivative of f at x times the gradient g. Where eager's kernel treats an edge specially
+(the kink of relu), the expression does the same.
 """
 
 from __future__ import annotations
@@ -17,9 +19,8 @@ from . import conditions as when
 from .builder import RULES, At, Rule
 
 aten = torch.ops.aten
-_SIXTH = float(
-    torch.tensor(1.0 / 6.0, dtype=torch.float32)
-)  # so it is in eager's kernel, whatever the dtype
+# as in eager's kernel, for all dtypes
+_SIXTH = float(torch.tensor(1.0 / 6.0, dtype=torch.float32))
 
 
 def _both(at: At) -> tuple[int, int]:
@@ -98,7 +99,7 @@ def elu(at: At) -> int:
         grown = at.apply("exp", _times(at, x, at.const(steep)))
         below = _times(at, g, at.const(steep), at.const(low), grown)
     above = _times(at, g, at.const(scale))
-    # eager's loop of single elements asks the other way, which shows at nan
+    # eager's loop over single elements compares the other way, which matters for nan
     if one_by_one(at.node, WIDEST):
         negative = at.apply("le", x, at.const(0.0))
         return at.done(at.apply("where", negative, below, above))
@@ -117,7 +118,7 @@ def softplus(at: At) -> int:
 def hardtanh(at: At) -> int:
     g, x = _both(at)
     low, high = at.const(at.arg(2)), at.const(at.arg(3))
-    # eager's loop of single elements asks the other way, which shows at nan
+    # eager's loop over single elements compares the other way, which matters for nan
     if one_by_one(at.node):
         outside = at.apply("or", at.apply("le", x, low), at.apply("ge", x, high))
         return at.done(at.apply("where", outside, at.const(0.0), g))
@@ -150,7 +151,7 @@ def log_sigmoid(at: At) -> int:
 
 
 def _numbers_only(*positions: int) -> Callable[[Node], bool]:
-    """These arguments are plain numbers, and the result is of the operands' dtype."""
+    """Whether these arguments are plain numbers and the result has the operands' dtype."""
 
     def fits(node: Node) -> bool:
         same = all(a.meta.dtype is node.meta.dtype for a in node.args if isinstance(a, Node))

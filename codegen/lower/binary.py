@@ -1,4 +1,6 @@
-"""Lowering rules of operators with two operands: arithmetic, division in its modes, powers, comparisons, bits."""
+"""Lowering of operators with two operands: arithmetic, division in its modes, powers, comparisons,
+bits.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ aten = torch.ops.aten
 
 
 def binary(op: str, exact_second: bool = False) -> Callable[[At], int]:
-    """exact_second: a number (or CPU scalar) on the right is not rounded to bfloat16 or float16 first."""
+    """The rule of an operator. `exact_second`: a number (or CPU scalar) on the right is not rounded
+    to bfloat16 or float16 first.
+    """
 
     def build(at: At) -> int:
         left, right = at.arg(0), at.arg(1)
@@ -30,13 +34,15 @@ def binary(op: str, exact_second: bool = False) -> Callable[[At], int]:
 
 
 def extremum(op: str) -> Callable[[At], int]:
-    """maximum and minimum. Of two zeros eager's loop of single elements gives the first one, its vectors the second."""
+    """maximum and minimum. Of two zeros eager's loop over single elements gives the first one, its
+    vectors give the second.
+    """
     plain, turned = binary(op), _turned(op)
     return lambda at: (turned if at.dtype.is_floating_point and one_by_one(at.node) else plain)(at)
 
 
 def other_extremum(op: str) -> Callable[[At], int]:
-    """fmax and fmin. Of two zeros eager's give the first one, but for bfloat16, where it is the second."""
+    """fmax and fmin. Of two zeros eager gives the first one; for bfloat16 the second."""
     plain, turned = binary(op), _turned(op)
     return lambda at: (plain if at.dtype == torch.bfloat16 else turned)(at)
 
@@ -78,7 +84,7 @@ def rsub(at: At) -> int:
 
 
 def scaled_sum(at: At, op: str, a: int, b: int, alpha: Any) -> int:
-    """a + alpha * b or a - alpha * b: of floats rounded once, as by eager's kernel."""
+    """a + alpha * b or a - alpha * b; floats are rounded once, as in eager's kernel."""
     factor = at.get(alpha, at.math, through=at.dtype)
     if not at.dtype.is_floating_point:
         return at.apply(op, a, at.apply("mul", b, factor))

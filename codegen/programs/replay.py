@@ -1,6 +1,6 @@
-"""The torch level as one Python function: `replay(*inputs) -> tuple`.
+"""Replay: the torch-level calls of a graph as one Python function, `replay(*inputs) -> tuple`.
 
-Compiled from `graph.calls`, as readable source of our own making: what runs when a gradient is needed (autograd
+It is compiled from `graph.calls`, as readable source. It runs when a gradient is needed (autograd
 and hooks see each call as in eager), at level O0, and beside compiled code under GRAFTJIT_CHECK.
 """
 
@@ -20,7 +20,7 @@ _LITERALS = (bool, int, str, type(None), type(...))
 
 
 class _Writer:
-    """Collects lines, and the objects that they name."""
+    """The lines of the function, and the objects that they name."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -50,7 +50,7 @@ class _Writer:
         return name
 
     def text(self, value: Any) -> str:
-        """An argument."""
+        """The text of an argument."""
         if isinstance(value, Ref):
             return self.variable(value.index)
         kind = type(value)
@@ -75,7 +75,7 @@ class _Writer:
         return self.named(value, "given")
 
     def read_sizes(self) -> None:
-        """The sizes and strides that the calls mention."""
+        """Read the sizes and strides that the calls use."""
         used = symbols_of([(call.args, call.kwargs) for call in self.graph.calls])
         for symbol, (what, position, *dim) in self.graph.symbols.items():
             if what != "number" and symbol in used:
@@ -83,14 +83,14 @@ class _Writer:
                 self.lines.append(f"    {symbol.name} = {method}(v{position}, {dim[0]})")
 
     def number(self, value: Expr) -> str:
-        """A symbolic number: computed from the sizes and numbers that came in."""
+        """The text of a symbolic number, computed from the sizes and numbers that came in."""
         made = fold(value, self.constant, lambda s: s.name, _call)
         for op in OPS:
             self.names.setdefault(f"number_{op}", OPS[op])
         return str(made)
 
     def constant(self, value: Any) -> str:
-        """A plain number of an expression; a text cannot say nan or an infinity."""
+        """The text of a plain number of an expression; no literal exists for nan and infinities."""
         return repr(value) if type(value) is int else self.named(value, "number")
 
     def variable(self, ref: int) -> str:
@@ -98,7 +98,7 @@ class _Writer:
         return f"v{ref}" if constant is None else self.named(constant, f"constant{ref}")
 
     def pattern(self, results: Any) -> str:
-        """The left side of an assignment that takes a call's results apart."""
+        """The left side of an assignment that unpacks a call's results."""
         if isinstance(results, Ref):
             return f"v{results.index}" if results.index not in self.graph.constants else "_"
         if isinstance(results, (tuple, list)) and results and any(True for _ in _refs(results)):
@@ -165,8 +165,9 @@ def source(graph: Graph) -> tuple[str, dict[str, Any]]:
     restores = any(_changes_state(call) for call in graph.calls)
     if restores:
         writer.names.update(
+            # reserved: the function's own locals
             dict.fromkeys(("grad", "entered", "context"))
-        )  # taken: locals of its own
+        )
         writer.names["grad_is_enabled"] = torch.is_grad_enabled
         writer.names["set_grad"] = torch._C._set_grad_enabled
     writer.read_sizes()
@@ -188,7 +189,7 @@ def _changes_state(call: Call) -> bool:
 
 
 def _restoring(body: list[str]) -> list[str]:
-    """The same lines; an exception among them leaves the interpreter's state as it was, as `with` does."""
+    """The same lines, in a `try`: an exception restores the interpreter's state, as `with` does."""
     return [
         "    grad, entered = grad_is_enabled(), []",
         "    try:",
@@ -202,7 +203,7 @@ def _restoring(body: list[str]) -> list[str]:
 
 
 def compile_replay(graph: Graph) -> Callable[..., tuple[Any, ...]]:
-    """The function itself; `replay.source` is its text."""
+    """The function; its attribute `source` is its text."""
     text, names = source(graph)
     scope = dict(names)
     exec(compile(text, f"<graftjit replay of {graph.name}>", "exec"), scope)

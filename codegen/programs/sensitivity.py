@@ -1,8 +1,9 @@
-"""How far eager's own values move when its inputs move by a rounding.
+"""Sensitivity: how far eager's own values move when its inputs move by a rounding.
 
-Some computations magnify rounding: Adam divides a gradient that cancels to nothing by its own size, and any result between
--lr and lr is as good as eager's. `Sensitivity` measures that by running the calls again on inputs that are shaken; GRAFTJIT_CHECK
-asks it only where values differ, before it calls the difference wrong.
+Some computations magnify rounding. Adam divides a gradient that cancels to nothing by its own size,
+and any result between -lr and lr is as good as eager's. `Sensitivity` measures this by running the
+calls again on shaken inputs. GRAFTJIT_CHECK uses it only where values differ, before it reports the
+difference.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from typing import Any
 
 import torch
 
-# how often the inputs are shaken, and how many times the widest move is let pass
+# the number of times that the inputs are shaken, and the multiple of the widest move that is
+# accepted
 ROUNDS, FACTOR = 6, 4.0
 
 Values = Sequence[torch.Tensor]
 
 
 class Sensitivity:
-    """`run(inputs)` gives eager's values for inputs that it may write to; `inputs` are those of the call, as they were
-    before it; `copied` makes copies of tensors."""
+    """The measurement for one call.
+
+    `run(inputs)` returns eager's values and may write to `inputs`; `inputs` are those of the call,
+    as they were before it; `copied` copies a tensor.
+    """
 
     def __init__(
         self,
@@ -32,14 +37,17 @@ class Sensitivity:
         self._moves: list[torch.Tensor] | None = None
 
     def slack(self, number: int, expected: Values) -> torch.Tensor | None:
-        """For each element of value `number` what may be added to the error allowed; None where that cannot be said."""
+        """For each element of value `number`, how much is added to the allowed error; None if this
+        is unknown.
+        """
         if self._moves is None:
             self._moves = self._measured(expected)
         return self._moves[number] if self._moves else None
 
     def _measured(self, expected: Values) -> list[torch.Tensor]:
         if not all(map(_same, self._given(None), expected)):
-            return []  # inputs share memory, or the calls see something else that has changed: nothing can be said
+            # unknown: inputs share memory, or the calls read other state that has changed
+            return []
         moves = [torch.zeros(one.shape, dtype=torch.float64) for one in expected]
         for number in range(ROUNDS):
             try:
@@ -63,7 +71,9 @@ class Sensitivity:
 
 
 def shake(tensor: torch.Tensor, generator: torch.Generator) -> None:
-    """Move each element of a float tensor towards zero by none, one or two roundings: what lies in [0, 1] stays there."""
+    """Move each element of a float tensor towards zero by zero, one or two roundings: values in [0,
+    1] stay there.
+    """
     steps = torch.randint(0, 3, tensor.shape, generator=generator).to(tensor.device)
     with torch.no_grad():
         tensor.mul_((1 - steps * torch.finfo(tensor.dtype).eps).to(tensor.dtype))
@@ -76,7 +86,9 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _wider(move: torch.Tensor, found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """The move of one round beside the widest so far. What becomes infinite or nan, or ceases to be, moves without end."""
+    """The maximum of the widest move so far and the move of one round. The move is infinite if a
+    value becomes infinite or nan, or stops being so.
+    """
     wide = torch.complex128 if expected.is_complex() else torch.float64
     a, b = (one.detach().to("cpu", wide) for one in (found, expected))
     away = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs())

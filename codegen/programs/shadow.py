@@ -1,8 +1,9 @@
-"""Under GRAFTJIT_CHECK: each run of a compiled graph beside the replay of its torch-level calls.
+"""The shadow check: under GRAFTJIT_CHECK each run of a compiled graph is compared with the replay
+of its torch-level calls.
 
-`shadowed(program, replay, ...)` is a program that runs both and raises CheckError, naming the graph's kernels, where
-they differ by more than `TOLERANCE` allows, and by more than eager's own values move when its inputs do by a rounding. Used
-by `codegen.programs.compiled`; programs with a backward: `codegen.training.Twin`.
+`shadowed(program, replay, ...)` is a program that runs both. It raises CheckError, with the names
+of the graph's kernels, if they differ by more than `TOLERANCE` and by more than eager's own values
+move when its inputs move by a rounding. For programs with a backward see `codegen.training.Twin`.
 """
 
 from __future__ import annotations
@@ -24,22 +25,27 @@ from .sensitivity import Sensitivity
 
 Slack = Callable[[], torch.Tensor | None]
 
-# dtype -> (relative, absolute by the largest element) error allowed; fused sums run in another order than eager's
+# dtype -> allowed (relative, absolute by the largest element) error; fused sums add in another
+# order than eager's
 TOLERANCE: dict[torch.dtype, tuple[float, float]] = {
     torch.float64: (1e-9, 1e-12),
     torch.float32: (3e-4, 3e-5),
     torch.bfloat16: (5e-2, 2e-2),
     torch.float16: (1e-2, 4e-3),
 }
-# integers and bools may hang on a comparison of floats: this part of the elements may differ
+# Integers and bools may depend on a comparison of floats: this part of the elements may differ.
 FLIPS = 1e-3
 
 
 def shadowed(
     program: Callable[..., Any], replay: Callable[..., Any], graph: Graph, kernels: Sequence[str]
 ) -> Callable[..., Any]:
-    """The program with the comparison after it: of its results, of the inputs that it writes to, and of the states in which
-    it leaves the random generators. The calls run on copies of those inputs, with the random numbers of the program."""
+    """The program, followed by the comparison.
+
+    It compares the results, the inputs that the program writes to, and the final states of the
+    random generators. The calls run on copies of those inputs, with the random numbers of the
+    program.
+    """
     allowed, devices = tolerance(graph), generators.drawn_from(graph)
     tail = f"; kernels: {', '.join(kernels) or 'none'}"
 
@@ -97,7 +103,7 @@ def shadowed(
 
 
 def _names(graph: Graph) -> list[str]:
-    """What is compared, in words."""
+    """The names of the compared values, for error texts."""
     return [
         *(f"result {at}" for at in range(len(graph.outputs))),
         *(f"input {at}, which is written to by a call" for at in graph.written),
@@ -105,7 +111,7 @@ def _names(graph: Graph) -> list[str]:
 
 
 def is_blank(graph: Graph, node: Node) -> bool:
-    """Whether this is memory that nobody has written to: it holds anything."""
+    """Whether this is memory that no node has written to: its content is arbitrary."""
     made = root(node)
     if made.op != "call" or made.target.overloadpacket not in _BLANK:
         return False
@@ -119,8 +125,11 @@ _BLANK = (
 
 
 def largest(inputs: Sequence[Any]) -> float:
-    """The largest finite element of the float inputs. Updates and gradients that cancel to nothing have errors of
-    the size of what cancelled."""
+    """The largest finite element of the float inputs.
+
+    Updates and gradients that cancel to nothing have errors of the size of the terms that
+    cancelled.
+    """
     floats = [t.detach() for t in inputs if isinstance(t, torch.Tensor) and t.is_floating_point()]
     kept = [t[t.isfinite()].abs().max() for t in floats if bool(t.isfinite().any())]
     return max(map(float, kept), default=0.0)
@@ -137,14 +146,16 @@ def copied(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def can_compare(graph: Graph) -> bool:
-    """Whether the calls can run beside the program. Halves of a joint program have none: `codegen.training.Twin` compares."""
+    """Whether the calls can run beside the program. Halves of a joint program have no calls:
+    `codegen.training.Twin` compares those.
+    """
     if not graph.calls:
         return False
     written = {root(one) for node in graph.nodes for one in writes(node)}
     if any(one.op == "constant" for one in written):
         not_compared(graph, "it writes to a tensor that is baked into it")
         return False
-    # autocast keeps casts by the tensor itself: a copy of the weight has none
+    # autocast caches casts by the tensor object: a copy of the weight has no entry
     if any(root(node.args[0]) in written for node in graph.nodes if node.target is cached_cast):
         not_compared(graph, "it writes to a weight whose cast autocast keeps")
         return False
@@ -152,7 +163,7 @@ def can_compare(graph: Graph) -> bool:
 
 
 def not_compared(graph: Graph, why: str) -> None:
-    """Say once of a graph what GRAFTJIT_CHECK leaves out."""
+    """Log once per graph and reason what GRAFTJIT_CHECK does not compare."""
     if (graph.name, why) not in _SAID:
         _SAID.add((graph.name, why))
         ROOMS["codegen"].warning("GRAFTJIT_CHECK does not compare graph %s: %s", graph.name, why)
@@ -162,8 +173,10 @@ _SAID: set[tuple[str, str]] = set()
 
 
 def tolerance(graph: Graph) -> tuple[float, float]:
-    """What the narrowest float on the way allows: a float64 result may be the sum of float32 values, each with
-    the error of a float32 function."""
+    """The tolerance of the narrowest float dtype in the graph.
+
+    A float64 result may be the sum of float32 values, each with the error of a float32 function.
+    """
     found = (0.0, 0.0)
     for node in (*graph.inputs, *graph.nodes):
         metas = node.meta if isinstance(node.meta, tuple) else (node.meta,)
@@ -180,8 +193,11 @@ def differs(
     scale: float = 0.0,
     slack: torch.Tensor | None = None,
 ) -> str:
-    """What is different, in words; empty if nothing is. `allowed` is the least error to be let pass, the absolute one in
-    units of the largest element, or of `scale` if that is larger; `slack` may be added for each element (`sensitivity`)."""
+    """What differs, in words; empty if nothing does.
+
+    `allowed` is the least error to accept; its absolute part is in units of the largest element, or
+    of `scale` if that is larger. `slack` is added for each element (`sensitivity`).
+    """
     for name in ("shape", "dtype", "device"):
         if getattr(ours, name) != getattr(theirs, name):
             return f"{name} {getattr(ours, name)} in place of {getattr(theirs, name)}"

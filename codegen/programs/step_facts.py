@@ -1,9 +1,11 @@
-"""What reports tell of each step of a program: what it computes, where the program asks for that, what it moves.
+"""Step facts: what reports say of each step of a program: what it computes, its source lines, what
+it moves.
 
-`rows(graph, made, ...)` says it of a plan, as plain values that are kept with it (`kept_plans`), nodes by their positions
-in the captured graph; `told` makes `StepFacts` of them, for a plan that was kept as for a new one. `by_calls` is for a
-program that replays torch's calls. Bytes are those that have to move: each element that a kernel loads or stores counts
-once, at the sizes of capture. `names` are what the steps are called everywhere: in the program, in run times, in reports.
+`rows(graph, made, ...)` describes a plan by plain values that are kept with it (`plan_cache`), with
+nodes as positions in the captured graph. `told` makes `StepFacts` of them, for a kept plan as for a
+new one. `by_calls` is for a program that replays torch's calls. Bytes are those that must move:
+each element that a kernel loads or stores counts once, at the sizes of capture. `names` gives the
+names of the steps for the program, run times and reports.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ Steps = Sequence[Kernel | Node]
 
 
 def names(steps: Steps) -> list[str]:
-    """What each step is called: a kernel by its name, a call by a number among the calls and its operator; what only
-    names memory anew (a view) has no name."""
+    """The name of each step: a kernel's own name; for a call its number among the calls and its
+    operator; empty for a step that only makes a view.
+    """
     found, calls = [], 0
     for step in steps:
         if isinstance(step, Kernel):
@@ -48,8 +51,9 @@ def rows(
     symbols: Mapping[str, Sequence[str]],
     unfused: Mapping[str, Sequence[tuple[str, str, str]]],
 ) -> list[Plain]:
-    """A row a step. `symbols`: the names that a kernel's text has, by its own; `unfused`: by the name of a step, the
-    (neighbour, why, code) of what it is not one with."""
+    """One row per step. `symbols`: kernel name -> the names in the kernel's text; `unfused`: step
+    name -> (neighbour, why, code) of what it is not fused with.
+    """
     places = {node.name: at for at, node in enumerate(graph.nodes)}
     found = []
     for name, step in zip(names(steps), steps, strict=True):
@@ -62,7 +66,7 @@ def rows(
 
 
 def told(graph: Graph, rows: Sequence[Plain], cached: Mapping[str, bool]) -> tuple[StepFacts, ...]:
-    """The facts of a report. `cached`: which kernels were found in the store, by name."""
+    """The facts of a report. `cached`: kernel name -> whether it was found in the store."""
     nodes = graph.nodes
     return tuple(
         [
@@ -100,7 +104,7 @@ def sketch(graph: Graph, rows: Sequence[Plain]) -> Sketch:
 
 
 def by_calls(graph: Graph) -> tuple[StepFacts, ...]:
-    """Of a program that replays the calls as the program wrote them."""
+    """The facts of a program that replays the calls as the user wrote them."""
     found = []
     for number, call in enumerate(graph.calls):
         name = target_text(call.target)
@@ -117,7 +121,9 @@ def _lines(places: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _places(nodes: Sequence[Node], places: Mapping[str, int]) -> list[int]:
-    """Where in the captured graph these nodes come from: a pass names what it makes after what it is made of."""
+    """The positions in the captured graph that these nodes come from: a pass names a new node after
+    the node that it replaces.
+    """
     found: dict[int, None] = {}
     for node in nodes:
         name = node.name
@@ -132,7 +138,7 @@ def _is_view(node: Node) -> bool:
     return node.alias is not None and cost.traffic(node) == (0, 0)
 
 
-# --- a call of ATen, or of a kernel in its place ------------------------------------------------------------------
+# --- a call of ATen, or of a kernel in its place ---
 
 
 def _call(node: Node) -> Plain:
@@ -152,7 +158,7 @@ def _call(node: Node) -> Plain:
 
 
 def _shape(meta: Meta | None) -> str:
-    """f32[32, 512]"""
+    """Text such as f32[32, 512]."""
     return (
         ""
         if meta is None
@@ -160,7 +166,7 @@ def _shape(meta: Meta | None) -> str:
     )
 
 
-# --- a kernel -----------------------------------------------------------------------------------------------------
+# --- a kernel ---
 
 
 def _kernel(kernel: Kernel) -> Plain:
@@ -185,12 +191,14 @@ def _kernel(kernel: Kernel) -> Plain:
 
 
 def _computed(node: Node) -> Meta:
-    """What an operator computes with: its first operand that is a tensor, or its result."""
+    """The metadata that determines the dtype of the computation: that of the first tensor operand,
+    or of the result.
+    """
     return next(cost.metas(node.args), None) or next(cost.metas(node.meta))
 
 
 def _moved(nest: LoopNest) -> tuple[int, int]:
-    """Bytes (read, written): of each buffer what its loads or stores reach, and no more than it has."""
+    """Bytes (read, written): for each buffer what its loads or stores access, at most its size."""
     sizes = [int(hint_of(size)) for size in (*nest.outer, *nest.inner)]
     reached = [0] * len(nest.buffers)
     seen = set()
@@ -203,7 +211,7 @@ def _moved(nest: LoopNest) -> tuple[int, int]:
                 seen.add(key)
                 reached[buffer] += _reach(index, sizes, anywhere)
     if nest.tiled is not None:
-        reached[nest.tiled] = 0  # it never lies in memory
+        reached[nest.tiled] = 0  # it is never in memory
     read = sum(map(_bytes, nest.buffers, reached))
     stored = [0] * len(nest.buffers)
     for store in nest.stores:
@@ -212,7 +220,7 @@ def _moved(nest: LoopNest) -> tuple[int, int]:
 
 
 def _reach(index: Index, sizes: Sequence[int], anywhere: bool) -> int:
-    """Elements that it names in the whole iteration."""
+    """The number of different elements that the index gives in the whole iteration."""
     count = 1
     for stride, size in zip(index.strides, sizes, strict=True):
         if anywhere or stride != 0:
