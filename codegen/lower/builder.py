@@ -1,8 +1,8 @@
-"""What lowering rules are written with: the builder of a nest's values, and the view a rule has of its node.
+"""The builder of a nest's values, and `At`, the view that a lowering rule has of its node.
 
-A rule is a function of an `At` (one node at one place of the iteration) that returns the number of a value (a
-tuple of them for a many-result operator). `RULES` is filled by `lower` (pointwise), `lower_reduce` and `lower_product`.
-`fuse` asks `rule_for` whether a node can be part of a kernel at all.
+A rule is a function of an `At` (one node at one position of the iteration). It returns the number
+of a value, or a tuple of numbers for an operator with several results. The other files of this
+package fill `RULES`. `fuse` uses `rule_for` to find out whether a node can be part of a kernel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Fetch = Callable[[Node, Map, tuple[int, ...]], int]
 
 BOOLEAN = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf", "isfinite", "signbit"))
 aten = torch.ops.aten
-# Operators whose result is one number everywhere.
+# operators whose result is the same number everywhere
 CONSTANTS = frozenset({
     aten.full.default, aten.full_like.default, aten.new_full.default, aten.scalar_tensor.default,
     aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten.ones.default,
@@ -37,7 +37,7 @@ CONSTANTS = frozenset({
 
 
 class Builder:
-    """Grows the list of values of one nest. Equal values are one value."""
+    """The list of values of one nest while it is made. Equal values are one value."""
 
     def __init__(self, axes: tuple[int, ...], n_outer: int, element: Element, fetch: Fetch) -> None:
         self.axes, self.n_outer, self.fetch = axes, n_outer, fetch
@@ -66,7 +66,7 @@ class Builder:
         return self.values[number].dtype
 
     def const(self, number: Any, dtype: torch.dtype) -> int:
-        """A number, or an expression of which the kernel is handed the number."""
+        """A constant, or an expression whose value is an argument of the kernel."""
         op = "number" if isinstance(number, Expr) else "const"
         return self.add(Value(op, (), dtype, number))
 
@@ -91,7 +91,9 @@ class Builder:
         return self.add(Value("scan", (number,), self.dtype(number), kind))
 
     def index(self, form: Index, dtype: torch.dtype = torch.int64) -> int:
-        """The value of a form: an int64, or for a form without terms an int32 that is known to hold it."""
+        """The value of a form: an int64; for a form without terms an int32, if the caller knows
+        that it fits.
+        """
         plain = Index(form.strides, form.offset)
         if not form.terms:
             return self.add(Value("index", (), dtype, plain))
@@ -105,7 +107,7 @@ class Builder:
         return functools.reduce(lambda a, b: self.apply("add", a, b), parts)
 
     def offsets(self, terms: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-        """The terms of a form, a value each: int64, or int32 where the rule says that it holds them."""
+        """The terms of a form, one value each: int64, or int32 if the rule gave an int32."""
         return tuple(
             number
             if factor == 1
@@ -114,7 +116,7 @@ class Builder:
         )
 
     def inside(self, *bounds: tuple[Index, Any, Any]) -> int:
-        """For `load_if`: does each form lie in its [low, high)?"""
+        """A bool for `load_if`: whether each form is in its [low, high)."""
         plain = tuple(bound for bound in bounds if not bound[0].terms)
         others: list[int] = []
         for form, low, high in bounds:
@@ -125,7 +127,7 @@ class Builder:
         return self.add(Value("inside", tuple(others), torch.bool, plain))
 
     def both(self, outer: int | None, inner: int) -> int:
-        """The second mask where the first one holds."""
+        """The mask `inner`, where the mask `outer` holds too."""
         if outer is None or outer == inner:
             return inner
         one, other = self.values[outer], self.values[inner]
@@ -138,14 +140,14 @@ class Builder:
         return self.apply("and", outer, inner)
 
     def checked(self, number: int, low: Any, high: Any) -> int:
-        """An int64 value that has to be in [low, high); the kernel tells where it is not."""
+        """An int64 value that must be in [low, high); the kernel reports an error if it is not."""
         least, greatest = self.bounds(number)
         if surely(">=", least, low) and surely("<", greatest, high):
             return number
         return self.add(Value("checked", (number,), torch.int64, (low, high)))
 
     def bounds(self, number: int) -> tuple[Any, Any]:
-        """What an integer value is sure to lie between, both included; infinities where nothing is known."""
+        """Bounds of an integer value, both included; infinities if they are unknown."""
         value = self.values[number]
         if value.op == "const":
             return value.attr, value.attr
@@ -164,7 +166,7 @@ def _convert(number: Any, source: torch.dtype, target: torch.dtype) -> Any:
 
 
 def _holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
-    """Is each value of `narrow` a value of `wide`?"""
+    """Whether each value of `narrow` is a value of `wide`."""
     return narrow in (torch.bfloat16, torch.float16) and wide in (torch.float32, torch.float64)
 
 
@@ -175,7 +177,7 @@ def opmath(dtype: torch.dtype) -> torch.dtype:
 
 @dataclass(slots=True)
 class At:
-    """One node at one place: `where` is the map of its (first) result."""
+    """One node at one position: `where` is the map of its (first) result."""
 
     builder: Builder
     node: Node
@@ -195,13 +197,13 @@ class At:
         return opmath(self.dtype)
 
     def arg(self, position: int, name: str = "", default: Any = None) -> Any:
-        """An operand by position or keyword."""
+        """An argument by position or keyword."""
         if position < len(self.node.args):
             return self.node.args[position]
         return self.node.kwargs.get(name, default)
 
     def get(self, operand: Any, dtype: torch.dtype, through: torch.dtype | None = None) -> int:
-        """An operand's element (or a number) as `dtype`, rounded to `through` on the way."""
+        """An operand's element (or a number) as `dtype`, first rounded to `through`."""
         builder = self.builder
         if isinstance(operand, Node):
             where = affine.broadcast(self.where, self.meta.shape, operand.meta.shape)
@@ -214,15 +216,17 @@ class At:
         return builder.const(operand, dtype)
 
     def full(self, operand: Node, where: Map) -> int:
-        """An operand's element at a map of its own."""
+        """An operand's element at the given map."""
         return self.builder.element(operand, where)
 
     def fetch(self, operand: Node, where: Map, *guard: int) -> int:
-        """An operand of `Rule.far` at a map of its own. `guard`: (bool value, value where that is false)."""
+        """The element of a `Rule.far` operand at the given map. `guard`: (bool value, value where
+        that is false).
+        """
         return self.builder.fetch(operand, where, guard)
 
     def place(self, index: int) -> Index:
-        """The form that is an int64 value."""
+        """The form that equals an int64 value."""
         return affine.at_value(index, len(self.builder.axes))
 
     def apply(self, op: str, *args: int) -> int:
@@ -247,21 +251,26 @@ def _always(node: Node) -> bool:
 class Rule:
     """How an operator is lowered.
 
-    kind   "pointwise"; "fold": a reduction, its result is one value a row; "normalize": it folds, and its
-           (first) result is one value an element; "product": it folds an iteration that is no operand's; "create":
-           needs no tensor data, never stored for others; "scatter": it stores at places that data names, over a
-           copy of its first operand (`far`) or of a constant; `build` gives (value, map of its place, how to merge)
-    folds  for "fold" and "normalize": (operand, folded dimensions, keepdim) of a node
-    space  for "product" and "scatter": (sizes of the iteration, folded dimensions) of a node
-    when   a further condition
-    rows   results (by index) of a many-result operator that are one value a row
-    every  a "pointwise" rule gives each result of a many-result operator (else the first one alone)
-    far    operands that are read at places which are no affine function of the result's: they have to be in memory
-    near   the maps of the other operands, given the result's (none: they are broadcast to it)
-    moves  it computes nothing: what it reads elsewhere may as well be read by who reads it
-    alone  is a kernel of this operator alone better than ATen's (for this node)?
-    symbolic   which arguments may be expressions: "sizes" (all: the rule takes them as they are), "shape" (those in
-           lists), "numbers" (operands), or none
+    kind      "pointwise";
+              "fold": a reduction, whose result is one value per row;
+              "normalize": it reduces, and its (first) result is one value per element;
+              "product": it reduces an iteration that is not that of an operand;
+              "create": it needs no tensor data, and its result is never stored for others;
+              "scatter": it stores at positions that are data, over a copy of its first operand
+              (`far`) or of a constant; `build` returns (value, map of its position, how to merge)
+    folds     for "fold" and "normalize": (operand, reduced dimensions, keepdim) of a node
+    space     for "product" and "scatter": (sizes of the iteration, reduced dimensions) of a node
+    when      a further condition
+    rows      for an operator with several results: the indices of those that are one value per
+              row
+    every     a "pointwise" rule returns each result of the operator (else only the first one)
+    far       operands that are read at positions which are not affine in the result's: they
+              must be in memory
+    near      the maps of the other operands, given the result's (None: they are broadcast to it)
+    moves     it computes nothing: its readers may read its operands instead
+    alone     whether a kernel of only this operator is better than ATen's (for this node)
+    symbolic  which arguments may be expressions: "sizes" (all), "shape" (those in lists),
+              "numbers" (operands), or none
     """
 
     build: Callable[[At], Any]
@@ -285,7 +294,7 @@ RULES: dict[Any, Rule] = {}
 
 
 def scatters(node: Node) -> bool:
-    """Does a node of a kernel store at places that data names?"""
+    """Whether a node of a kernel stores at positions that are data."""
     rule = RULES.get(node.target) if node.op == "call" else None
     return rule is not None and rule.kind == "scatter"
 
@@ -297,7 +306,7 @@ SUPPORTED = frozenset({
 
 
 def rule_for(node: Node) -> Rule | None:
-    """The rule for a node, or None where it stays an ATen step."""
+    """The rule for a node, or None if it stays an ATen step."""
     if node.op != "call":
         return None
     rule = RULES.get(node.target)
@@ -319,8 +328,11 @@ def rule_for(node: Node) -> Rule | None:
 
 
 def _takes_symbols(rule: Rule, node: Node) -> bool:
-    """Does the rule's arithmetic hold for the expressions among the node's arguments? Numbers are what eager makes
-    of them in a float or an int64; in narrower integers eager may refuse them."""
+    """Whether the rule's arithmetic is correct for the expressions among the node's arguments.
+
+    Numbers must have the value that eager gives them in a float or an int64; in narrower integers
+    eager may refuse them.
+    """
     if rule.symbolic == "sizes":
         return True
     if rule.symbolic == "shape":
@@ -350,7 +362,7 @@ def _sample(dtype: torch.dtype, zero_dim: bool) -> torch.Tensor:
 
 
 def result_type(*values: Any) -> torch.dtype:
-    """torch's promotion over operands (nodes and numbers)."""
+    """torch's type promotion over operands (nodes and numbers)."""
     samples = [
         _sample(v.meta.dtype, not v.meta.shape) if isinstance(v, Node) else hint_of(v)
         for v in values

@@ -1,4 +1,6 @@
-"""Conditions of lowering rules: for which operands a loop nest computes just what eager does."""
+"""Conditions of lowering rules: the operands for which a loop nest computes exactly what
+eager does.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def not_bool(node: Node) -> bool:
 
 
 def fits_integer(node: Node) -> bool:
-    """Python numbers among the operands are in the range of the result's integer type."""
+    """Whether the Python numbers among the operands are in the range of the result's
+    integer type.
+    """
     dtype = node.meta.dtype
     if dtype.is_floating_point or dtype == torch.bool:
         return dtype != torch.bool

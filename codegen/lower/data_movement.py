@@ -1,8 +1,9 @@
 """Lowering of operators that move elements: padding, cat, roll, flip.
 
-Nothing is computed, so an operand is read from memory (`Rule.far`) at another place, and where the result takes from
-several operands or from none, by loads under a mask that is affine in the place (`inside`): the renderer turns those into
-spans of lanes. Alone, most of them are left to ATen; they pay where what follows reads them.
+They compute nothing: an operand is read from memory (`Rule.far`) at another position. If the result
+comes from several operands or partly from none, loads under a mask that is affine in the position
+(`inside`) read it; the renderer turns such masks into spans of lanes. Without consumers in the
+kernel most of these operators stay ATen steps; they pay if later operators in the kernel read them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..loops.loop_nest import Index
 from .builder import RULES, At, Rule
 
 aten = torch.ops.aten
-MAX_OPERANDS = 6  # of a cat that is read as loads under masks
+MAX_OPERANDS = 6  # the most operands of a cat that is read by loads under masks
 
 
 def _first(node: Node) -> tuple[Node, ...]:
@@ -36,13 +37,15 @@ def _zero(at: At) -> int:
     return at.const(False if at.dtype == torch.bool else 0, at.dtype)
 
 
-Piece = tuple[
-    Index, Index, Any, Any
-]  # the coordinate to read at; a form, and the [low, high) where that holds
+# (the coordinate to read at, a form, low, high): it holds where low <= form < high; high None:
+# everywhere
+Piece = tuple[Index, Index, Any, Any]
 
 
 def _pieces(at: At, source: Node, choices: list[list[Piece]]) -> int:
-    """An element out of one of several places: for each dimension the pieces that its coordinate may come from."""
+    """An element from one of several positions: for each dimension the pieces that its coordinate
+    may come from.
+    """
     found = _zero(at)
     for chosen in itertools.product(*choices):
         place = tuple(piece[0] for piece in chosen)
@@ -157,7 +160,9 @@ def _roll(at: At) -> int:
 
 
 def _wrapped(at: At, form: Index, size: int, shift: int) -> Index:
-    """(form - shift) % size, by arithmetic: once a row, where the dimension is not that of the lanes."""
+    """(form - shift) % size, by arithmetic: once per row, if the dimension is not that of
+    the lanes.
+    """
     moved = at.builder.index(affine.scaled(form, 1, -shift))
     before = at.apply("lt", moved, at.const(0, torch.int64))
     around = at.apply("add", moved, at.const(size, torch.int64))
@@ -191,8 +196,9 @@ def _has_dimensions(node: Node) -> bool:
 
 
 def _edge_pad(at: At) -> int:
-    """The last dimension in three pieces, the middle one side by side; coordinates of the others by arithmetic, which
-    is done once a row."""
+    """Reflection and replication: the last dimension in three pieces, of which the middle one is
+    contiguous; the coordinates of the other dimensions by arithmetic, once per row.
+    """
     source, reflects = at.arg(0), "reflection" in at.node.target._opname
     choices: list[list[Piece]] = []
     amounts = _pad_amounts(at.node)

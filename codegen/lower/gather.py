@@ -1,8 +1,9 @@
-"""Lowering of gathers: elements read at places that other tensors name.
+"""Lowering of gathers: elements read at positions that are data of other tensors.
 
-The operand that is read so is `far`: it lies in memory. An index is checked as it is read (`Builder.checked`), so that no
-memory is touched out of range; where one fails, the program runs ATen's operators for eager's exception
-(`codegen.schedule.fallback`). What the sizes alone show to be in range is not checked.
+The operand that is read this way is `far`: it is in memory. An index is checked when it is read
+(`Builder.checked`), so that the kernel never reads out of range. If a check fails, the program runs
+ATen's operators to raise eager's exception (`codegen.schedule.fallback`). Indices that the sizes
+prove to be in range are not checked.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _embedding_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
 
 
 def _readable(node: Node) -> bool:
-    """There is something to read, and the index is one of integers."""
+    """Whether there is something to read, and the indices are integers."""
     source, index = node.args[0], node.args[1 if node.target is aten.embedding.default else 2]
     return (
         bool(source.meta.shape)
@@ -62,7 +63,7 @@ def _readable(node: Node) -> bool:
 
 
 def _select_place(node: Node, where: Map) -> Map:
-    """Where index_select's and gather's index is read."""
+    """The map of the index of index_select and gather."""
     if node.target is aten.gather.default:
         return where
     return (where[_dim(node)],) if node.args[2].meta.shape else ()
@@ -87,7 +88,7 @@ def _along_when(node: Node) -> bool:
     return same_rank if node.target is aten.gather.default else len(node.args[2].meta.shape) <= 1
 
 
-# --- one_hot: the classes are compared, and have to be there ---
+# --- one_hot: the index is compared with each class, and must be a class ---
 
 
 def _one_hot(at: At) -> int:
@@ -106,7 +107,9 @@ def _one_hot_when(node: Node) -> bool:
 
 
 def _parts(node: Node, where: Map) -> tuple[list[Any], Map, Map]:
-    """(an index or None for each dimension, the map of the indices' common shape, the map of the dimensions kept)."""
+    """(an index or None for each dimension, the map of the indices' common shape, the map of the
+    dimensions kept).
+    """
     source, given = node.args[:2]
     indices = [*given, *[None] * (len(source.meta.shape) - len(given))]
     places = [dim for dim, index in enumerate(indices) if index is not None]
@@ -159,7 +162,7 @@ def _advanced_when(node: Node) -> bool:
     )
 
 
-# --- negative log likelihood, one value a row; its sums are made by ir.decompose ---
+# --- negative log likelihood, one value per row; ir.passes.losses makes its sums ---
 
 
 def _nll(at: At) -> int:

@@ -1,11 +1,13 @@
 """Lowering of interpolation: nearest, linear, bilinear, trilinear and bicubic upsampling.
 
-Each dimension gives its taps: places of the operand, and what each counts. They are computed where they are used, by eager's
-arithmetic to the bit (ATen's UpSample.h: in float for narrow types, `scale * (i + 0.5) - 0.5` rounded once, floor of the
-float, a weight cut to [0, 1]). The taps of the last dimension are summed first, as in ATen's kernel for rows; where ATen
-multiplies the weights of the dimensions first (channels last) the last bit may differ. Places are numbers of 32 bits
-where the operand is small enough: neighbours along a row then read near each other (`ldg` in math.h), and where the
-channels lie side by side all is plain numbers, once a pixel (`cpp_scalar`).
+Each dimension gives its taps: positions of the operand, and their weights. They are computed where
+they are used, with eager's arithmetic to the bit (ATen's UpSample.h: in float for narrow types,
+`scale * (i + 0.5) - 0.5` rounded once, floor of the float, a weight cut to [0, 1]). The taps of the
+last dimension are summed first, as in ATen's kernel for rows. Where ATen multiplies the weights of
+the dimensions first (channels last), the last bit may differ. Positions are 32-bit numbers if the
+operand is small enough: neighbours along a row then read nearby elements (`ldg` in math.h), and if
+the channels are contiguous, all positions are plain numbers, computed once per pixel
+(`cpp.scalars`).
 """
 
 from __future__ import annotations
@@ -25,13 +27,16 @@ from ..loops.loop_nest import Index
 from .builder import RULES, At, Rule
 
 aten = torch.ops.aten
-FEW_ELEMENTS = 1 << 31  # places of such a tensor are numbers of 32 bits
-SMALL = 128  # height and width of a result, together, up to which ATen takes its kernel for channels last
+FEW_ELEMENTS = 1 << 31  # positions of a tensor with fewer elements are 32-bit numbers
+# the sum of height and width of a result up to which ATen uses its kernel for channels last
+SMALL = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One dimension: its sizes, the factor that the program gave (or None), and whether the corners are aligned."""
+    """One dimension: its sizes, the factor that the program gave (or None), and whether the corners
+    are aligned.
+    """
 
     size: Any
     out: Any
@@ -43,7 +48,7 @@ class Side:
         return self.size is self.out or surely("==", self.size, self.out)
 
 
-Tap = tuple[Index, int | None]  # the place along a dimension, and its weight
+Tap = tuple[Index, int | None]  # the position along a dimension, and its weight
 
 
 def _sides(node: Node) -> list[Side]:
@@ -57,12 +62,12 @@ def _sides(node: Node) -> list[Side]:
 
 
 def _kind(node: Node) -> torch.dtype:
-    """What eager computes places and weights in."""
+    """The dtype in which eager computes positions and weights."""
     return torch.float64 if node.meta.dtype == torch.float64 else torch.float32
 
 
 def _whole(node: Node) -> torch.dtype:
-    """The type of places."""
+    """The dtype of positions."""
     meta = node.args[0].meta
     if is_symbolic((meta.shape, meta.stride, node.meta.shape)):
         return torch.int64
@@ -71,11 +76,13 @@ def _whole(node: Node) -> torch.dtype:
     return torch.int32 if small else torch.int64
 
 
-# --- where an output reads ---
+# --- the positions that an output reads ---
 
 
 def _scale(at: At, side: Side, kind: torch.dtype) -> int:
-    """Steps of the operand for one of the result; a quotient of two sizes is rounded as eager's."""
+    """Steps of the operand per step of the result; a quotient of two sizes is rounded as
+    in eager.
+    """
     over, under = side.size, side.out
     if side.aligned:
         if side.out == 1:
@@ -104,14 +111,14 @@ def _centre(at: At, form: Index, side: Side, kind: torch.dtype, cubic: bool = Fa
 
 
 def _below(at: At, real: int, side: Side) -> int:
-    """min(int(floor(float(real))), size - 1): eager takes floorf of doubles, too."""
+    """min(int(floor(float(real))), size - 1): eager uses floorf for doubles, too."""
     whole = _whole(at.node)
     low = at.apply("floor", at.builder.cast(real, torch.float32))
     return at.apply("minimum", at.builder.cast(low, whole), at.const(side.size - 1, whole))
 
 
 def _part(at: At, real: int, low: int, kind: torch.dtype) -> int:
-    """How far behind that place, in [0, 1]."""
+    """The distance from that position, in [0, 1]."""
     part = at.apply("sub", real, at.builder.cast(low, kind))
     return at.apply("minimum", at.apply("maximum", part, at.const(0.0, kind)), at.const(1.0, kind))
 
@@ -169,7 +176,9 @@ def _cubic_weights(at: At, part: int, kind: torch.dtype) -> list[int]:
 
 
 def _nearest_taps(at: At, form: Index, side: Side) -> list[Tap]:
-    """min(floor(i * scale), size - 1); ATen's kernel for channels last computes in float and knows whole factors."""
+    """min(floor(i * scale), size - 1). ATen's kernel for channels last computes in float and treats
+    a factor of 2 specially.
+    """
     listed = _is_listed(at.node)
     if side.as_is and (listed or side.given in (None, 1.0)):
         return [(form, None)]
@@ -183,7 +192,9 @@ def _nearest_taps(at: At, form: Index, side: Side) -> list[Tap]:
 
 
 def _exact_taps(at: At, form: Index, side: Side) -> list[Tap]:
-    """The place whose middle is nearest; one of ATen's kernels subtracts a half and adds it again."""
+    """The position whose centre is nearest; one of ATen's kernels subtracts a half and
+    adds it again.
+    """
     listed = _is_listed(at.node)
     kind = torch.float32 if listed else _kind(at.node)
     half = at.const(0.5, kind)
@@ -196,7 +207,9 @@ def _exact_taps(at: At, form: Index, side: Side) -> list[Tap]:
 
 
 def _is_listed(node: Node) -> bool:
-    """Does ATen take its kernel for channels last? (`_use_vectorized_kernel_cond_2d` and `_3d`)"""
+    """Whether ATen uses its kernel for channels last (`_use_vectorized_kernel_cond_2d` and
+    `_3d`).
+    """
     rank, meta = _RANKS[node.target], node.args[0].meta
     if rank == 1:
         return False
@@ -205,7 +218,7 @@ def _is_listed(node: Node) -> bool:
 
 
 def _decided_kernel(node: Node) -> bool:
-    """Is it known which of its kernels ATen takes?"""
+    """Whether it is known which of its kernels ATen uses."""
     meta = node.args[0].meta
     return _RANKS[node.target] == 1 or not is_symbolic((meta.shape, meta.stride, node.meta.shape))
 
@@ -226,7 +239,9 @@ def _interpolation(taps: Taps) -> Callable[[At], int]:
 
 
 def _mixed(at: At, before: Map, rows: Sequence[list[Tap]]) -> int:
-    """The sum over the taps of the dimensions from here on, the last one's first."""
+    """The sum over the taps of the dimensions from here on; those of the last one are
+    summed first.
+    """
     if not rows:
         value = at.fetch(at.arg(0), before)
         return value if _RANKS_OF_ONE[at.node.target] else at.builder.cast(value, _kind(at.node))
@@ -234,7 +249,7 @@ def _mixed(at: At, before: Map, rows: Sequence[list[Tap]]) -> int:
     (first, weight), *others = found
     if weight is None:
         return first
-    if len(others) == 1:  # one rounding less, on the first product
+    if len(others) == 1:  # the first product is not rounded by itself
         other, part = others[0]
         return at.apply("fma", first, weight, at.apply("mul", other, part))  # type: ignore[arg-type]
     total = at.apply("mul", first, weight)
@@ -244,7 +259,9 @@ def _mixed(at: At, before: Map, rows: Sequence[list[Tap]]) -> int:
 
 
 def _when(node: Node) -> bool:
-    """Sizes that are there, and of which it is known whether they stay; factors that are plain numbers."""
+    """Whether sizes are positive, it is known whether each dimension keeps its size, and factors
+    are plain numbers.
+    """
     x = node.args[0].meta
     floats = node.target in _NEAREST or x.dtype.is_floating_point
     if not floats or node.kwargs or x.device.type != "cpu" or x.shape[:2] != node.meta.shape[:2]:
@@ -287,7 +304,7 @@ _TABLE: tuple[tuple[dict[Any, int], Taps, bool], ...] = (
     (_CUBIC, _cubic_taps, True),
 )
 _RANKS = {op: rank for ops, _taps, _alone in _TABLE for op, rank in ops.items()}
-_RANKS_OF_ONE = {op: op in _NEAREST or op in _EXACT for op in _RANKS}  # one tap, nothing computed
+_RANKS_OF_ONE = {op: op in _NEAREST or op in _EXACT for op in _RANKS}  # one tap, no arithmetic
 
 for _ops, _taps, _alone in _TABLE:
     for _op in _ops:

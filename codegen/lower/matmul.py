@@ -1,8 +1,10 @@
-"""Lowering of matrix products: a multiplication and a sum over k, where a loop nest beats the library's call.
+"""Lowering of matrix products: a multiplication and a sum over k, where a loop nest is faster than
+the library's call.
 
-The iteration of a product is (batch, m, n, k) with k folded: its result is one value a row, and what follows it (bias,
-activation, residual) is computed there. Sums are in float32 for bfloat16 and float16, rounded once at the end.
-Which products these are says `pays`; the others stay ATen steps. The table `LETTERS` is the summation convention.
+The iteration of a product is (batch, m, n, k) with k reduced: its result is one value per row, and
+the operators after it (bias, activation, residual) are computed there. Sums are in float32 for
+bfloat16 and float16, rounded once at the end. `pays` chooses the products; the others stay ATen
+steps. The table `LETTERS` is the summation convention.
 """
 
 from __future__ import annotations
@@ -23,40 +25,53 @@ aten = torch.ops.aten
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
-# Where a nest of ours beats MKL and oneDNN as an ATen step; measured on an AVX-512 machine with two threads, ours / theirs in us:
-#   float32 linear   1 x 512 x 784: 9 / 25    8 x 1024 x 1024: 77 / 193    4 x 64 x 64: 1.2 / 3.5    16 x 16 x 16: 1.8 / 2.1
-#   bfloat16         1 x 1024 x 1024: 46 / 87    8 x 256 x 256: 18 / 29    2 x 4096 x 1024: 287 / 188
+# Where a nest is faster than MKL and oneDNN as an ATen step, measured on an AVX-512 machine with
+# two threads, nest / library in us:
+#
+#    float32 linear   1 x 512 x 784: 9 / 25    8 x 1024 x 1024: 77 / 193
+#                     4 x 64 x 64: 1.2 / 3.5    16 x 16 x 16: 1.8 / 2.1
+#    bfloat16         1 x 1024 x 1024: 46 / 87    8 x 256 x 256: 18 / 29
+#                     2 x 4096 x 1024: 287 / 188
+#
 # and on another one without instructions for half precision:
-#   float32 linear   12 x 256 x 512: 18 / 35   256 x 512 x 10: 14 / 37   2048 x 64 x 1: 4.2 / 10   16 x 1024 x 1024: 227 / 328
-#   bfloat16         12 x 512 x 64: 11 / 17    12 x 256 x 512: 41 / 34   2048 x 64 x 4: 28 / 26    1 x 4096 x 4096: 611 / 1783
-#   float32, a weight that lies along n    1 x 64 x 64: 1.9 / 2.0    1 x 256 x 256: 30 / 5
-# Nothing is packed: a write through numpy, dlpack or a storage moves neither the version nor the pointer that a packed copy could be
-# known by. oneDNN with a weight packed beforehand, and gelu (batch x 768 x 768; ATen's / ours / packed, AVX-512): float32
-# 1: 51 / 15 / 46, 4: 123 / 20 / 42, 16: 216 / 74 / 83; bfloat16 1: 71 / 14 / 30, 4: 74 / 60 / 32, 16: 96 / 87 / 47, where ours by now
-# is `products_bf16`, which takes all but the tiny ones where there are instructions for them.
+#
+#    float32 linear   12 x 256 x 512: 18 / 35   256 x 512 x 10: 14 / 37
+#                     2048 x 64 x 1: 4.2 / 10   16 x 1024 x 1024: 227 / 328
+#    bfloat16         12 x 512 x 64: 11 / 17    12 x 256 x 512: 41 / 34
+#                     2048 x 64 x 4: 28 / 26    1 x 4096 x 4096: 611 / 1783
+#    float32, a weight that is contiguous along n
+#                     1 x 64 x 64: 1.9 / 2.0    1 x 256 x 256: 30 / 5
+#
+# Nothing is packed: a write through numpy, dlpack or a storage changes neither the version nor the
+# pointer that would identify a packed copy. oneDNN with a weight packed beforehand, and gelu (batch
+# x 768 x 768; ATen's / nest / packed, AVX-512): float32 1: 51 / 15 / 46, 4: 123 / 20 / 42, 16: 216
+# / 74 / 83; bfloat16 1: 71 / 14 / 30, 4: 74 / 60 / 32, 16: 96 / 87 / 47. `matmul_bf16` now computes
+# bfloat16 products that are not tiny, where there are instructions for them.
+# rows that share each element of the larger factor; registers do not suffice for more
 TOGETHER = (
     8  # rows that share each element of the larger factor: for more there are not registers enough
 )
-THIN = 12  # rows or columns that a nest is still the better one for
-LONG = 64  # k from which on folding the lanes of a sum is not what costs
+THIN = 12  # rows or columns up to which a nest is better
+LONG = 64  # k from which on the reduction of a sum's lanes does not matter
+# bytes of an element -> multiplications that take less time than the call
 SMALL = {
     4: 4096,
     8: 4096,
     2: 16384,
-}  # bytes of an element -> multiplications that take less time than the call
+}
 HALF_WORK = 1 << 20  # multiplications from which on the library's half precision instructions win
-SCATTERED_BYTES = 1 << 14  # of a factor that is not read in the order of its memory
+SCATTERED_BYTES = 1 << 14  # bytes of a factor that may be read out of the order of its memory
 
 
 def space(node: Node) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """(sizes of the iteration, folded dimensions)."""
+    """(sizes of the iteration, reduced dimensions)."""
     result = LETTERS[node.target][3]
     found = sizes(node)
     return tuple(found[letter] for letter in result + "k"), (len(result),)
 
 
 def _large(node: Node) -> dict[str, Any]:
-    """letter -> stride, of the larger factor."""
+    """Letter -> stride of the larger factor."""
     _first, left, right, _result = LETTERS[node.target]
     pairs = zip(factors(node), (left, right), strict=True)
     factor, letters = max(pairs, key=lambda pair: estimated(pair[0].meta.shape))
@@ -64,8 +79,10 @@ def _large(node: Node) -> dict[str, Any]:
 
 
 def rows_in_order(node: Node) -> list[int]:
-    """The result's dimensions from the outermost loop to the innermost: the larger factor, where its elements along k
-    are neighbours, is read once and in order."""
+    """The result's dimensions from the outermost loop to the innermost.
+
+    The larger factor is read once and in order, if its elements along k are contiguous.
+    """
     result, strides = LETTERS[node.target][3], _large(node)
     found = list(range(len(result)))
     if strides["k"] == 1:
@@ -74,7 +91,9 @@ def rows_in_order(node: Node) -> list[int]:
 
 
 def rows_together(node: Node) -> bool:
-    """Shall the rows of the innermost loop be computed beside each other, to read the larger factor once for all?"""
+    """Whether the rows of the innermost loop are computed side by side, so that the larger factor
+    is read once for all.
+    """
     order, result = rows_in_order(node), LETTERS[node.target][3]
     if not order or result[order[-1]] in _large(node):
         return False
@@ -95,7 +114,7 @@ def _product(at: At) -> int:
     alpha, beta = (at.node.kwargs.get(name, 1) for name in ("alpha", "beta"))
     if alpha != 1:
         total = at.apply("mul", total, at.const(alpha))
-    if beta == 0:  # what is not added may be nan
+    if beta == 0:  # the operand that is not added may be nan
         return at.done(total)
     added = at.get(at.arg(0), at.math)
     if beta != 1:
@@ -104,7 +123,7 @@ def _product(at: At) -> int:
 
 
 def possible(node: Node) -> bool:
-    """Floating factors of one dtype on the CPU."""
+    """Whether the factors are floats of one dtype on the CPU."""
     metas = [factor.meta for factor in factors(node)]
     plain = all(
         meta.dtype == node.meta.dtype and meta.dtype in FLOATS and meta.device.type == "cpu"
@@ -118,7 +137,9 @@ def _lowered(node: Node) -> bool:
 
 
 def pays(node: Node) -> bool:
-    """Is a nest over rows and columns, or over rows alone, faster than the library's call?"""
+    """Whether a nest over rows and columns, or over rows alone, is faster than the
+    library's call.
+    """
     known = measured(node)
     if known is not None:
         return known
@@ -139,7 +160,9 @@ def pays(node: Node) -> bool:
 
 
 def unrolled(found: dict[str, Any], result: str) -> bool:
-    """Are the columns so few that each of a row's multiplications may be a value of its own? (see `rowwise`)"""
+    """Whether there are so few columns that each multiplication of a row may be a value of its own
+    (see `rowwise`).
+    """
     if not result:
         return False
     rest = [size for letter, size in found.items() if letter != result[0]]
@@ -150,7 +173,7 @@ def unrolled(found: dict[str, Any], result: str) -> bool:
 
 
 def in_order(node: Node) -> bool:
-    """Are the large factors read along k as they lie in memory?"""
+    """Whether the large factors are contiguous along k."""
     _first, left, right, _result = LETTERS[node.target]
     for factor, letters in zip(factors(node), (left, right), strict=True):
         meta = factor.meta

@@ -1,8 +1,8 @@
 """Lowering of pointwise ATen operators: the table from operator to expression.
 
-Each rule computes as eager does: in float32 for bfloat16 and float16, rounded once after the operator; integers
-wrap; what eager refuses or what depends on data (integer division by zero) has no rule and stays an ATen step.
-The table is read by `lowering.rule_for`.
+Each rule computes as eager does: in float32 for bfloat16 and float16, rounded once after the
+operator; integers wrap. Calls that eager refuses, or whose errors depend on data (integer division
+by zero), have no rule and stay ATen steps. `builder.rule_for` reads the table.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ def _addcmul(op: str) -> Callable[[At], int]:
         scale = at.const(at.arg(3, "value", 1))
         if op == "div":
             return at.done(at.apply("add", x, at.apply("div", at.apply("mul", scale, a), b)))
-        return at.done(
-            at.apply("fma", at.apply("mul", scale, a), b, x)
-        )  # as eager's compiler has it
+        # an fma, as in the machine code of eager's kernel
+        return at.done(at.apply("fma", at.apply("mul", scale, a), b, x))
 
     return build
 
@@ -53,7 +52,7 @@ def _lerp(at: At) -> int:
     near = at.apply("fma", weight, span, start)
     if in_vectors(at.node):
         far = at.apply("fma", at.apply("sub", weight, at.const(1.0)), span, end)
-    else:  # the same number, but for the signs of zeros
+    else:  # the same number, except for the signs of zeros
         rest = at.apply("sub", at.const(1.0), weight)
         far = at.apply("fma", at.apply("neg", span), rest, end)
     small = at.apply("lt", at.apply("abs", weight), at.const(0.5))
@@ -79,7 +78,7 @@ def _arange(at: At) -> int:
     on_cpu = at.meta.device.type == "cpu"
     wide = torch.float64 if on_cpu else at.math  # eager: start + step * i in double, rounded once
     position = at.builder.cast(at.builder.index(form), wide)
-    if not on_cpu:  # in its own type, by one instruction
+    if not on_cpu:  # eager: in its own type, by one instruction
         return at.done(at.apply("fma", position, at.const(step, wide), at.const(start, wide)))
     moved = at.apply("mul", position, at.const(step, wide))
     return at.done(at.apply("add", at.const(start, wide), moved))
@@ -127,8 +126,11 @@ _MASK_SECOND = frozenset({aten.masked_fill.Scalar, aten.masked_fill.Tensor})
 
 
 def _batch_norm(at: At) -> int:
-    """Inference: x * alpha + beta with alpha = weight / sqrt(var + eps), beta = bias - mean * alpha; both sums are
-    rounded once, as by eager's kernel for the CPU."""
+    """Inference: x * alpha + beta with alpha = weight / sqrt(var + eps), beta = bias - mean *
+    alpha.
+
+    Both sums are rounded once, as in eager's kernel for the CPU.
+    """
     x, weight, bias, mean, variance = (at.arg(i) for i in range(5))
     eps = (
         at.arg(6)
@@ -144,7 +146,8 @@ def _batch_norm(at: At) -> int:
         return at.builder.cast(at.full(node, channel), kind)
 
     spread = at.apply("sqrt", at.apply("add", per_channel(variance, 1.0), at.const(eps, kind)))
-    if at.meta.device.type != "cpu":  # (x - mean) / spread * weight + bias, as eager there
+    # (x - mean) / spread * weight + bias, as eager computes it there
+    if at.meta.device.type != "cpu":
         value = at.builder.cast(at.full(x, at.where), kind)
         away = at.apply("sub", value, per_channel(mean, 0.0))
         scaled = at.apply("mul", away, at.apply("div", per_channel(weight, 1.0), spread))

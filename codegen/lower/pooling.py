@@ -1,7 +1,9 @@
-"""Lowering of pooling over windows: max pooling with its places, average pooling, adaptive ones whose windows are equal.
+"""Lowering of pooling over windows: max pooling with its positions, average pooling, adaptive
+pooling with equal windows.
 
-A window of few elements is read element by element, in eager's order, by loads under masks where it may reach beyond
-the operand; so sums round as eager's do, and a place is the one that eager's comparison finds.
+A window of few elements is read element by element, in eager's order, by loads under masks where it
+may reach beyond the operand. So sums round as eager's do, and a position is the one that eager's
+comparison finds.
 """
 
 from __future__ import annotations
@@ -23,13 +25,15 @@ from ..loops.loop_nest import Index
 from .builder import RULES, At, Rule
 
 aten = torch.ops.aten
-MAX_WINDOW = 16  # elements
+MAX_WINDOW = 16  # in elements
 WIDE = (torch.float32, torch.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One dimension of a pooling: output i reads size elements from i * stride - pad on, `dilation` apart."""
+    """One dimension of a pooling: output i reads `size` elements from i * stride - pad on,
+    `dilation` apart.
+    """
 
     length: Any
     size: int
@@ -48,7 +52,9 @@ class Window:
 
 
 def _each(value: Any, count: int, default: Any = 0) -> tuple[int, ...]:
-    """An argument for each dimension: one number stands for all of them, none for the default's."""
+    """An argument for each dimension: one number counts for all of them, no number means
+    the default.
+    """
     given = default if value is None or value == () or value == [] else value
     numbers = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     return numbers * count if len(numbers) == 1 else numbers
@@ -80,7 +86,7 @@ def _first_meta(node: Node) -> Any:
 
 
 def _tap(at: At, windows: Sequence[Window], taps: Sequence[int], other: int) -> int:
-    """An element of the window; `other` where it lies beyond the operand."""
+    """An element of the window; `other` where it is beyond the operand."""
     count = len(windows)
     forms = at.where[-count:]
     places = tuple(w.place(f, t) for w, f, t in zip(windows, forms, taps, strict=True))
@@ -97,14 +103,16 @@ def _taps(windows: Sequence[Window]) -> Any:
     return itertools.product(*(range(window.size) for window in windows))
 
 
-# --- the greatest element and its place ---
+# --- the greatest element and its position ---
 
 
 def _max_pool(at: At) -> tuple[int, int]:
-    """The first of the greatest elements, or the last nan: `value > best or isnan(value)`, from -inf on."""
+    """The first of the greatest elements, or the last nan: `value > best or isnan(value)`, from
+    -inf on.
+    """
     windows, dtype = _windows(at.node), at.dtype
     plane = math.prod(window.length for window in windows)
-    # of distances in a plane: as wide as the elements, where that holds them
+    # the type of distances in a plane: as narrow as the elements', if that can hold them
     kind = torch.int32 if surely("<", plane, 1 << 31) else torch.int64
     best = least = at.const(-math.inf, dtype)
     step = at.builder.cast(_first_distance(at, windows), kind)
@@ -126,7 +134,7 @@ def _better(at: At, value: int, best: int) -> int:
 
 
 def _distance(windows: Sequence[Window], taps: Sequence[int]) -> Any:
-    """From a window's corner to an element of it, in a plane that lies row by row."""
+    """The distance from a window's corner to one of its elements, in a row-major plane."""
     found: Any = 0
     for window, tap in zip(windows, taps, strict=True):
         found = found * window.length + tap * window.dilation
@@ -134,7 +142,7 @@ def _distance(windows: Sequence[Window], taps: Sequence[int]) -> Any:
 
 
 def _first_distance(at: At, windows: Sequence[Window]) -> int:
-    """To the first element that lies in the operand."""
+    """The distance to the first element that is inside the operand."""
     found = zero = at.const(0, torch.int64)
     for window, form in zip(windows, at.where[-len(windows) :], strict=True):
         found = at.apply("mul", found, at.const(window.length, torch.int64))
@@ -148,7 +156,9 @@ def _first_distance(at: At, windows: Sequence[Window]) -> int:
 
 
 def _avg_pool(at: At) -> int:
-    """Added up from 0 in eager's order, divided once; for equal parts once for each dimension."""
+    """The sum from 0 on in eager's order, divided once; for adaptive pooling divided once per
+    dimension.
+    """
     windows = _windows(at.node)
     kind, zero = at.math, at.const(0.0, at.dtype)
     total = at.const(0.0, kind)
@@ -188,7 +198,7 @@ def _divisor(at: At, windows: Sequence[Window]) -> int:
 
 
 def _small(node: Node) -> bool:
-    """Windows of few floats."""
+    """Whether the windows are small and of floats on the CPU."""
     x = node.args[0].meta
     count = _RANKS[node.target]
     shapes = x.shape, _first_meta(node).shape
@@ -207,7 +217,7 @@ def _max_when(node: Node) -> bool:
 
 
 def _avg_when(node: Node) -> bool:
-    """Narrow floats of volumes eager refuses, or rounds as it adds."""
+    """Eager refuses narrow floats in three dimensions, or rounds each sum: no rule for these."""
     return _small(node) and (_RANKS[node.target] == 2 or node.meta.dtype in WIDE)
 
 

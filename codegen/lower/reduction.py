@@ -1,8 +1,9 @@
-"""Lowering of reductions, and of what folds and comes back to elements: softmax, layer norm.
+"""Lowering of reductions, and of operators that reduce and return to elements: softmax, layer norm.
 
-A "fold" rule's result is one value a row: its operand is taken at `_operand_map` (kept dimensions from the result,
-folded ones from the nest's inner axes). A "normalize" rule's result lies at each element. Accumulation is in float32
-for bfloat16 and float16, rounded once at the end, as in eager; variance takes two passes.
+The result of a "fold" rule is one value per row: its operand is read at `_operand_map` (kept
+dimensions from the result, reduced ones from the nest's inner axes). The result of a "normalize"
+rule is one value per element. Accumulation is in float32 for bfloat16 and float16, rounded once at
+the end, as in eager; variance takes two passes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def _arg(node: Node, position: int, name: str, default: Any = None) -> Any:
 def _fold_dims(
     dim_at: int | None, keep_at: int = 2, empty_is_none: bool = False
 ) -> Callable[[Node], Any]:
-    """Reads (operand, dims, keepdim) from the arguments; dim_at None: everything is folded."""
+    """A reader of (operand, dims, keepdim) from the arguments; dim_at None: all dimensions are
+    reduced.
+    """
 
     def read(node: Node) -> tuple[Node, tuple[int, ...], bool]:
         operand = node.args[0]
@@ -55,7 +58,7 @@ def _fold_dims(
 
 
 def _one_dim(node: Node) -> tuple[Node, tuple[int, ...], bool]:
-    """softmax and friends: one dimension, whose size stays."""
+    """softmax and similar operators: one dimension, whose size stays."""
     operand = node.args[0]
     return operand, _normal(node.args[1], len(operand.meta.shape)), True
 
@@ -83,7 +86,9 @@ def _operand_map(at: At) -> Map:
 
 
 def _own_map(at: At) -> Map:
-    """The map of what a "normalize" rule folds: its result may be asked for at another place in the row."""
+    """The map of the reduced operand of a "normalize" rule: its result may be read at another
+    position of the row.
+    """
     _operand, dims, _keep = RULES[at.node.target].folds(at.node)  # type: ignore[misc]
     axes, first = at.builder.axes, at.builder.n_outer
     return tuple(
@@ -98,7 +103,7 @@ def _count(node: Node) -> Any:
 
 
 def _folded(at: At, dtype: torch.dtype) -> int:
-    """The operand's element at the fold's place, as dtype."""
+    """The operand's element at the position of the reduction, as dtype."""
     return at.builder.cast(at.full(at.arg(0), _operand_map(at)), dtype)
 
 
@@ -135,7 +140,9 @@ def _argument(kind: str) -> Callable[[At], int]:
 
 
 def _with_place(kind: str) -> Callable[[At], tuple[int, int]]:
-    """max.dim, min.dim: the value and its position. Of zeros of both signs eager's value is the first one."""
+    """max.dim, min.dim: the value and its position. Of zeros of both signs eager's value is the
+    first one.
+    """
 
     def build(at: At) -> tuple[int, int]:
         value = _folded(at, opmath(at.dtype))
@@ -169,7 +176,9 @@ def _variance(root: bool, with_mean: bool = False) -> Callable[[At], Any]:
 
 
 def _variance_math(at: At) -> torch.dtype:
-    """Eager adds up in double, also what is float32 (narrower results are rounded by far more than float32 loses)."""
+    """The accumulator of a variance. Eager sums float32 in double; a narrower result is rounded by
+    far more than float32 loses.
+    """
     wide = at.dtype == torch.float32 and at.meta.device.type == "cpu"
     return torch.float64 if wide else at.math
 
@@ -237,7 +246,7 @@ def _layer_norm(at: At) -> tuple[int, int, int]:
     if bias is not None:
         found = at.apply("add", found, at.get(bias, kind))
     elif at.meta.device.type == "cpu":
-        found = at.apply("add", found, at.const(0.0, kind))  # eager's bias: -0 becomes 0
+        found = at.apply("add", found, at.const(0.0, kind))  # eager adds a bias here: -0 becomes 0
     metas = at.node.meta
     rows = (at.builder.cast(n, m.dtype) for n, m in zip((mean, spread), metas[1:], strict=True))
     return (at.done(found), *rows)  # type: ignore[return-value]
@@ -261,7 +270,9 @@ def _rms_norm(at: At) -> tuple[int, int]:
 
 
 def _elements(node: Node) -> bool:
-    """Some element is there to fold (eager raises, or the result is not a plain identity, otherwise)."""
+    """Whether there is an element to reduce; otherwise eager raises, or the result is not a plain
+    identity.
+    """
     return positive(node.args[0].meta.shape)
 
 
@@ -290,7 +301,9 @@ def _float_sum(node: Node) -> bool:
 
 
 def _same_dtype(node: Node) -> bool:
-    """_softmax(half_to_float=True) is CUDA's: it rounds no more than the computation does."""
+    """_softmax(half_to_float=True) exists on CUDA: it rounds no more often than the
+    computation does.
+    """
     return _float_operand(node) and (not node.args[2] or node.meta.device.type == "cuda")
 
 

@@ -1,8 +1,9 @@
-"""Lowering of cumulative operators: the fold of a row up to each element.
+"""Lowering of cumulative operators: the reduction of a row up to each element.
 
-Accumulation is in the type that eager's kernels carry from element to element: float64 for float32, float32 for bfloat16
-and float16. Where rounding and overflow hang on the order (products, sums in float64), the order is eager's. On a GPU eager's
-threads share a row, in an order of their own, and carry the type that they compute in: so do ours.
+Accumulation is in the type that eager's kernels carry from element to element: float64 for float32,
+float32 for bfloat16 and float16. Where rounding and overflow depend on the order (products, sums in
+float64), the order is eager's. On a GPU eager's threads share a row in an order of their own and
+carry the type that they compute in; so do the kernels here.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ def _along(node: Node) -> tuple[Node, tuple[int, ...], bool]:
 
 
 def _carried(meta: Meta) -> torch.dtype:
-    """What eager's accumulator is; on a GPU it is no wider than the computation."""
+    """The type of eager's accumulator; on a GPU it is no wider than the computation."""
     wide = meta.dtype == torch.float32 and meta.device.type == "cpu"
     return torch.float64 if wide else opmath(meta.dtype)
 
 
 def _in_turn(kind: str, meta: Meta) -> bool:
-    """Where the order of the elements counts, as threads of a GPU cannot have it."""
+    """Whether the elements are taken in order. Threads of a GPU cannot do that."""
     dtype = meta.dtype
     if meta.device.type != "cpu":
         return False
@@ -51,7 +52,9 @@ def _cumulative(kind: str) -> Callable[[At], int]:
 
 
 def _best_so_far(kind: str) -> Callable[[At], tuple[int, int]]:
-    """cummax, cummin: the value, and the last place that had it; a nan stays, and each further one is taken."""
+    """cummax, cummin: the value, and the last position that had it; a nan stays, and each later nan
+    replaces it.
+    """
 
     def build(at: At) -> tuple[int, int]:
         where = _own_map(at)
@@ -75,7 +78,9 @@ def _cumulative_when(node: Node) -> bool:
 
 
 def _alone(kind: str) -> Callable[[Node], bool]:
-    """Lane by lane along neighbours it takes ATen's time to the percent."""
+    """Whether a kernel of only this operator is better than ATen's: lane by lane along contiguous
+    elements both take the same time.
+    """
 
     def better(node: Node) -> bool:
         neighbours = node.meta.stride[node.args[1]] == 1 == node.args[0].meta.stride[node.args[1]]

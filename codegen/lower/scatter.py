@@ -1,9 +1,11 @@
-"""Lowering of scatters: elements that go to places which other tensors name, over a copy of the first operand.
+"""Lowering of scatters: elements stored at positions that are data of other tensors, over a copy of
+the first operand.
 
-The iteration is that of what is scattered, so whatever computes it (the messages of a graph layer) is in the same kernel
-and never lies in memory. Elements go in the order of the axes, as eager's do: a sum has eager's order, and of several
-elements for one place the last one stays. Indices are checked as in `lower_index`. A rule gives the value, the map of its
-place in the result, and a key of `loops.MERGES`.
+The iteration is that of the scattered elements, so the operators that compute them (the messages of
+a graph layer) are in the same kernel, and the elements are never in memory. Elements go in the
+order of the axes, as in eager: a sum has eager's order, and of several elements for one position
+the last one stays. Indices are checked as in `gather`. A rule returns the value, the map of its
+position in the result, and a key of `loop_nest.MERGES`.
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ from .builder import CONSTANTS, RULES, At, Rule
 from .gather import INTEGERS
 
 aten = torch.ops.aten
-Found = tuple[int, Map, str]  # (value, place, how to merge)
+Found = tuple[int, Map, str]  # (value, position, how to merge)
 
-# dtypes that eager adds up one element at a time, rounding as it stores; narrow floats it adds in another way at times
+# dtypes that eager sums one element at a time, rounding at each store; narrow floats it sometimes
+# sums in another way
 ADDED = frozenset({
     torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
 })  # fmt: skip
-ATOMIC = frozenset(
-    {torch.float32, torch.float64, torch.int64, torch.int32}
-)  # a GPU's memory merges
+# dtypes that the memory of a GPU merges
+ATOMIC = frozenset({torch.float32, torch.float64, torch.int64, torch.int32})
 MERGE = {
     "sum": "sum",
     "add": "sum",
@@ -49,7 +51,7 @@ def _dim(node: Node) -> int:
 
 
 def _index(at: At, index: Node, where: Map, low: Any, high: Any) -> int:
-    """A checked place; one below zero counts from the end."""
+    """A checked position; one below zero counts from the end."""
     found = at.builder.cast(at.full(index, where), torch.int64)
     found = at.builder.checked(found, low, high)
     least = at.builder.bounds(found)[0]
@@ -164,7 +166,9 @@ def _along_when(node: Node) -> bool:
 
 
 def _picks(node: Node, where: Map) -> tuple[list[Any], Map, Map]:
-    """(an index or None for each dimension, the map of the indices' common shape, the map of the dimensions kept)."""
+    """(an index or None for each dimension, the map of the indices' common shape, the map of the
+    dimensions kept).
+    """
     target, given = node.args[:2]
     indices = [*given, *[None] * (len(target.meta.shape) - len(given))]
     places = [dim for dim, index in enumerate(indices) if index is not None]
@@ -212,7 +216,9 @@ def _put_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
 
 
 def _put_when(node: Node) -> bool:
-    """Of places that are named twice, eager takes the last one where there is one order only."""
+    """Whether eager's order is fixed: of positions that occur twice eager takes the last one only
+    then.
+    """
     given = [index for index in node.args[1] if index is not None]
     if not given or is_symbolic(node.args[1]) or any(i.meta.dtype not in INTEGERS for i in given):
         return False
@@ -229,7 +235,9 @@ def _put_when(node: Node) -> bool:
 
 
 def _embedding(at: At) -> Found:
-    """Rows of the gradient added up from zero; an index that is no row's, or the padding's, counts nowhere."""
+    """Rows of the gradient summed from zero; an index that is the padding's or no row adds
+    nothing.
+    """
     gradient, indices, rows, padding = (at.arg(i) for i in range(4))
     kind = torch.int64
     given = at.builder.cast(at.full(indices, at.where[:-1]), kind)
@@ -270,7 +278,7 @@ def _adds(node: Node) -> bool:
 
 
 def _may(node: Node, index: Node) -> bool:
-    """Is there something to scatter, by integers, over memory that a plain copy makes?"""
+    """Whether there is something to scatter, by integers, over memory that a plain copy makes."""
     space = _SPACES[node.target](node)[0]
     return (
         index.meta.dtype in INTEGERS
@@ -284,8 +292,11 @@ def _may(node: Node, index: Node) -> bool:
 
 
 def _merged_there(node: Node) -> bool:
-    """Does the node's device merge so? On a GPU eager sums by atomic operations, too, unless it was asked for results that
-    are the same each time; sums by `x[i] += v` and of an embedding's gradient it sorts."""
+    """Whether the node's device merges this way.
+
+    On a GPU eager too sums by atomic operations, unless deterministic algorithms are required. It
+    sorts the sums of `x[i] += v` and of an embedding's gradient.
+    """
     if node.meta.device.type == "cpu":
         return True
     if node.meta.device.type != "cuda" or torch.are_deterministic_algorithms_enabled():
@@ -300,7 +311,7 @@ def _merged_there(node: Node) -> bool:
 
 
 def _below(first: Node, node: Node) -> bool:
-    """A constant, or memory that lies as the result does."""
+    """Whether the first operand is a constant, or memory with the layout of the result."""
     if first.meta.dtype != node.meta.dtype or first.meta.shape != node.meta.shape:
         return False
     source = first
@@ -313,9 +324,12 @@ def _below(first: Node, node: Node) -> bool:
 
 
 def _alone(node: Node) -> bool:
-    """Is a kernel of this scatter alone better than ATen's? Not where neighbours go to places of their own, lane by
-    lane: ATen takes 0.5 to 0.9 of that time. Sums by `x[i] += v` it makes in a slow way."""
-    if node.meta.device.type != "cpu":  # two launches, as eager has
+    """Whether a kernel of only this scatter is better than ATen's.
+
+    It is not if neighbours are stored at separate positions, lane by lane: ATen takes 0.5 to 0.9 of
+    that time. ATen is slow for sums by `x[i] += v`.
+    """
+    if node.meta.device.type != "cpu":  # two launches, as in eager
         return False
     space = _SPACES[node.target](node)[0]
     if len(space) - 1 not in _scattered_dims(node, len(space)):
@@ -325,7 +339,9 @@ def _alone(node: Node) -> bool:
 
 
 def spread_over_threads(node: Node) -> bool:
-    """May threads share the work: does the iteration have long rows of which no two elements meet?"""
+    """Whether threads may share the work: whether the iteration has long rows in which no two
+    elements have the same position.
+    """
     if node.meta.device.type != "cpu":
         return True
     space = RULES[node.target].space(node)[0]  # type: ignore[misc]

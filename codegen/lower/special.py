@@ -1,8 +1,8 @@
-"""Lowering of rarer pointwise operators and folds, as compositions of the loop IR's own: shrinkages, sums in logarithms,
-entropies, signs of infinity, counts.
+"""Lowering of rarer pointwise operators and reductions by compositions of the loop IR's operators:
+shrinkages, logarithms of sums, entropies, signs of infinity, counts.
 
-Each rule follows eager's kernel, which for some of them computes in bfloat16 and float16 step by step: `stepwise`
-rounds there too. The table is read by `lowering.rule_for`.
+Each rule follows eager's kernel. Some of those compute in bfloat16 and float16 step by step:
+`_stepwise` rounds there too. `builder.rule_for` reads the table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ aten = torch.ops.aten
 
 
 def _stepwise(at: At, number: int) -> int:
-    """Rounded to the operator's own dtype, and on in the one it is computed in."""
+    """A value rounded to the operator's own dtype, then in the dtype of the computation again."""
     return at.builder.cast(at.builder.cast(number, at.dtype), at.math)
 
 
@@ -91,7 +91,7 @@ def _softshrink(at: At) -> int:
     x = _operand(at, 0)
     edge = at.const(at.arg(1, "lambd", 0.5))
     zero = at.apply("mul", x, at.const(0.0))  # nan stays
-    if in_vectors(at.node):  # eager's vectors give no -0, its loop of single elements does
+    if in_vectors(at.node):  # eager's vectors give no -0, its loop over single elements does
         zero = at.apply("add", zero, at.const(0.0))
     far = at.apply("lt", x, at.apply("neg", edge))
     below = at.apply("where", far, at.apply("add", x, edge), zero)
@@ -112,7 +112,7 @@ def _prelu(at: At) -> int:
 
 
 def _log_sum(function: str) -> Callable[[At], int]:
-    """log(e^a + e^b) by the larger one; equal infinities stay."""
+    """log(e^a + e^b) from the larger one; equal infinities stay."""
 
     def build(at: At) -> int:
         a, b = _operand(at, 0), _operand(at, 1)
