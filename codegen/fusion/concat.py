@@ -1,9 +1,10 @@
-"""Cat without a call: what is joined is written into its place in the result.
+"""Cat without a call: the operands are written into their parts of the result.
 
-`joins(graph)` finds each `cat` that gains by it and gives a copy for each of its operands, with the layout of that
-operand's part of the result. A copy is pointwise, so `fuse` takes it into the kernel that computes the operand, or makes
-it a kernel of its own over an operand in memory; `schedule` allocates the result before the first of them and makes no
-step of the cat. The result has the strides that the cat's own rule gives it.
+`joins(graph)` finds each `cat` that is faster this way and returns one copy per operand, with the
+layout of that operand's part of the result. A copy is pointwise, so `fuse` takes it into the kernel
+that computes the operand, or makes it a kernel of its own if the operand is in memory. `schedule`
+allocates the result before the first copy and makes no step for the cat. The result has the strides
+that the rule of cat gives it.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ from ..loops.extents import positive
 from ..lower.builder import rule_for
 
 MAX_OPERANDS = 32
-MAX_LOADED = 4  # operands that are in memory: each may become a kernel that copies
+MAX_LOADED = 4  # the most operands that are in memory: each may become a kernel that copies
 
 aten = torch.ops.aten
 Joins = dict[Node, tuple[Node, ...]]
 
 
 def joins(graph: Graph) -> Joins:
-    """For each cat that is done without a call, the copies that make it."""
+    """For each cat that is done without a call, its copies."""
     cats = [node for node in graph.nodes if node.target is aten.cat.default]
     if not cats:
         return {}
-    users: dict[Node, int] = dict.fromkeys(graph.outputs, 3)  # what is returned is in memory anyway
+    # results of the graph are in memory anyway
+    users: dict[Node, int] = dict.fromkeys(graph.outputs, 3)
     for node in graph.nodes:
         for operand in reads(node):
             users[operand] = users.get(operand, 0) + 1
@@ -43,15 +45,21 @@ def joins(graph: Graph) -> Joins:
 
 
 def _gains(cat: Node, users: dict[Node, int]) -> bool:
-    """Is some operand computed by a kernel, for this cat alone or for it and one other reader?"""
+    """Whether kernels compute some of the operands, for this cat alone or for it and one
+    other reader.
+    """
     computed = sum(_only_here(one, users) or _here_too(one, users) for one in cat.args[0])
     count = len(cat.args[0])
     return computed > 0 and 1 < count <= MAX_OPERANDS and count - computed <= MAX_LOADED
 
 
 def _here_too(node: Node, users: dict[Node, int]) -> bool:
-    """Is it pointwise work that one other operator reads, as a state that the next step of a loop takes? It is stored twice
-    then, instead of stored, read and stored, and need not live until the cat."""
+    """Whether it is pointwise and one other operator reads it, like a state that the next step of a
+    loop takes.
+
+    It is then stored twice, instead of stored, read and stored, and its memory is free before the
+    cat.
+    """
     while is_plain_view(node) and users[node] == 1:
         node = node.alias  # type: ignore[assignment]
     rule = rule_for(node)
@@ -68,7 +76,9 @@ def _only_here(node: Node, users: dict[Node, int]) -> bool:
 
 
 def _copies(cat: Node) -> tuple[Node, ...]:
-    """A copy of each operand with the layout of its part; none where an operand has no place of its own."""
+    """A copy of each operand with the layout of its part; empty if an operand cannot be copied this
+    way.
+    """
     whole, operands = cat.meta, cat.args[0]
     rank = len(whole.shape)
     dim = (cat.args[1] if len(cat.args) > 1 else cat.kwargs.get("dim", 0)) % rank
@@ -93,7 +103,9 @@ def _copies(cat: Node) -> tuple[Node, ...]:
 
 
 def _below_views(node: Node, meta: Meta) -> tuple[Node, Meta]:
-    """What a view shows, and the layout that puts it where the view would lie: kernels compute it in its own shape."""
+    """The base of a view, and the layout with which the base fills the memory of the view: kernels
+    compute a value in its own shape.
+    """
     while node.op == "call" and node.target in _BELOW and is_plain_view(node):
         base: Node = node.args[0]
         stride = _BELOW[node.target](node, base.meta.shape, meta)

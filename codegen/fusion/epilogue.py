@@ -1,11 +1,13 @@
-"""Epilogues: what follows a product or a convolution of ours element by element is done to each tile of its result.
+"""Epilogues: element-wise operators after a fixed kernel's product or convolution are applied to
+each tile of its result.
 
-In: the steps of a plan, and the calls that a kernel of ours takes (`replaced`). Out: the same steps, where a pointwise
-kernel that reads such a result, each element at its own place, has become the epilogue of that call, its `host`: a
-function over some rows and columns, which the host calls for each tile as soon as it is finished, while it is in the
-cache. Values are those of the kernel by itself, for it is the same text over other bounds, and what it reads beside the
-tile (bias, running statistics, residual) is read from memory at each call. The host's own result is stored only where
-somebody else reads it. Called by `codegen.schedule.plan`; `cpp_epilogue` writes the function.
+In: the steps of a plan, and the calls that a fixed kernel replaces (`registry.replaced`). Out: the
+same steps. A pointwise kernel that reads such a result, each element at its own position, becomes
+the epilogue of that call, its `host`: a function over some rows and columns, which the host calls
+for each tile as soon as it is finished, while it is in the cache. The values are those of the
+separate kernel, because the text is the same with other bounds. Its other operands (bias, running
+statistics, residual) are read from memory at each call. The host's own result is stored only if
+another step reads it. `cpp.epilogue` writes the function.
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ from ..loops.loop_nest import Index, LoopNest
 from .nest_builder import describe
 
 Steps = Sequence[Kernel | Node]
-Follows = list[set[int]]  # of each step: the places of those that it comes after
+Follows = list[set[int]]  # for each step the positions of the steps that it follows
 
 
 class Tiled(Protocol):
-    """What of a call's kernel an epilogue depends on: the columns of its result, of which it gives tiles; 0 for none."""
+    """The property of a fixed kernel that epilogues need: the columns of a call's result, which is
+    given in tiles; 0: no tiles.
+    """
 
     def columns(self, node: Node) -> Any: ...
 
@@ -38,12 +42,15 @@ class Tiled(Protocol):
 def hosted(
     steps: Steps, follows: Follows, flow: Flow, replaced: Mapping[Node, Tiled]
 ) -> tuple[list[Kernel | Node], Follows]:
-    """The steps with epilogues in their hosts, and which of them each comes after. A host runs where its epilogue did: what
-    that reads is there by then."""
+    """The steps with epilogues in their hosts, and which of them each follows.
+
+    A host runs at the position of its epilogue, where the operands of the epilogue exist.
+    """
     if not replaced:
         return list(steps), follows
     found: list[Kernel | Node | None] = list(steps)
-    moved: dict[int, int] = {}  # the place of a host that is none by itself -> that of its epilogue
+    # the position of a host that became part of its epilogue -> that of the epilogue
+    moved: dict[int, int] = {}
     outputs = {root(node) for node in flow.graph.outputs}
     place = {node: number for number, node in enumerate(steps) if isinstance(node, Node)}
     writing = [0, *accumulate(map(writes_memory, steps))]
@@ -52,13 +59,16 @@ def hosted(
         for base in _roots(step):
             readers.setdefault(base, []).append(number)
     for number, step in enumerate(steps):
-        if not isinstance(step, Kernel) or step.writes_inputs:  # the host might read what is stored
+        # the host might read the memory that is stored to
+        if not isinstance(step, Kernel) or step.writes_inputs:
             continue
         hosts = [node for node in step.reads if node in replaced and found[place[node]] is node]
         for host in sorted(hosts, key=place.__getitem__, reverse=True):
             at, users = place[host], readers[host]
             if users[0] < number or writing[number] != writing[at] or host in flow.written:
-                continue  # somebody needs it earlier, or what it reads may be another by then
+                # a step needs the host's result earlier, or the host's operands may have changed by
+                # then
+                continue
             kept = host if host in outputs or users[-1] > number else None
             made = _epilogue(step, host, replaced[host].columns(host), kept)
             if made is not None:
@@ -73,8 +83,9 @@ def hosted(
 def moved_along(
     found: Sequence[Kernel | Node | None], follows: Follows, moved: Mapping[int, int]
 ) -> tuple[list[Kernel | Node], Follows]:
-    """The steps that are left, and which of them each comes after, where a step that is None has become a part of another
-    one (`moved`)."""
+    """The remaining steps, and which of them each follows. A step that is None has become part of
+    another one (`moved`).
+    """
     left = [number for number, step in enumerate(found) if step is not None]
     new = {number: place for place, number in enumerate(left)}
     new |= {at: new[number] for at, number in moved.items()}
@@ -85,12 +96,12 @@ def moved_along(
 
 
 def writes_memory(step: Kernel | Node) -> bool:
-    """Does it write what was there before?"""
+    """Whether it writes memory that existed before."""
     return bool(writes(step) if isinstance(step, Node) else step.writes_inputs)
 
 
 def _roots(step: Kernel | Node) -> Iterator[Node]:
-    """The memory that a step reads, each once."""
+    """The memory that a step reads, each root once."""
     return iter(dict.fromkeys(map(root, step.reads if isinstance(step, Kernel) else reads(step))))
 
 
@@ -107,8 +118,12 @@ def _epilogue(kernel: Kernel, host: Node, columns: Any, kept: Node | None) -> Ke
 
 
 def as_tile(nest: LoopNest, number: int, shape: tuple[Any, ...], columns: Any) -> LoopNest | None:
-    """The nest with an axis of so many columns as the last one, if all it does with buffer `number`, a tensor of this shape
-    in order, is to load each element at its own place, and it meets neighbours in memory along the columns."""
+    """The nest with a last axis of `columns` elements, as an epilogue over tiles; None if it cannot
+    be one.
+
+    All that it does with buffer `number`, a contiguous tensor of shape `shape`, must be to load
+    each element at its own position, and all its accesses must be contiguous along the columns.
+    """
     if nest.has_reduction or nest.scatters or nest.may_fail or nest.outer or not nest.inner:
         return None
     if is_symbolic(columns) or columns < 2:
@@ -123,7 +138,7 @@ def as_tile(nest: LoopNest, number: int, shape: tuple[Any, ...], columns: Any) -
     if any(value.args or value.attr[1] != here for value in of_tile):
         return None
     if any(value.args and value.op == "load" for value in loads):
-        return None  # at places that are values
+        return None  # at positions that are values
     if any(index.strides[-1] not in (0, 1) for _buffer, index in loops.accesses(nest)):
         return None
     if any(store.index.strides[-1] != 1 for store in nest.stores):
@@ -132,7 +147,7 @@ def as_tile(nest: LoopNest, number: int, shape: tuple[Any, ...], columns: Any) -
 
 
 def _split(nest: LoopNest, columns: int) -> LoopNest | None:
-    """The nest with its last axis as rows of so many columns."""
+    """The nest with its last axis split into rows of `columns` elements."""
     last = nest.inner[-1]
     if last == columns:
         return nest
@@ -153,7 +168,7 @@ def _split(nest: LoopNest, columns: int) -> LoopNest | None:
 
 
 def _with_tile_stored(nest: LoopNest, node: Node) -> LoopNest:
-    """The nest that stores the tile itself as well."""
+    """The nest that also stores the tile itself."""
     meta, number = node.meta, len(nest.buffers)
     buffer = loops.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
     value = next(

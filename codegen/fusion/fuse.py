@@ -1,9 +1,10 @@
 """Greedy fusion: which nodes run in one kernel.
 
-Nodes are met in order; one that can be lowered joins the group, among those of its operands and those that read
-the same tensors, where most bytes stay out of memory, if its place in that group's iteration is affine and no
-way through other work leads from the group to it. Groups that a node joins together become one. The result is a
-list of units (kernels and single ATen calls) with what each must follow; `schedule` puts them in order.
+Nodes are taken in order. A node that can be lowered joins the group that keeps most bytes out of
+memory, among the groups of its operands and of readers of the same tensors. Its map in that group's
+iteration must be affine, and no path through other work may lead from the group to it. Groups that
+a node joins together become one. The result is a list of units (kernels and single ATen calls) with
+the units that each must follow; `schedule` puts them in order.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .precedence import Placed
 
 MAX_NODES = 96  # a bound on compile time and registers
 MAX_BUFFERS = 32
-LARGE = 1 << 16  # bytes
+LARGE = 1 << 16  # in bytes
 Kinds = frozenset[str]
 KINDS: Kinds = frozenset(("cpu", "cuda"))  # types of devices for which there are renderers
 
@@ -44,11 +45,13 @@ LIGHT = frozenset({
 
 @dataclass(eq=False, slots=True)
 class Unit(Placed):
-    """A kernel (`shape` is set) or one ATen call, in its place among the others.
+    """A kernel (`shape` is set) or one ATen call, in the order of units.
 
-    device   of the results of its members: a kernel runs on one
-    shape    full sizes of the iteration; `folded` its reduced dimensions (None: no reduction yet)
-    where    for each member that has a value: its map, as forms over the dimensions of `shape` (of `rows`: nothing)
+    device  of the results of its members: a kernel runs on one
+    shape   full sizes of the iteration; `folded`: its reduced dimensions (None: no reduction
+            yet)
+    where   for each member that has a value: its map, as forms over the dimensions of `shape`
+            (empty in a unit of `rows`)
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -56,7 +59,7 @@ class Unit(Placed):
     shape: tuple[int, ...] | None = None
     folded: tuple[int, ...] | None = None
     where: dict[Node, Map] = field(default_factory=dict)
-    reads: dict[Node, int] = field(default_factory=dict)  # root -> bytes, of what is loaded
+    reads: dict[Node, int] = field(default_factory=dict)  # root -> bytes, for loads
     rows: Any = None  # the number of rows of a unit whose columns are unrolled (`rowwise`)
 
     @property
@@ -65,13 +68,15 @@ class Unit(Placed):
 
 
 def size_in_bytes(meta: Meta) -> int:
-    """As far as costs go: what is not known counts as `extents` has it."""
+    """The size of a tensor in cost decisions; `extents.estimate` gives unknown sizes."""
     return estimated(meta.shape) * meta.dtype.itemsize
 
 
 def fusable(node: Node, placed: bool = False) -> Rule | None:
-    """The rule, if the node can be inside a kernel: dense results, something to compute, a CPU. `placed`: the result
-    is a part of other memory, of which no two elements are one."""
+    """The rule, if the node can be inside a kernel: it has dense results and at least one element.
+
+    `placed`: the result is a part of other memory, in which no two elements overlap.
+    """
     rule = rule_for(node)
     if rule is None:
         return None
@@ -83,10 +88,14 @@ def fusable(node: Node, placed: bool = False) -> Rule | None:
 
 
 class Fusion:
-    """The state of one run; `units` is the result (those with `merged` set are gone). `near`: nothing joins a group
-    from before the last operator that made something large, so that no more is alive at a time than in eager. `alone`: the
-    inputs whose stores no kernel does beside other work. `kinds`: the types of devices that have kernels; `refused`: what stays
-    a call of ATen."""
+    """The state of one run; `units` is the result (units with `merged` set are gone).
+
+    near     no node joins a group from before the last operator that made something large, so
+             that no more memory is in use at a time than in eager
+    alone    the inputs whose stores no kernel does beside other work
+    kinds    the types of devices that have kernels
+    refused  the nodes that stay calls of ATen
+    """
 
     def __init__(
         self,
@@ -102,12 +111,10 @@ class Fusion:
         self.units: list[Unit] = []
         self.home: dict[Node, Unit] = {}
         self.rules: dict[Node, Rule] = {}
-        self.absorbed: dict[
-            Unit, tuple[Unit, ...]
-        ] = {}  # what never runs -> the kernels that compute it (`absorb`)
-        self.apart: dict[
-            Node, list[tuple[Unit, str]]
-        ] = {}  # kernels that did not take it in, and why
+        # a unit that never runs -> the kernels that compute it (`inline_producers`)
+        self.absorbed: dict[Unit, tuple[Unit, ...]] = {}
+        # node -> kernels that did not take it in, and why
+        self.apart: dict[Node, list[tuple[Unit, str]]] = {}
         self.position = {node: index for index, node in enumerate(flow.nodes)}
 
     def run(self) -> None:
@@ -127,7 +134,7 @@ class Fusion:
         return [unit for unit in self.units if unit.merged is None]
 
     def finish(self) -> list[Unit]:
-        """The units, those that ATen does as well as calls."""
+        """The units; a kernel that ATen does as well becomes a call."""
         taken = {reader for readers in self.absorbed.values() for reader in readers}
         units = self.alive
         for unit in units:
@@ -136,11 +143,11 @@ class Fusion:
         return units
 
     def runs_elsewhere(self, source: Node) -> bool:
-        """Is it computed by its readers alone?"""
+        """Whether only its readers compute it."""
         return source in self.home and self.unit_of(source) in self.absorbed
 
     def _leave_to_aten(self, unit: Unit) -> None:
-        """A kernel of one operator that ATen does as well is that call."""
+        """Turn a kernel of one operator into the ATen call, if that is as fast."""
         calls = [node for node in unit.nodes if node.op == "call"]
         if (
             unit.is_kernel
@@ -178,11 +185,12 @@ class Fusion:
         if rule is not None and rule.kind == "pointwise" and not isinstance(node.meta, Meta):
             users = self.flow.users.get(node, [])
             wanted = rule.every or all(user.target == 0 for user in users)
-            rule = rule if users and wanted else None  # nobody reads one that only may raise
+            # its result is not read; it is called only because it may raise
+            rule = rule if users and wanted else None
         if rule is not None and _device(node).type not in self.kinds:
             rule = None
         if rule is not None and rule.kind == "create" and node in self.flow.written:
-            rule = None  # it has to be in memory: what is read there is no longer what was made
+            rule = None  # it must be in memory: later reads see what was written to it
         before = self._before(node, rule)
         if rule is None or rule.kind == "create":
             unit = self._new(node, before)
@@ -228,13 +236,13 @@ class Fusion:
         return unit
 
     def source(self, node: Node) -> Node:
-        """Where the value of a node comes from, through plain views."""
+        """The node that computes the value of this node, through plain views."""
         while is_plain_view(node):
             node = node.alias  # type: ignore[assignment]
         return node
 
     def _before(self, node: Node, rule: Rule | None) -> list[Unit]:
-        """The units that this node has to come right after."""
+        """The units that this node must directly follow."""
         found: list[Unit] = []
         before = [self.source(operand) for operand in self.flow.reads(node)]
         before += self.flow.after.get(node, [])
@@ -255,11 +263,13 @@ class Fusion:
         return rule is not None and rule.kind == "create"
 
     def copied(self, operand: Node, unit: Unit, far: bool = False) -> bool:
-        """Is this value so small and cheap beside the unit's iteration that the unit computes it itself?
+        """Whether the unit computes this value itself, because it is small and cheap beside the
+        unit's iteration.
 
-        The rule: a chain of at most three light operators over a tensor of at most half the unit's elements.
-        A far operand that nobody else reads is computed at the place where it is read, too, if that is not much
-        more often than once. Not where the graph writes memory: an operand might be read at another time.
+        The rule: a chain of at most three light operators over a tensor of at most half the unit's
+        elements. A far operand that nothing else reads is also computed where it is read, if that
+        is at most about twice per element. False if the graph writes memory: an operand might be
+        read at another time.
         """
         if not unit.is_kernel or unit.rows is not None or self.flow.writes_memory:
             return False
@@ -287,7 +297,7 @@ class Fusion:
         return len(self.flow.users.get(node, ())) == 1 and not any(node is one for one in outputs)
 
     def _light(self, node: Node, allowance: int) -> bool:
-        """Is it a chain of at most `allowance` light operators over what lies in memory?"""
+        """Whether it is a chain of at most `allowance` light operators over tensors in memory."""
         if node.target not in LIGHT or allowance == 0:
             return False
         for operand in reads(node):
@@ -299,7 +309,7 @@ class Fusion:
     # --- joining ---
 
     def _candidates(self, node: Node, rule: Rule) -> list[Unit]:
-        """Kernels that share something with this node, those that save most bytes first."""
+        """Kernels that share tensors with this node, those that save most bytes first."""
         saved: dict[Unit, int] = {}
         shape, device = _space(node, rule)[0], _device(node)
         for operand in dict.fromkeys(reads(node)):
@@ -333,7 +343,9 @@ class Fusion:
         return "NF703" if self._place_in(node, rule, unit) is None else ""
 
     def _quiet(self, nodes: list[Node], unit: Unit) -> bool:
-        """Would no kernel of both write into an input and tell of trouble? What is written before and after is seen."""
+        """Whether a kernel of both would not both write into an input and report an error. In eager
+        the writes before the error are visible, those after it do not happen.
+        """
         if not self.flow.moves and not self.flow.apart:
             return True
         stores = [any(map(self.flow.is_store, some)) for some in (nodes, unit.nodes)]
@@ -348,7 +360,7 @@ class Fusion:
         return not (stores[0] and raises[1]) and not (stores[1] and raises[0])
 
     def _full(self, unit: Unit, *more: Node) -> bool:
-        """No room for these, a bound on compile time and registers?"""
+        """Whether the unit cannot take these nodes too: a bound on compile time and registers."""
         if unit.rows is not None:
             return rowwise.full([*unit.nodes, *more], unit.rows, len(unit.reads))
         return len(unit.nodes) >= MAX_NODES or len(unit.reads) >= MAX_BUFFERS
@@ -366,7 +378,7 @@ class Fusion:
             return self._place_in_rows(node, rule, unit)
         if rule.kind != "pointwise" and any(map(scatters, unit.nodes)):
             return None
-        if rule.kind == "product":  # its factors are loaded, each at a map of its own
+        if rule.kind == "product":  # its factors are loaded, each at its own map
             apart = not any(self.source(operand) in unit.where for operand in reads(node))
             fits = shape == unit.shape and unit.folded == folded and apart
             return _row_places(unit)[1][1] if fits else None
@@ -382,14 +394,14 @@ class Fusion:
                 return None
             return full
         if node.target not in LIGHT and any(member.target in LETTERS for member in unit.nodes):
-            return None  # what follows a product is computed for one number at a time
+            return None  # operators after a product are computed for one number at a time
         for where in _places(unit, shape):
             if self._all_agree(node, rule, where, shape, unit):
                 return where
         return None
 
     def _all_agree(self, node: Node, rule: Rule, where: Map, shape: Any, unit: Unit) -> bool:
-        """Could a pointwise node at this place have all its operands in this unit?"""
+        """Whether a pointwise node with this map can have all its operands in this unit."""
         far = () if rule.far is None else rule.far(node)
         if any(not self._elsewhere(self.source(other), unit, node) for other in far):
             return False
@@ -403,15 +415,17 @@ class Fusion:
         return all(self._agrees(operand, place, unit) for operand, place in near)
 
     def _elsewhere(self, source: Node, unit: Unit, reader: Node) -> bool:
-        """Can the unit have a value at a place that is not its own? Out of memory; or, for a reader of one element a
-        row, computed once more."""
+        """Whether the unit can have a value at another position than its own: from memory, or, for
+        a reader of one element per row, computed again.
+        """
         if source not in unit.where:
             return True
-        rule = self.rules.get(source)  # the result of a call of many has none
+        rule = self.rules.get(source)  # the result of an operator with several results has no rule
         if unit.folded is None or rule is None or not isinstance(source.meta, Meta):
             return False
         once = rule.kind == "pointwise" and rule.far is None and source.target in LIGHT
-        # A row is folded whole wherever it is asked for: by who picks elements, not by who reads parts of it under masks.
+        # The whole row is reduced again for each reader's position. That pays for a reader that
+        # picks elements, not for one that reads parts of the row under masks.
         picks = source.target is aten._log_softmax.default and _picks(reader)
         return (once or picks) and all(
             self._elsewhere(self.source(operand), unit, reader)
@@ -428,14 +442,16 @@ class Fusion:
         return () if plain and rowwise.fits(node, rule, unit.rows, member) else None
 
     def _agrees(self, operand: Node, where: Map, unit: Unit) -> bool:
-        """Is the operand, taken at `where`, loaded from elsewhere, or computed at that very place in the unit?"""
+        """Whether the operand, read at `where`, is loaded from elsewhere or computed at exactly
+        that position in the unit.
+        """
         assert unit.shape is not None
         axes = unit.shape
         where = affine.clean(where, operand.meta.shape, axes)
         node = operand
         inside = self.source(operand) in unit.where
         if inside and scatters(self.source(operand)):
-            return False  # it is what it is when the kernel is done
+            return False  # its value is complete only when the kernel has ended
         while is_plain_view(node):
             if inside:
                 moved = affine.through_view(node, where, axes)
@@ -454,7 +470,7 @@ class Fusion:
         unit.put_after(before)
 
     def _enter(self, node: Node, rule: Rule, unit: Unit) -> None:
-        """Book the node's place and what it loads."""
+        """Register the node's map and its loads."""
         if unit.rows is not None:
             unit.where[node] = ()
         elif isinstance(node.meta, Meta) or rule.kind == "pointwise":
@@ -462,12 +478,14 @@ class Fusion:
             if rule.kind == "pointwise":
                 place = self._place_in(node, rule, unit)
                 assert place is not None
-            elif rule.kind == "scatter":  # nobody has its value at a place of the iteration
+            elif rule.kind == "scatter":  # its value exists at no position of the iteration
                 place = (affine.zero(len(unit.shape or ())),) * len(meta.shape)
             else:
                 place = _place_of(unit, meta.shape, rule.kind in ("fold", "product"))
             unit.where[node] = place
-        else:  # a many-result call has no value itself, its gets have; the map is that of result 0
+        # a call with several results has no value itself, only its gets do; this is the map of
+        # result 0
+        else:
             unit.where[node] = _place_of(unit, node.meta[0].shape, 0 in rule.rows)
         for operand in reads(node):
             if self.source(operand) not in unit.where and not self._inlined(self.source(operand)):
@@ -496,7 +514,7 @@ class Fusion:
         return "" if fits else "NF703"
 
     def _still_fits(self, node: Node, trial: Unit) -> bool:
-        """Are the node's operands at their places when both groups are one?"""
+        """Whether the node's operands are at their positions when both groups are one."""
         if node.op == "get":
             return True
         rule = self.rules[node]
@@ -534,19 +552,19 @@ def identity(shape: tuple[int, ...]) -> Map:
 
 
 def _is_large(node: Node) -> bool:
-    """Does it make something whose time in memory matters?"""
+    """Whether it makes a tensor whose lifetime in memory matters."""
     metas = [node.meta] if isinstance(node.meta, Meta) else (node.meta or ())
     return node.alias is None and any(meta and size_in_bytes(meta) >= LARGE for meta in metas)
 
 
 def _device(node: Node) -> Any:
-    """Where its (first) result is; None where it gives no tensor."""
+    """The device of its (first) result; None if it returns no tensor."""
     metas = [node.meta] if isinstance(node.meta, Meta) else (node.meta or ())
     return next((meta.device for meta in metas if isinstance(meta, Meta)), None)
 
 
 def _space(node: Node, rule: Rule) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """(full sizes of the node's iteration, folded dimensions)."""
+    """(full sizes of the node's iteration, reduced dimensions)."""
     if rule.space is not None:
         return rule.space(node)
     if rule.folds is not None:
@@ -557,7 +575,7 @@ def _space(node: Node, rule: Rule) -> tuple[tuple[int, ...], tuple[int, ...] | N
 
 
 def _row_places(unit: Unit) -> list[tuple[tuple[int, ...], Map]]:
-    """(shape, map) of what is one value a row: with the folded dimensions kept as 1, and without them."""
+    """(shape, map) of row values: with the reduced dimensions kept as 1, and without them."""
     assert unit.shape is not None and unit.folded is not None
     full = identity(unit.shape)
     kept = [dim for dim in range(len(unit.shape)) if dim not in unit.folded]
@@ -570,7 +588,7 @@ def _row_places(unit: Unit) -> list[tuple[tuple[int, ...], Map]]:
 
 
 def _place_of(unit: Unit, shape: tuple[int, ...], row: bool) -> Map:
-    """The map of a fold's or a normalize's result of this shape."""
+    """The map of the result, of this shape, of a "fold" or "normalize" rule."""
     assert unit.shape is not None
     if not row:
         return identity(unit.shape)
@@ -578,7 +596,7 @@ def _place_of(unit: Unit, shape: tuple[int, ...], row: bool) -> Map:
 
 
 def _places(unit: Unit, shape: tuple[int, ...]) -> list[Map]:
-    """Maps that a pointwise result of this shape could have in the unit."""
+    """The maps that a pointwise result of this shape could have in the unit."""
     assert unit.shape is not None
     found = [identity(unit.shape)] if shape == unit.shape else []
     if unit.folded is not None:
@@ -592,7 +610,9 @@ def _places(unit: Unit, shape: tuple[int, ...]) -> list[Map]:
 
 
 def _cheap_beside(node: Node, unit: Unit) -> bool:
-    """Is what a unit computes no more than one thread does in passing, if a scatter in it leaves it to one?"""
+    """Whether the unit's other work is so light that one thread may do it, if a scatter in the unit
+    leaves the work to one thread.
+    """
     if lower_scatter.spread_over_threads(node):
         return True
     return all(
@@ -603,6 +623,6 @@ def _cheap_beside(node: Node, unit: Unit) -> bool:
 
 
 def _picks(node: Node) -> bool:
-    """Does it read at places that another tensor names?"""
+    """Whether it reads at positions that are data of another tensor."""
     row = plan_of(node.target).row
     return row is not None and row.kind in ("index", "loss")

@@ -1,10 +1,12 @@
-"""Kernels whose result one other kernel reads at places of its own: that kernel computes it where it reads it.
+"""Inlined producers: if other kernels read a kernel's result at positions of their own, those
+kernels compute it where they read it.
 
-`fuse` puts into one kernel what has the same iteration. What is left between two kernels is read through views that cut or
-turn the iteration (windows, heads, patches), or was moved (roll, flip, padding). In: the units that `fusion` has made. Out:
-`fusion.absorbed`, the units that never run. An element is then computed as often as before: once, or, where nothing but
-loads and light operators are concerned, twice at the most. What lies across the lanes of the reader afterwards did so before.
-Called by `schedule`, before units of one operator are left to ATen.
+`fuse` puts nodes with the same iteration into one kernel. A value between two kernels is read
+through views that cut or transpose the iteration (windows, heads, patches), or it was moved (roll,
+flip, padding). In: the units that `fusion` made. Out: `fusion.absorbed`, the units that never run.
+Each element is still computed once, or at most twice if it takes only loads and light operators.
+The readers do not get more accesses across their lanes than both kernels had before. `schedule`
+calls `absorb` before units of one operator are left to ATen.
 """
 
 from __future__ import annotations
@@ -21,15 +23,16 @@ from ..loops.loop_nest import LoopNest
 from . import nest_builder as nest
 from .fuse import LIGHT, MAX_BUFFERS, MAX_NODES, Fusion, Unit
 
-VECTOR_BYTES = 64  # to judge with; the kernels of other machines are no different in kind
-MAX_READS = 4  # of what is computed at each of them
-MAX_MASKED = 8  # loads under masks in a kernel; in one that would else be a copy by ATen
+VECTOR_BYTES = 64  # the vector size for the decision; it holds for other machines too
+MAX_READS = 4  # reads of a value that is computed at each of them
+# loads under masks in a kernel; MASKED_COPY: in a kernel that would else be a copy by ATen
+MAX_MASKED = 8
 MASKED_COPY = 2
-MOVED = 8  # how many times as many elements a reader may have as what was moved
+MOVED = 8  # a reader of a moved tensor may have this many times as many elements
 
 
 def absorb(fusion: Fusion) -> None:
-    """Fill `fusion.absorbed`, from the last unit to the first: a reader may be one that has been taken in itself."""
+    """Fill `fusion.absorbed`, from the last unit to the first: a reader may itself be absorbed."""
     if fusion.flow.writes_memory or not fusion.enabled:
         return
     last = {unit: max(fusion.position[node] for node in unit.nodes) for unit in fusion.alive}
@@ -41,7 +44,7 @@ def absorb(fusion: Fusion) -> None:
 
 
 def _may_go(fusion: Fusion, unit: Unit) -> bool:
-    """Is it pointwise, for kernels alone?"""
+    """Whether it is pointwise and only for kernels."""
     if not unit.is_kernel or unit.folded is not None or unit.rows is not None:
         return False
     for node in unit.nodes:
@@ -54,7 +57,9 @@ def _may_go(fusion: Fusion, unit: Unit) -> bool:
 
 
 def _readers(fusion: Fusion, unit: Unit) -> tuple[Unit, ...]:
-    """The kernels that would compute it; none where it has to lie in memory, or would be computed too often."""
+    """The kernels that would compute it; empty if it must be in memory, or would be computed too
+    often.
+    """
     outside = _edges(fusion, unit)
     if not outside:
         return ()
@@ -78,7 +83,9 @@ def _readers(fusion: Fusion, unit: Unit) -> tuple[Unit, ...]:
 
 
 def _edges(fusion: Fusion, unit: Unit) -> list[Node]:
-    """Who reads a member from outside, once for each time; nothing where a member is a result of the graph."""
+    """The readers of members from outside, one entry per read; empty if a member is a result of the
+    graph.
+    """
     found: list[Node] = []
     outputs = {fusion.source(node) for node in fusion.flow.graph.outputs}
     for member in unit.nodes:
@@ -106,7 +113,9 @@ def _has_room(fusion: Fusion, unit: Unit, reader: Unit, size: int) -> bool:
 
 
 def _try(fusion: Fusion, unit: Unit, readers: tuple[Unit, ...]) -> None:
-    """Take it in where each reader names the places, and reads no more across its lanes than both kernels did."""
+    """Absorb the unit, if each reader's positions are affine and no reader has more accesses across
+    its lanes than both kernels had.
+    """
     before = [_built(fusion, reader) for reader in readers]
     alone = _built(fusion, unit)
     fusion.absorbed[unit] = readers
@@ -140,7 +149,7 @@ def _built(fusion: Fusion, unit: Unit) -> LoopNest:
 
 
 def _across(made: LoopNest) -> int:
-    """Accesses that go lane by lane."""
+    """The number of accesses that go lane by lane."""
     plan = cpp_plan.make_plan(made, cpp_plan.lane_count(made, VECTOR_BYTES))
     if plan.vector is None or plan.tile is not None:
         return 0

@@ -1,10 +1,12 @@
-"""Writes into inputs without a copy: the kernel that computes what is written stores it where the input lies.
+"""Writes into inputs without a copy: the kernel that computes the written value stores it in the
+input's memory.
 
-`sunk(graph)` makes values of an input that is written as a whole: what is read after a write is what was written, and of
-several writes the last one is left (an optimizer's moments, which are scaled and then added to). `copies(graph)` gives for
-each write that is left a copy with the layout of the place that is written: `fuse` takes it into a kernel like any
-pointwise node, and `schedule` makes no step of the write (see `join`, which does the same for a cat). Version counters
-move as often as eager would have moved them. Only where inputs are known to lie apart (`Graph.apart`).
+`sunk(graph)` turns inputs that are written as a whole into values: a read after a write reads the
+written value, and of several writes the last one is kept (an optimizer's moments, which are scaled
+and then added to). `copies(graph)` gives for each remaining write a copy with the layout of the
+written memory. `fuse` takes it into a kernel like any pointwise node, and `schedule` makes no step
+for the write (see `concat`, which does the same for a cat). Version counters rise as often as in
+eager. Only where inputs are known not to overlap (`Graph.apart`).
 """
 
 from __future__ import annotations
@@ -26,19 +28,23 @@ from ..lower.builder import rule_for
 
 aten = torch.ops.aten
 COPIES = frozenset({aten.copy_.default, put_back})
-STORED = "_stored"  # behind the name of a write: what stands for it
-Moves = Mapping[Node, int]  # a write -> by how much eager moves the input's version for it
+STORED = "_stored"  # the suffix of a write's name for the copy that does it
+Moves = Mapping[Node, int]  # a write -> by how much eager raises the input's version for it
 
 
 def is_apart(graph: Graph) -> bool:
-    """Does no input share memory with another one, nor with a tensor that the graph was made with?"""
+    """Whether no input shares memory with another input or with a tensor that the graph
+    was made with.
+    """
     return graph.apart and not any(
         node.op == "constant" and node.args != ("own",) for node in graph.nodes
     )
 
 
 def copies(graph: Graph, refused: frozenset[Node]) -> dict[Node, tuple[Node, ...]]:
-    """For each write into an input that a kernel can do, the copy that does it; none into the inputs `refused`."""
+    """For each write into an input that a kernel can do, the copy that does it; none for the inputs
+    `refused`.
+    """
     if not graph.mutates or not is_apart(graph):
         return {}
     found = {
@@ -65,15 +71,17 @@ def _copy_of(write: Node) -> Node | None:
     return None if rule_for(copy) is None else copy
 
 
-# -- inputs as values --------------------------------------------------------------------------------------
+# --- inputs as values ---
 def sunk(graph: Graph) -> tuple[Graph, Moves]:
-    """The graph with one write for each input that is written as a whole, and what that write stands for."""
+    """The graph with one write for each input that is written as a whole, and the number of writes
+    that each replaces.
+    """
     chains = _chains(graph) if graph.mutates and is_apart(graph) else {}
     if not chains:
         return graph, {}
     target = {write: memory for memory, chain in chains.items() for write in chain}
-    holds: dict[Node, Node] = {}  # an input that was written, and the value that it holds
-    made: dict[Node, Node] = {}  # nodes that were changed
+    holds: dict[Node, Node] = {}  # an input that was written -> the value that it holds
+    made: dict[Node, Node] = {}  # old node -> changed node
     moves: dict[Node, int] = {}
     nodes: list[Node] = []
 
@@ -104,8 +112,12 @@ def sunk(graph: Graph) -> tuple[Graph, Moves]:
 
 
 def _chains(graph: Graph) -> dict[Node, list[Node]]:
-    """The writes into each input that is a value: as a whole, of what stays as it is, and read as a whole from then on.
-    What may raise shows what was written before it, and nothing else."""
+    """The writes into each input that can become a value: written as a whole, with a value that
+    does not change later, and read as a whole from then on.
+
+    No operator that may raise comes between the writes: after its exception the writes before it
+    are visible.
+    """
     facts = facts_of(graph)
     chains: dict[Node, list[Node]] = {}
     refused: set[Node] = set()
@@ -131,12 +143,12 @@ def _chains(graph: Graph) -> dict[Node, list[Node]]:
             chain = chains.setdefault(memory, [])
             chain.append(node)
             if node.target is not chain[0].target:
-                refused.add(memory)  # one of them moves the version, the other one does not
+                refused.add(memory)  # one of them raises the version, the other one does not
     return {memory: chain for memory, chain in chains.items() if memory not in refused}
 
 
 def _is_value(write: Node, memory: Node) -> bool:
-    """Does the write put into the whole input what lies as it does?"""
+    """Whether the write fills the whole input with a tensor of the same layout."""
     if write.target not in COPIES or write.args[0] is not memory:
         return False
     if _copy_of(write) is None:

@@ -1,7 +1,9 @@
-"""From a fused unit to a loop nest: the values of its members, the loads of what lies in memory, the stores.
+"""From a fused unit to a loop nest: the values of its members, the loads of tensors in memory, the
+stores.
 
-`build` asks for the value of each member that has to be stored; `lowering.Builder` and the rules pull in what
-it needs. Axes are the unit's dimensions: those kept first, in the order of the output's memory, then those folded.
+`build` needs the value of each member that is stored; `lower.builder.Builder` and the rules add the
+values that it depends on. The axes are the unit's dimensions: first the kept ones, in the order of
+the output's memory, then the reduced ones.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from .fuse import Fusion, Unit, identity
 
 
 class NotAffine(Exception):
-    """What a kernel would compute at the places where it is read is read through a view that names no such places."""
+    """A value would be computed where it is read, but the view between them is not affine."""
 
 
 class _NestBuilder:
@@ -51,8 +53,8 @@ class _NestBuilder:
         self.buffers: list[loops.Buffer] = []
         self.loads: dict[Node, int] = {}
         self.results: dict[tuple[Node, Map, Any], tuple[int, ...]] = {}
-        self.moving = False  # computing a far operand at the place where it is read
-        self.guard: int | None = None  # the mask under which that is done
+        self.moving = False  # whether a far operand is being computed where it is read
+        self.guard: int | None = None  # the mask under which it is computed
 
     def to_axes(self, where: Map) -> Map:
         """Forms over the unit's dimensions -> forms over the nest's axes."""
@@ -88,7 +90,7 @@ class _NestBuilder:
         return self.computed(node, where)[0]
 
     def constant(self, node: Node) -> int:
-        """A created tensor seen through a view that is not affine: all its elements are equal."""
+        """A created tensor behind a view that is not affine: all its elements are equal."""
         return self.computed(node, identity(node.meta.shape))[0]
 
     def computed(self, node: Node, where: Map) -> tuple[int, ...]:
@@ -104,7 +106,7 @@ class _NestBuilder:
         return known
 
     def fetch(self, node: Node, where: Map, guard: tuple[int, ...]) -> int:
-        """The value of a far operand's element: loaded, or computed at the place where it is read."""
+        """The value of a far operand's element: loaded, or computed where it is read."""
         where = affine.clean(where, node.meta.shape, self.axes)
         before = self.moving, self.guard
         if guard:
@@ -117,15 +119,14 @@ class _NestBuilder:
             return self.load(node, where, guard)
         if not guard:
             return value
+        # outside of the mask the value of the load does not matter
         made = self.builder.values[value]
-        if (
-            made.op == "load_if" and made.args[0] == guard[0]
-        ):  # elsewhere it is nothing that matters
+        if made.op == "load_if" and made.args[0] == guard[0]:
             return self.builder.add(replace(made, args=(*guard, *made.args[2:])))
         return self.builder.apply("where", guard[0], value, guard[1])
 
     def memory(self, node: Node) -> tuple[int, Any]:
-        """The buffer that a node lies in, and how many elements behind its first."""
+        """The buffer of a node's memory, and the offset of the node in it, in elements."""
         base = base_of(node)
         number = self.loads.get(base)
         if number is None:
@@ -150,7 +151,7 @@ class _NestBuilder:
         return node, where, self.element(node, where)
 
     def scattered(self, node: Node) -> tuple[int, Index, loops.Scatter]:
-        """(value, index, the rest) of the store that a scatter is."""
+        """(value, index, the rest) of the store of a scatter."""
         assert self.unit.shape is not None
         rule, where = self.fusion.rules[node], self.to_axes(identity(self.unit.shape))
         value, place, how = rule.build(At(self.builder, node, where))
@@ -168,7 +169,7 @@ class _NestBuilder:
         return value, Index(index.strides, index.offset), scatter
 
     def left_out(self, node: Node) -> bool:
-        """Would a member that may raise not run, for nobody uses its elements?"""
+        """Whether a member that may raise would not run, because none of its elements is used."""
         return (
             bool(self.fusion.far(node))
             and may_raise(node)
@@ -176,7 +177,7 @@ class _NestBuilder:
         )
 
     def members(self) -> list[Node]:
-        """What it computes, in the order of the program."""
+        """The nodes that it computes, in the order of the program."""
         found = list(self.unit.nodes)
         for other, readers in self.fusion.absorbed.items():
             if self.unit in readers:
@@ -225,7 +226,7 @@ class _NestBuilder:
 
 
 def _memory_stride(unit: Unit, dim: int) -> int:
-    """The stride of a dimension in the memory of the unit's first full-size member."""
+    """The stride of a dimension in the memory of the unit's last full-size member."""
     for node in reversed(unit.nodes):
         if isinstance(node.meta, Meta) and node.meta.shape == unit.shape:
             return estimate(node.meta.stride[dim])
@@ -236,7 +237,7 @@ def _memory_stride(unit: Unit, dim: int) -> int:
 
 
 def describe(node: Node) -> str:
-    """An operator and where the user wrote it: `gelu  model.py:12`."""
+    """An operator and its source line: `gelu  model.py:12`."""
     name = str(node.target).removeprefix("aten.").removesuffix(".default")
     if node.where is None:
         return name
@@ -246,5 +247,7 @@ def describe(node: Node) -> str:
 def build(
     fusion: Fusion, unit: Unit, name: str, stored: list[Node], everywhere: set[Node]
 ) -> Kernel:
-    """The kernel of a unit that stores these members; `everywhere`: what all units together store."""
+    """The kernel of a unit that stores these members; `everywhere`: what all units
+    together store.
+    """
     return _NestBuilder(fusion, unit, everywhere).build(name, stored)

@@ -1,9 +1,9 @@
-"""Which units of a graph come after which, while `fuse` still joins and merges them.
+"""Precedence: the order between the units of a graph, while `fuse` still joins and merges them.
 
-Each unit knows the units right before and right after it, and as one mask of bits all that it follows: a node may join
-a unit if no way leads from the unit to it through others, and such a way would have to come by a unit right before it.
-So a question costs as much as a node has operands, however many units there are. `schedule` takes the order from the
-same edges.
+Each unit knows the units directly before and after it, and all units that it follows, as a bit
+mask. A node may join a unit if no path leads from the unit to it through others; such a path would
+have to come through a unit directly before the node. So a test costs as much as a node has
+operands, however many units there are. `schedule` takes the order from the same edges.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from ...ir.dataclass import dataclass, field
 
 @dataclass(eq=False, slots=True)
 class Placed:
-    """A place in the order. `bits`: its own in the masks, and those of what was merged into it; `follows`: all that
-    comes before it, transitively."""
+    """A unit's position in the order.
+
+    `bits`: its own bit in the masks, and those of units that were merged into it; `follows`: all
+    that comes before it, transitively.
+    """
 
     number: int
     bits: int = 0
@@ -27,14 +30,14 @@ class Placed:
     merged: Any = None
 
     def now(self) -> Any:
-        """The unit that this one has become a part of, or itself."""
+        """The unit that this one was merged into, or itself."""
         unit = self
         while unit.merged is not None:
             unit = unit.merged
         return unit
 
     def put_after(self, others: Iterable[Any]) -> None:
-        """It comes after these, and so does what comes after it."""
+        """Put it, and all that follows it, after these."""
         added = 0
         for other in others:
             if other is not self:
@@ -44,11 +47,13 @@ class Placed:
         _spread(self, added)
 
     def leads_to(self, others: Iterable[Any]) -> bool:
-        """Does one of these (not this one) come after it? They are all that is right before something."""
+        """Whether one of these (other than itself) follows it. `others` are all units directly
+        before something.
+        """
         return any(other is not self and other.follows & self.bits for other in others)
 
     def absorb(self, other: Any) -> None:
-        """Both are one from here on."""
+        """Merge `other` into this unit."""
         other.merged = self
         self.bits |= other.bits
         for one in other.before:
@@ -65,7 +70,9 @@ class Placed:
 
 
 def _spread(unit: Any, added: int) -> None:
-    """What a unit follows is followed by all that comes after it; those that do so already are not walked."""
+    """Add `added` to what a unit and its followers follow; followers that already have it are not
+    walked.
+    """
     left = [(unit, added)]
     while left:
         one, mask = left.pop()

@@ -1,8 +1,9 @@
-"""Why steps stand apart: for each step, the steps that read what it makes, and why they are not one with it.
+"""Fusion reasons: for each step, the steps that read its results, and why they are not one with it.
 
-Fusion notes, for each operator that it places, why a kernel that made an operand could not take it in (`Fusion.apart`); a
-step that is no kernel is a call, which is a reason by itself. Where neither says why, nothing is told. `reasons(made)`
-is read by `codegen.pipeline`, kept with the plan, and shown by reports.
+Fusion notes for each operator why a kernel that made an operand could not take it in
+(`Fusion.apart`). A step that is not a kernel is a call, which is a reason by itself. If there is
+neither, no reason is reported. `codegen.pipeline` calls `reasons(made)`; the result is kept with
+the plan and shown by reports.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Reason = tuple[str, str, str]  # (the step that reads, why, code)
 
 
 def reasons(made: Plan) -> dict[str, list[Reason]]:
-    """By the name of a step, in the order of the program."""
+    """Step name -> reasons, in the order of the program."""
     named = list(zip(facts.names(made.steps), made.steps, strict=True))
     readers: dict[Node, list[tuple[str, Kernel | Node]]] = {}
     for name, step in named:
@@ -47,13 +48,13 @@ def _made(step: Kernel | Node) -> tuple[Node, ...]:
 
 
 def _read(step: Kernel | Node) -> list[Node]:
-    """The memory that a step reads; of one result of a call, that call as well."""
+    """The memory that a step reads; for one result of a call, also that call."""
     bases = step.uses if isinstance(step, Kernel) else [root(node) for node in reads(step)]
     return [*bases, *(base.args[0] for base in bases if base.op == "get")]
 
 
 def _why(fusion: Fusion, base: Node, step: Kernel | Node, reader: Kernel | Node) -> str:
-    """The code of the reason; empty where none was noted."""
+    """The code of the reason; empty if none was noted."""
     if not isinstance(step, Kernel) or not isinstance(reader, Kernel):
         both = not isinstance(step, Kernel) and not isinstance(reader, Kernel)
         return "" if both else "NF701"
@@ -61,7 +62,7 @@ def _why(fusion: Fusion, base: Node, step: Kernel | Node, reader: Kernel | Node)
     if home is None:
         return ""
     maker = home.now()
-    # What stands for a write is named after it (`stores`).
+    # the copy that does a write has the write's name with a suffix (`input_mutations`)
     named = {node.name for node in reader.nodes}
     for node, refused in fusion.apart.items():
         if node.name in named or node.name.removesuffix(STORED) in named:

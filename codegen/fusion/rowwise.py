@@ -1,10 +1,12 @@
-"""Chains of operators over short rows, as one nest over the rows: which nodes can be part of it.
+"""Row-wise units: chains of operators over short rows, as one nest over the rows. This file decides
+which nodes can be part of one.
 
-A product of a few columns (Linear(4)) costs the library more in calls than in work, and each layer folds along another
-axis than its result has. Here every column of a row is a value of its own (`rowwise_nest` writes them): a sum over
-columns is a few additions, and products, activations and norms over the columns follow each other in registers. A tensor
-of such a unit has `count` rows, its leading dimensions taken together; what remains are its columns.
-Called by `fuse`; a unit begins with a small product (`begins`) and grows by what `fits`.
+A product of a few columns (Linear(4)) costs the library more in calls than in work, and each layer
+reduces along another axis than its result has. Here every column of a row is a value of its own
+(`rowwise_nest` writes them): a sum over columns is a few additions, and products, activations and
+norms over the columns follow each other in registers. A tensor of such a unit has `count` rows, its
+leading dimensions taken together; the other dimensions are its columns. `fuse` starts a unit with a
+small product (`begins`) and adds nodes that `fits` allows.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ from ..lower.matmul import unrolled
 aten = torch.ops.aten
 
 MAX_COLUMNS = 32
-MAX_VALUES = 600  # about, of one kernel: a bound on the time of the C++ compiler (0.2 s)
+MAX_VALUES = 600  # about the values of one kernel: a bound on the time of the C++ compiler (0.2 s)
 MAX_BUFFERS = 32
-FOLDED = 4  # dimensions that a fold or a norm may fold here
+FOLDED = 4  # the most dimensions that a reduction or a norm may reduce here
 
 _FOLDS = frozenset({
     aten.sum.dim_IntList, aten.mean.dim, aten.amax.default, aten.amin.default, aten.var.correction,
@@ -40,7 +42,7 @@ _FOLDS = frozenset({
 _NORMS = frozenset(
     {aten._softmax.default, aten._log_softmax.default, aten.native_layer_norm.default}
 ) | ({aten._fused_rms_norm.default} if hasattr(aten, "_fused_rms_norm") else set())
-# Pointwise operators whose rules look at their operands' elements at the result's place, and at nothing else.
+# pointwise operators whose rules read their operands only at the element of the result
 _ELEMENTS = frozenset(
     {
         getattr(getattr(aten, name), overload)
@@ -64,7 +66,9 @@ _ELEMENTS = frozenset(
 
 
 def leading(shape: tuple[Any, ...], count: Any) -> int | None:
-    """How many leading dimensions hold the rows; None if none do, or the columns are too many."""
+    """The number of leading dimensions that hold the rows; None if there are none, or the columns
+    are too many.
+    """
     for dims in range(len(shape), -1, -1):
         if product(shape[:dims]) == count:
             columns = shape[dims:]
@@ -80,7 +84,7 @@ def begins(node: Node) -> Any:
     found, result = sizes(node), LETTERS[node.target][3]
     if not unrolled(found, result):
         return None
-    count = found[result[0]]  # of a batch of products each product is a row, which may be too long
+    count = found[result[0]]  # in a batch of products each product is a row, which may be too long
     return None if leading(node.meta.shape, count) is None else count
 
 
@@ -98,14 +102,18 @@ def cost(node: Node, count: Any) -> int:
 
 
 def full(nodes: list[Node], count: Any, buffers: int) -> bool:
-    """Is that too much for one kernel? What follows a product has more room than a further product."""
+    """Whether these are too many for one kernel. Operators after a product have a higher limit than
+    a further product.
+    """
     parts = 1 if nodes[-1].target in LETTERS else 2
     total = sum(cost(node, count) for node in nodes[: len(nodes) - (parts == 1)])
     return total >= parts * MAX_VALUES or buffers >= parts * MAX_BUFFERS
 
 
 def fits(node: Node, rule: Rule, count: Any, member: Callable[[Node], bool]) -> bool:
-    """Can the node be computed in a unit of `count` rows? member: is the value of this tensor computed in the unit?"""
+    """Whether the node can be computed in a unit of `count` rows. `member`: whether the unit
+    computes the value of a tensor.
+    """
     if node.target in LETTERS:
         return _product_fits(node, count, member)
     if node.target in _ELEMENTS:
@@ -139,14 +147,16 @@ def _product_fits(node: Node, count: Any, member: Callable[[Node], bool]) -> boo
 def _at_element(
     node: Node, meta: Meta, operands: list[Node], count: Any, member: Callable[[Node], bool]
 ) -> bool:
-    """Is each operand, broadcast to a tensor like `meta`, there at any row and column?"""
+    """Whether each operand, broadcast to a tensor like `meta`, is available at any row and
+    column.
+    """
     lead = leading(meta.shape, count)
     if lead is None or not _walked(meta, count):
         return False
     for operand in operands:
         shape = operand.meta.shape
         behind = len(meta.shape) - lead
-        own = shape[: max(len(shape) - behind, 0)]  # what lies along the rows
+        own = shape[: max(len(shape) - behind, 0)]  # the dimensions along the rows
         if member(operand):
             if product(own) != count or not followed(operand, count, member):
                 return False
@@ -158,7 +168,7 @@ def _at_element(
 
 
 def _walked(meta: Meta, count: Any) -> bool:
-    """Do the rows of such a tensor lie at equal distances?"""
+    """Whether the rows of such a tensor have a constant distance in memory."""
     lead = leading(meta.shape, count)
     return lead is not None and _one_stride(meta, lead)
 
@@ -171,7 +181,7 @@ def _one_stride(meta: Meta, lead: int) -> bool:
 
 
 def followed(node: Node, count: Any, member: Callable[[Node], bool]) -> bool:
-    """Do the views between this tensor and the member behind it leave rows rows?"""
+    """Whether the views between this tensor and its member map rows to rows."""
     while is_plain_view(node):
         if not _keeps_rows(node, count):
             return False
@@ -204,5 +214,5 @@ def _keeps_rows(view: Node, count: Any) -> bool:
 
 
 def is_flat(view: Node) -> bool:
-    """A view with the elements of its base in the same row-major order."""
+    """Whether it is a view with the elements of its base in the same row-major order."""
     return view.target in affine.FLAT

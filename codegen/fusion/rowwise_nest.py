@@ -1,7 +1,9 @@
-"""From a unit over short rows (`rowwise`) to a nest over the rows alone, every column a value of its own.
+"""From a row-wise unit (`rowwise`) to a nest over the rows only; every column is a value of its
+own.
 
-The rules are those of any nest. Where one folds, the places along its folded dimensions are axes that only exist here:
-a value that lies at them is *deferred* (a tensor and a map), until `_at` sets it to one column after the other.
+The rules are those of any nest. Where a rule reduces, the positions along its reduced dimensions
+are axes that exist only here: a value at such positions is *deferred* (a tensor and a map), until
+`_at` fixes it to one column after the other.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from .fuse import Fusion, Unit
 from .nest_builder import describe
 from .rowwise import FOLDED, is_flat, leading
 
-_AXES = 1 + FOLDED  # the rows, and what is folded
+_AXES = 1 + FOLDED  # the rows, and the reduced dimensions
 _ROW = affine.axis_form(0, _AXES)
 _JOIN = {
     "sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "first max": "maximum",
@@ -48,7 +50,9 @@ def _no_place(*_arguments: Any) -> int:
 
 
 class _Columns(Builder):
-    """A builder whose reductions are unrolled. `folded`: the sizes of what the rule at work folds."""
+    """A builder whose reductions are unrolled. `folded`: the sizes that the current rule
+    reduces.
+    """
 
     def __init__(self, rows: Any, element: Callable[[Node, Map], int]) -> None:
         super().__init__((rows, *(0,) * FOLDED), 1, element, _no_place)
@@ -79,7 +83,9 @@ class _Columns(Builder):
         return value.op == "mul" and value.dtype.is_floating_point
 
     def _accumulated(self, products: list[int]) -> list[int]:
-        """Partial sums with one rounding a product, as the library's: four at a time, for short chains."""
+        """Partial sums with one rounding per product, as the library's: four at a time, for short
+        chains.
+        """
         sums: list[int] = []
         for start in range(0, len(products), 4):
             total, *rest = products[start : start + 4]
@@ -92,7 +98,7 @@ class _Columns(Builder):
         return _no_place()
 
     def at(self, number: int, place: tuple[int, ...]) -> int:
-        """The same value at one place of the folded dimensions."""
+        """The same value at one position of the reduced dimensions."""
         found = self._fixed.get((number, place))
         if found is None:
             found = self._fixed[(number, place)] = self._at(number, place)
@@ -142,9 +148,8 @@ class _RowNest:
         if node.op != "get":
             return self.results[node][column][0]
         call = node.args[0]
-        where = self.place(
-            node.meta.shape, self.lead(node), column
-        )  # folded dimensions are there, of size 1
+        # reduced dimensions are kept, with size 1
+        where = self.place(node.meta.shape, self.lead(node), column)
         return self.results[call][self.column(call, where)][int(node.target)]
 
     def column(self, node: Node, where: Map) -> int:
@@ -191,7 +196,9 @@ class _RowNest:
         return self.builder.add(Value("load", (), node.meta.dtype, (number, index)))
 
     def address(self, where: Map, meta: Meta, offset: Any) -> Index:
-        """The rows' dimensions lie at equal distances: the last one's stride is that of the rows."""
+        """The index of an element. Rows have a constant distance: the stride of the last row
+        dimension.
+        """
         stride: Any = 0
         for form, step, size in zip(where, meta.stride, meta.shape, strict=True):
             if form.strides[0] and size != 1:
@@ -202,7 +209,7 @@ class _RowNest:
     # --- members ---
 
     def compute(self, call: Node) -> None:
-        """All columns of one member."""
+        """Compute all columns of one member."""
         rule = self.fusion.rules[call]
         dims: tuple[int, ...] = ()
         self.builder.folded = ()
@@ -216,7 +223,7 @@ class _RowNest:
         for column in range(math.prod(shape[lead:])):
             forms = list(self.place(shape, lead, column))
             place: tuple[int, ...] = ()
-            if rule.kind == "normalize":  # its result lies at the folded places themselves
+            if rule.kind == "normalize":  # its result is at the reduced positions themselves
                 place = tuple(forms[dim].offset for dim in dims)
                 for number, dim in enumerate(dims):
                     forms[dim] = affine.axis_form(1 + number, _AXES)
@@ -274,5 +281,5 @@ def _first(node: Node) -> Meta:
 
 
 def build(fusion: Fusion, unit: Unit, name: str, stored: list[Node]) -> Kernel:
-    """The kernel of a unit over rows that stores these members."""
+    """The kernel of a row-wise unit that stores these members."""
     return _RowNest(fusion, unit).build(name, stored)

@@ -1,10 +1,11 @@
-"""Pointwise work that moves into the kernel that reads it.
+"""Sinking: pointwise work moves into the kernel that reads it.
 
-`fuse` puts a node where its operands are made. In a loop over stencils that is the kernel of the step before: it stores
-beside the new state whatever the next step computes of it without a shift, and all of that is alive at once. In: the units
-that `fusion` has made. Out: the same units, where what one other kernel alone reads is computed there, if its operands
-lie in memory anyway and all but one of them are loaded there already. Nothing is computed twice. Called by `schedule`, only
-where a plan would need more memory than eager.
+`fuse` puts a node into the kernel of its operands. In a loop over stencils that is the kernel of
+the step before: beside the new state it stores all that the next step computes from it without a
+shift, and all of that is in memory at once. In: the units that `fusion` made. Out: the same units;
+work that only one other kernel reads is computed there, if its operands are in memory anyway and
+that kernel already loads all but one of them. Nothing is computed twice. `schedule` uses this only
+if a plan would need more memory than eager.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MAX_CHAIN = 12
 
 
 def sink(fusion: Fusion) -> None:
-    """Move what can be moved, the latest first: what it is computed from may follow it."""
+    """Move all nodes that can be moved, the latest first: their operands may follow them."""
     if fusion.flow.writes_memory or not fusion.enabled:
         return
     outputs = {fusion.source(node) for node in fusion.flow.graph.outputs}
@@ -38,7 +39,7 @@ def _users(fusion: Fusion, node: Node) -> list[Node]:
 
 
 def _may_move(fusion: Fusion, node: Node, outputs: set[Node]) -> bool:
-    """Is it pointwise, in a kernel, and no result of the graph?"""
+    """Whether it is pointwise, in a kernel, and not a result of the graph."""
     rule = fusion.rules.get(node)
     if rule is None or rule.kind != "pointwise" or rule.far is not None or rule.near is not None:
         return False
@@ -49,7 +50,9 @@ def _may_move(fusion: Fusion, node: Node, outputs: set[Node]) -> bool:
 
 
 def _chain(fusion: Fusion, node: Node, outputs: set[Node]) -> list[Node] | None:
-    """What has to move with it, for it lies nowhere: in the order of the program."""
+    """The nodes that must move with it because they are not in memory, in the order of the
+    program.
+    """
     unit, chain = fusion.unit_of(node), {node}
     left = [node]
     while left:
@@ -69,7 +72,7 @@ def _chain(fusion: Fusion, node: Node, outputs: set[Node]) -> list[Node] | None:
 
 
 def _read_outside(fusion: Fusion, node: Node, unit: Unit) -> bool:
-    """Does it lie in memory whoever moves, for another unit reads it?"""
+    """Whether another unit reads it, so that it is in memory in any case."""
     for user in _users(fusion, node):
         if user.op == "get" or is_plain_view(user):
             if _read_outside(fusion, user, unit):
@@ -86,7 +89,7 @@ def _try(fusion: Fusion, node: Node, reader: Unit, outputs: set[Node]) -> None:
     if chain is None or fusion._full(reader, *chain):
         return
     if reader.folded is not None and any(one.target not in LIGHT for one in chain):
-        return  # it may be computed once for each pass
+        return  # it might be computed once per pass
     loaded = [
         operand for one in chain for operand in reads(one)
         if fusion.source(operand) not in chain and not fusion._inlined(fusion.source(operand))

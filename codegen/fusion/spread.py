@@ -1,10 +1,10 @@
-"""Pointwise work on a cat, done on its parts: f(cat(a, b), c) is cat(f(a, c[:n]), f(b, c[n:])).
+"""Spreading: pointwise work on a cat is done on its parts: f(cat(a, b), c) is cat(f(a, c[:n]), f(b,
+c[n:])).
 
-The cat itself never lies in memory then: `join` has each part of the last result written into its place (rotary
-embeddings: x * cos + cat(-x2, x1) * sin is one kernel). Only where the cat has no other reader, and where the other
-operands lie in memory (what the cat moves slices of does) or are such work themselves, so that nothing is computed or stored that
-was not before.
-Called by `schedule`.
+The cat itself is then never in memory: `concat` writes each part of the last result into place
+(rotary embeddings: x * cos + cat(-x2, x1) * sin is one kernel). Only if the cat has no other
+reader, and if the other operands are in memory (as the tensors are whose slices the cat moves) or
+are such work themselves. So nothing is computed or stored that was not before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..analysis.dataflow import is_plain_view
 from ..lower.builder import rule_for
 
 MAX_PARTS = 4
-MAX_DEPTH = 6  # operators over one another that are done in parts
+MAX_DEPTH = 6  # the most operators in a chain that are done in parts
 
 aten = torch.ops.aten
 
@@ -35,7 +35,7 @@ def spread(graph: Graph) -> Graph:
         return graph
     rewriter = Rewriter(graph)
     if rewriter.facts.written:
-        return graph  # what is read later might be another value
+        return graph  # a later read might see another value
     return drop_dead(rewriter.walk(lambda node: (_behind,) if _is_pointwise(node) else ()))
 
 
@@ -52,7 +52,9 @@ def _is_pointwise(node: Node) -> bool:
 
 
 def _behind(at: Rewriter, node: Node) -> Node | None:
-    """The cat of what the operator gives for each part, if an operand is a cat that nobody else reads."""
+    """The cat of the operator's results for each part, if an operand is a cat with no
+    other reader.
+    """
     assert at.origin is not None
     for old, new in zip(reads(at.origin), reads(node), strict=True):
         if new.target is aten.cat.default and new.meta.shape == node.meta.shape:
@@ -65,15 +67,14 @@ def _behind(at: Rewriter, node: Node) -> Node | None:
 
 @dataclass(slots=True)
 class _Parts:
-    """How one cat divides its result. Nodes come in pairs, as they were and as they are now."""
+    """The division of a cat's result. Nodes come in pairs: before and after the rewrite."""
 
     at: Rewriter
     cat: Node
     dim: int = 0
     sizes: tuple[Any, ...] = ()
-    lying: frozenset[Node] = (
-        frozenset()
-    )  # values that have to lie in memory for the cat: it moves slices of them
+    # values that must be in memory for the cat, because it moves slices of them
+    lying: frozenset[Node] = frozenset()
 
     def __post_init__(self) -> None:
         cat = self.cat
@@ -84,7 +85,7 @@ class _Parts:
             self.lying = frozenset().union(*map(_sliced, cat.args[0]))
 
     def are_alone(self, old: Node, new: Node) -> bool:
-        """May this cat go, and does it divide as the first one does?"""
+        """Whether this cat may go, and divides its result as the first one does."""
         same = all(operand.meta.dtype == new.meta.dtype for operand in new.args[0])
         same = same and not any(map(self._is_turned, new.args[0]))
         other = self if new is self.cat else _Parts(self.at, new)
@@ -97,8 +98,9 @@ class _Parts:
         )
 
     def _is_turned(self, operand: Node) -> bool:
-        """Is it a view of what a kernel computes? `join` puts that into its place in its own shape, here it would have
-        to lie in memory."""
+        """Whether it is a view of a value that a kernel computes. `concat` puts that into place in
+        its own shape; here it would have to be in memory.
+        """
         return is_plain_view(operand) and not self._in_memory(operand)
 
     def _once(self, old: Node) -> bool:
@@ -106,12 +108,12 @@ class _Parts:
         return facts.users.get(old, 0) == 1 and old not in facts.outputs
 
     def _constant_along(self, node: Node) -> bool:
-        """Is it the same for all parts?"""
+        """Whether it is the same for all parts."""
         shape, lead = node.meta.shape, len(self.cat.meta.shape) - len(node.meta.shape)
         return self.dim < lead or shape[self.dim - lead] == 1
 
     def fit(self, old: Node, new: Node, depth: int) -> bool:
-        """Can each part of the operator's result be computed from parts of its operands?"""
+        """Whether each part of the operator's result can be computed from parts of its operands."""
         if new.meta.shape != self.cat.meta.shape:
             return False
         pairs = zip(reads(old), reads(new), strict=True)
@@ -124,7 +126,7 @@ class _Parts:
         )  # fmt: skip
 
     def _inside(self, old: Node, new: Node, depth: int) -> bool:
-        """Is it done in parts too?"""
+        """Whether it is done in parts too."""
         if new.target is aten.cat.default:
             return self.are_alone(old, new)
         same = old.target is new.target and _is_pointwise(new)
@@ -161,7 +163,7 @@ class _Parts:
 
 
 def _sliced(node: Node, depth: int = MAX_DEPTH) -> set[Node]:
-    """The values that an operand of a cat is slices of, with pointwise work on them."""
+    """The values that an operand of a cat is a slice of, also behind pointwise work."""
     if depth and _is_pointwise(node):
         return set().union(*(_sliced(one, depth - 1) for one in reads(node)))
     if node.target is not aten.slice.Tensor:

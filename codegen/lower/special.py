@@ -173,7 +173,7 @@ def _angle(at: At) -> int:
 
 
 def _ldexp(at: At) -> int:
-    """x * 2^n, the power in the type that eager's pow gives."""
+    """x * 2^n; the power has the type of eager's pow."""
     exponent = at.arg(1)
     kind = exponent.meta.dtype if exponent.meta.dtype.is_floating_point else torch.float32
     power = at.apply("pow", at.const(2.0, opmath(kind)), at.get(exponent, opmath(kind)))
@@ -184,9 +184,9 @@ def _ldexp(at: At) -> int:
 def _ldexp_when(node: Node) -> bool:
     exponent = node.args[1].meta
     plain = exponent.dtype.is_floating_point or exponent.shape
-    spread = (
-        exponent.shape != node.meta.shape
-    )  # a power for each element, where eager has one for each of the exponent's
+    # then the power would be computed for each element, and not for each element of the exponent as
+    # in eager
+    spread = exponent.shape != node.meta.shape
     return (
         when.float_result(node)
         and bool(plain)
@@ -221,7 +221,7 @@ def _both_ends(at: At) -> tuple[int, int]:
 
 
 def _ends_dims(node: Node) -> Any:
-    """aminmax: a dimension or all."""
+    """aminmax: one dimension or all."""
     operand, dim = node.args[0], node.kwargs.get("dim")
     rank = len(operand.meta.shape)
     dims = tuple(range(rank)) if dim is None else (dim % rank,) if rank else ()

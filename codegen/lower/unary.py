@@ -1,4 +1,4 @@
-"""Lowering rules of operators with one tensor operand: activations, rounding, tests, copies, bounds."""
+"""Lowering of operators with one tensor operand: activations, rounding, tests, copies, bounds."""
 
 from __future__ import annotations
 
@@ -103,7 +103,9 @@ def hardtanh(at: At) -> int:
 
 
 def clamped(at: At, low: Any, high: Any) -> int:
-    """clamp: nan stays, and of equals the operand stays; the bound where that is a tensor and eager takes vectors."""
+    """clamp: nan stays. Of equal values the operand stays; if the bound is a tensor and eager uses
+    vectors, the bound does.
+    """
     x = at.get(at.arg(0), at.math, through=at.dtype)
     if low is not None:
         bound = at.get(low, at.math, through=at.dtype)
@@ -145,7 +147,7 @@ def no_nan_bounds(node: Node) -> bool:
 
 
 def hard_part(at: At, x: int) -> int:
-    """min(max(x + 3, 0), 6)"""
+    """min(max(x + 3, 0), 6)."""
     shifted = at.apply("add", x, at.const(3.0))
     low, high = at.const(0.0), at.const(6.0)
     shifted = at.apply("where", at.apply("lt", shifted, low), low, shifted)
