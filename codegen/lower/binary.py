@@ -115,7 +115,9 @@ def floor_divide(at: At) -> int:
 
 
 def safe_divisor(node: Node) -> bool:
-    """Floats always; integers by a constant that cannot trap."""
+    """Whether the division cannot trap: true for floats, and for integers divided by a constant
+    other than 0 and -1.
+    """
     dtype = node.meta.dtype
     if dtype.is_floating_point:
         return True
@@ -148,7 +150,7 @@ def pow_number(at: At) -> int:
     if exponent == 3:
         return at.done(at.apply("mul", square, x))
     special = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
-    # in eager too: differs at -inf and -0
+    # eager does the same: pow and sqrt differ at -inf and -0
     through_pow = abs(exponent) == 0.5 and at.dtype == torch.float16
     if exponent in special and not through_pow:
         return at.done(at.apply(special[exponent], x))

@@ -48,9 +48,7 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 # / 74 / 83; bfloat16 1: 71 / 14 / 30, 4: 74 / 60 / 32, 16: 96 / 87 / 47. `matmul_bf16` now computes
 # bfloat16 products that are not tiny, where there are instructions for them.
 # rows that share each element of the larger factor; registers do not suffice for more
-TOGETHER = (
-    8  # rows that share each element of the larger factor: for more there are not registers enough
-)
+TOGETHER = 8
 THIN = 12  # rows or columns up to which a nest is better
 LONG = 64  # k from which on the reduction of a sum's lanes does not matter
 # bytes of an element -> multiplications that take less time than the call

@@ -1,9 +1,10 @@
-"""Numbers in Triton text: a literal where a number is known, else an argument of the kernel at run time.
+"""Numbers in Triton text: a literal if the number is known, else a run-time argument of the kernel.
 
-A kernel serves all sizes that its symbols allow: each expression (`ir.symbolic.expr`) that its text needs is one argument,
-"i64", or "i32" where the ranges of the symbols say that it fits, or "fp64". `Numbers` collects them while the text is
-written; `bound` gives the kernel of one call. What is decided at compile time about numbers that are not known is here
-as well: `weight` for choices of cost, `most` for what has to be right for every size.
+A kernel serves all sizes that its symbols allow. Each expression (`ir.symbolic.expr`) that its text
+needs is one argument: "i64", "i32" if the ranges of the symbols prove that it fits, or "fp64".
+`Numbers` collects them while the text is written; `bound` returns the kernel of one call. This file
+also decides about unknown numbers at compile time: `weight` for cost, `most` for what must be
+correct for every size.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from . import dialect as triton_dialect
 if TYPE_CHECKING:
     from .renderer import TritonKernel
 
-DIVISOR = 16  # what Triton is told of an argument that is a multiple of it
+DIVISOR = 16  # Triton gets the hint that an argument is a multiple of this
 INT32 = 2**31
 _DTYPES = {"i64": torch.int64, "i32": torch.int32, "fp64": torch.float64}
 
 
 class Numbers:
-    """The expressions that a kernel takes, in the order in which its text came to need them."""
+    """The expressions that a kernel takes, in the order in which its text first needs them."""
 
     def __init__(self) -> None:
         self.names: dict[Expr, str] = {}
@@ -39,7 +40,7 @@ class Numbers:
         return str(value)
 
     def scalar(self, value: Any, dtype: torch.dtype) -> str:
-        """The expression of a `number` value: converted as torch does a Python scalar."""
+        """The expression of a `number` value: converted as torch converts a Python scalar."""
         if not isinstance(value, Expr):
             return triton_dialect.const(value, dtype)
         return triton_dialect.cast(self.text(value), _DTYPES[kind_of(value)], dtype)
@@ -51,7 +52,7 @@ class Numbers:
 
     @property
     def aligned(self) -> tuple[int, ...]:
-        """Which of them are multiples of 16, whatever the sizes."""
+        """The positions of those that are multiples of 16 for all sizes."""
         return tuple(at for at, value in enumerate(self.names) if is_multiple(value, DIVISOR))
 
 
@@ -64,15 +65,16 @@ def kind_of(value: Expr) -> str:
 
 
 def is_multiple(value: Any, of: int) -> bool:
-    """Is a number a multiple of another one for every value of the symbols?"""
+    """Whether a number is a multiple of another one for every value of the symbols."""
     if isinstance(value, Sum):
         return all(coefficient % of == 0 for coefficient, _factors in value.terms)
     return not isinstance(value, Expr) and value % of == 0
 
 
 def weight(value: Any) -> int:
-    """What a size counts as where only speed hangs on it: the one seen at capture, but not less than is usual, for a
-    first call may be a small one."""
+    """The value of a size in cost decisions: that of capture, but at least `NOMINAL`, because a
+    first call may be a small one.
+    """
     return (
         int(min(max(NOMINAL, hint_of(value)), most(value)))
         if isinstance(value, Expr)
@@ -81,17 +83,19 @@ def weight(value: Any) -> int:
 
 
 def most(value: Any) -> float:
-    """The largest that a number can be; infinity where nothing says so."""
+    """The upper bound of a number; infinity if none is known."""
     return bounds_of(value)[1]
 
 
 def blocks(extent: Any, block: int) -> Any:
-    """How many blocks hold so many elements."""
+    """The number of blocks that hold so many elements."""
     return extent if block == 1 else (extent + (block - 1)) // block
 
 
 def bound(kernel: TritonKernel, values: Mapping[str, Any]) -> TritonKernel:
-    """The kernel of a call in which the symbols have these values, by name: its numbers and its grid are plain."""
+    """The kernel of a call in which the symbols have these values, by name: its numbers and its
+    grid are plain numbers.
+    """
     return replace(
         kernel,
         numbers=evaluate(kernel.numbers, values),

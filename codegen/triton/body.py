@@ -1,8 +1,9 @@
 """The body of a Triton kernel: the lines that compute one tile.
 
-Every axis of the nest gets an index variable from its dimension of the tile (`codegen.triton.tiling`), so strides,
-broadcasts and masks fall out of one rule: a pointer moves along the dimensions of the axes in its index, and takes
-their masks. Reductions are `codegen.triton.reductions`. Called by `codegen.triton.renderer`.
+Every axis of the nest gets an index variable from its dimension of the tile
+(`codegen.triton.tiling`). Strides, broadcasts and masks then follow from one rule: a pointer moves
+along the dimensions of the axes in its index, and takes their masks. Reductions are in
+`codegen.triton.reductions`.
 """
 
 from __future__ import annotations
@@ -36,13 +37,17 @@ class Body:
 
 
 def body_of(plan: Plan, parameters: Sequence[str], numbers: Numbers) -> Body:
-    """The lines of one program; `numbers` gets those that it takes."""
+    """The lines of one program; `numbers` gets the expressions that they use."""
     return Writer(plan, parameters, numbers).write()
 
 
 class Writer:
-    """Writes the lines of one program. `along`: for each value, the dimensions along which its tile really extends.
-    `spreads`: what is the same in each row of a tile is loaded for each (`triton_memory.spread`)."""
+    """The writer of one program's lines.
+
+    `along`: for each value, the dimensions along which its tile has more than one element.
+    `spreads`: whether pointers that are the same in each row of a tile get the shape of the whole
+    tile (`memory.spread`).
+    """
 
     spreads = True
 
@@ -89,19 +94,19 @@ class Writer:
         return self.body
 
     def _tile(self, indented: bool) -> None:
-        """The values and stores of a tile that holds all that a program does."""
+        """The values and stores of a tile that holds all the work of a program."""
         self.body.depth += indented
-        self.asserted.clear()  # by another branch
+        self.asserted.clear()  # the assertions were written in another branch
         for number in range(len(self.nest.values)):
             self.value(number)
         for store in self.nest.stores:
             self.body.add(triton_memory.store(self, store))
         self.body.depth -= indented
 
-    # -- places: which element of each dimension, of each axis --------------------------------------
+    # --- positions: the element of each dimension and of each axis ---
 
     def _places(self) -> None:
-        """Variables of all dimensions that the program's number decides."""
+        """Declare the variables of all dimensions that follow from the program's number."""
         spread = [dim for dim in self.plan.dims if not dim.looped]
         number = "tl.program_id(0)"
         several = [dim for dim in spread if not dim.single]
@@ -127,7 +132,8 @@ class Writer:
 
     def place(self, dim: Dim, part: str) -> None:
         if not dim.constant:
-            whole = f"tl.full((), {part}, tl.int64)"  # of a loop's number, whose type is the loop's
+            # it comes from a loop variable, whose type is that of the loop
+            whole = f"tl.full((), {part}, tl.int64)"
             self.body.add(f"{dim.name} = {whole if dim.looped else part}")
         else:
             part = f"({part})" if "//" in part else part
@@ -142,7 +148,9 @@ class Writer:
         self._axes(dim)
 
     def _narrow(self, text: str, *of: Any) -> str:
-        """A scalar in 32 bits: what counts programs has no more, though it is made of numbers that may."""
+        """A scalar in 32 bits: a number of programs fits, even if the numbers that it is computed
+        from may not.
+        """
         wide = any(isinstance(one, Expr) and kind_of(one) != "i32" for one in of)
         return f"{text}.to(tl.int32)" if wide else text
 
@@ -165,10 +173,10 @@ class Writer:
         text = self.numbers.text(number)
         return text if dim.wide else self._narrow(text, number)
 
-    # -- values ------------------------------------------------------------------------------------
+    # --- values ---
 
     def _along(self) -> list[frozenset[str]]:
-        """For each value: the dimensions along which its tile really extends."""
+        """For each value: the dimensions along which its tile has more than one element."""
         found: list[frozenset[str]] = []
         for value in self.nest.values:
             forms: Iterable[Index] = loops.indices_of(value)
@@ -195,7 +203,7 @@ class Writer:
         elif value.op == "inside":
             self.body.add(f"{name} = {triton_memory.inside(self, value)}")
         elif value.op == "checked":
-            if number not in self.asserted:  # once, though several walks over a row may use it
+            if number not in self.asserted:  # once, even if several passes over a row use it
                 self.asserted.add(number)
                 self.body.add(triton_memory.checked(self, number))
             self.body.add(f"{name} = v{value.args[0]}")

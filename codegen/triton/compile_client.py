@@ -1,9 +1,11 @@
-"""Worker processes that compile Triton kernels: this process's end of `codegen.triton.compile_server`.
+"""The client of the compile server: worker processes that compile Triton kernels
+(`codegen.triton.compile_server`).
 
-In: kernels as plain dicts. Out: a future each, with the fields of a `triton_compile.Binary`, or a Fault. The server
-is started at the first need (or ahead of it, by `prepare`), ends by itself when it has nothing to do, and is started
-again. It dies with this process; a forked child of this process has none and starts its own. A server that dies with
-jobs unanswered is replaced once; what triton's import says is remembered, and no second server is started to hear it.
+In: kernels as plain dicts. Out: one future each, with the fields of a `compiler.Binary`, or a
+Fault. The server starts at the first need (or earlier, by `prepare`), ends by itself when it is
+idle, and is started again. It dies with this process; a forked child starts its own. A server that
+dies with unanswered jobs is replaced once. If triton cannot be imported, the fault is remembered
+and no second server is started.
 """
 
 from __future__ import annotations
@@ -32,26 +34,28 @@ from .compiler import Fault, new_enough, too_old
 
 SECONDS = 180.0  # for one kernel
 MOST = 16  # children at a time
-ATTEMPTS = 3  # servers that may end before they can be given a job
+ATTEMPTS = 3  # the number of servers that may end before they get a job
 _SERVER = Path(triton_server.__file__)
-# What decides what triton makes, and is therefore handed on; its other variables are not.
+# Variables that change triton's result, and are therefore passed on; other variables of triton are
+# not.
 HANDED_ON = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_LIBDEVICE_PATH")
 _KEPT_BACK = re.compile(r"(TRITON|MLIR|LLVM|PYTHON|GRAFTJIT|PROTON)_?|(USE_IR_LOC|LD_PRELOAD)$")
 
 
 def place_of_triton() -> Path | None:
-    """The folder of the package, found without an import; None where there is none."""
+    """The folder of the package, found without an import; None if there is none."""
     module = sys.modules.get("triton")
     try:
         spec = module.__spec__ if module is not None else importlib.util.find_spec("triton")
-    except (ImportError, ValueError, AttributeError):  # blocked, or a stand-in without a spec
+    except (ImportError, ValueError, AttributeError):  # blocked, or a replacement without a spec
         return None
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
 def identity() -> str:
-    """What of triton decides a cubin: version, size of its library, the tools that were put in place of its own.
-    Empty where there is no triton."""
+    """The properties of triton that determine a cubin: version, size of its library, replaced
+    tools. Empty if there is no triton.
+    """
     place = place_of_triton()
     if place is None:
         return ""
@@ -70,7 +74,7 @@ def _tool(name: str) -> str:
 
 
 def version_at(place: Path) -> str:
-    """As the package's own text has it: "3.6.0"; "unknown" where it has none."""
+    """The version in the package's own text: "3.6.0"; "unknown" if it has none."""
     with contextlib.suppress(OSError):
         text = (place / "__init__.py").read_text(encoding="utf-8", errors="replace")
         found = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", text, re.MULTILINE)
@@ -80,12 +84,12 @@ def version_at(place: Path) -> str:
 
 
 def most() -> int:
-    """How many kernels are compiled at a time."""
+    """The number of kernels that are compiled at a time."""
     return min(units.processors(), MOST)
 
 
 def missing() -> Fault | None:
-    """Why no kernel can be compiled here, as far as that can be seen without a process; None if it can."""
+    """Why no kernel can be compiled here, as far as this process can see; None if it can."""
     place = place_of_triton()
     if place is None:
         return Fault(
@@ -97,15 +101,14 @@ def missing() -> Fault | None:
 
 
 class Server:
-    """One running server process and the thread that hears its answers."""
+    """One running server process and the thread that reads its answers."""
 
     def __init__(self, place: Path) -> None:
         self.ready: Future[None] = Future()  # of triton's import
         self.jobs: dict[int, tuple[dict[str, Any], Future[tuple[Any, ...]]]] = {}
         self.lock = threading.Lock()  # of the jobs
-        self.writing = (
-            threading.Lock()
-        )  # never held by the thread that hears: a full pipe waits for it
+        # The reading thread never holds this lock, because a writer may wait for a full pipe.
+        self.writing = threading.Lock()
         self.ended = False
         self.folder = tempfile.mkdtemp(prefix="graftjit-triton-")
         self.said: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  (closed when the process has ended)
@@ -120,8 +123,9 @@ class Server:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self.said,
-                bufsize=0,  # nothing that a forked child would write once more
-                start_new_session=True,  # what a terminal sends to this process is not for it
+                bufsize=0,  # no buffered bytes that a forked child would write again
+                # signals of the terminal to this process do not reach the server
+                start_new_session=True,
                 cwd="/",
                 env=_environment(),
             )
@@ -130,12 +134,12 @@ class Server:
             raise
         try:
             threading.Thread(target=self._hear, name="graftjit: kernels", daemon=True).start()
-        except RuntimeError as error:  # the process is at its end
+        except RuntimeError as error:  # the interpreter is shutting down
             self.close()
             raise OSError(str(error)) from error
 
     def send(self, number: int, job: dict[str, Any], done: Future[tuple[Any, ...]]) -> None:
-        """Hand a job over. BrokenPipeError if the server has ended."""
+        """Send a job. BrokenPipeError if the server has ended."""
         assert self.process.stdin
         with self.lock:
             if self.ended:
@@ -148,9 +152,8 @@ class Server:
                     data = data[self.process.stdin.write(data) :]
         except (OSError, ValueError) as error:  # it has ended, or has been closed
             with self.lock:
-                if (
-                    self.jobs.pop(number, None) is None
-                ):  # the other thread saw it first, and says so
+                # the reading thread saw it first and reports it
+                if self.jobs.pop(number, None) is None:
                     return
             raise BrokenPipeError from error
 
@@ -168,7 +171,9 @@ class Server:
         self._end()
 
     def _end(self) -> None:
-        """The server is gone: what it has not answered is nobody's until `Workers` takes it up."""
+        """Handle the end of the server: its unanswered jobs fail, and `Workers` submits
+        them again.
+        """
         assert self.process.stdin and self.process.stdout
         with self.lock:
             self.ended = True
@@ -195,7 +200,7 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Let the process end, and see that it does."""
+        """End the process and wait for its end."""
         assert self.process.stdin
         with contextlib.suppress(OSError), self.writing:
             self.process.stdin.close()
@@ -206,12 +211,12 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def forget(self) -> None:
-        """In a forked child: let go of the pipes, so that the server sees its parent's end."""
+        """In a forked child: close the pipes, so that the server sees the end of its parent."""
         assert self.process.stdin and self.process.stdout
         for stream in (self.process.stdin, self.process.stdout, self.said):
             with contextlib.suppress(OSError):
                 stream.close()
-        self.process.returncode = 0  # it is not ours to wait for
+        self.process.returncode = 0  # only the parent can wait for it
 
 
 class _Ended(Fault):
@@ -226,13 +231,15 @@ def _settle(future: Future[Any], state: str, value: Any, fault: tuple[str, ...])
 
 
 def _environment() -> dict[str, str]:
-    """This process's, less what would make triton compile something else, run its interpreter or be loud."""
+    """This process's environment without variables that would change triton's result, run its
+    interpreter or make it print.
+    """
     kept = {n: v for n, v in os.environ.items() if n in HANDED_ON or not _KEPT_BACK.match(n)}
     return {**kept, "TRITON_BACKENDS_IN_TREE": "1", "TRITON_DISABLE_LINE_INFO": "1"}
 
 
 class Workers:
-    """One a process: the server that is running, if one is."""
+    """The owner of the running server, one per process."""
 
     def __init__(self) -> None:
         self._server: Server | None = None
@@ -242,20 +249,23 @@ class Workers:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """The server is the parent's."""
+        """Forget the server in a forked child: it belongs to the parent."""
         self._lock = threading.Lock()
         server, self._server = self._server, None
         if server is not None:
             server.forget()
 
     def prepare(self) -> None:
-        """Start the server now, so that it is there when kernels are. What goes wrong is said then."""
+        """Start the server now, so that it is ready when kernels are. Errors are reported by
+        `compile`.
+        """
         with contextlib.suppress(Fault):
             self._running()
 
     def compile(self, jobs: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...] | Fault]:
-        """What comes of each job; returns when all are done. Fault where no process can be started, or where it
-        cannot import triton."""
+        """The result of each job; returns when all are done. Fault if no process can be started, or
+        if it cannot import triton.
+        """
         futures = [self._submit(dict(job)) for job in jobs]
         return [self._result(job, future) for job, future in zip(jobs, futures, strict=True)]
 
@@ -274,7 +284,7 @@ class Workers:
     def _submit(self, job: dict[str, Any]) -> Future[tuple[Any, ...]]:
         job.setdefault("seconds", SECONDS)
         last: Fault = _Ended("the process that compiles GPU kernels ended")
-        for _attempt in range(ATTEMPTS):  # it may end of idleness at the very moment
+        for _attempt in range(ATTEMPTS):  # it may end of idleness at that moment
             server = self._running()
             try:
                 server.ready.result()
@@ -303,10 +313,11 @@ class Workers:
                 assert place is not None
                 try:
                     self._server = Server(place)
+                # TypeError: sys.executable is None
                 except (
                     OSError,
                     TypeError,
-                ) as error:  # TypeError: this Python knows no program of its own
+                ) as error:
                     raise Fault(
                         "the process that compiles GPU kernels cannot be started",
                         found=str(error),
@@ -327,7 +338,7 @@ WORKERS = Workers()
 
 
 def _at_the_end() -> None:
-    """Kernels that are being built in the background are waited for first."""
+    """Wait first for kernels that are being built in the background."""
     try:
         BACKGROUND.close()
     finally:

@@ -1,10 +1,11 @@
-"""The process that compiles Triton kernels for `codegen.triton.compile_client`: it imports triton once and forks a child a kernel.
+"""The compile server for Triton kernels: it imports triton once and forks one child per kernel.
 
-Run as a script by itself, without graftjit and torch. In, on its standard input: jobs, one kernel each; out, on its
-standard output: first what became of triton's import, then an answer a job, in the order in which they are done. A
-child that crashes, hangs or is killed costs its own kernel only; one that the system killed for want of memory is
-tried again alone. The process ends, with all its children, when its input ends, its parent is gone, or nothing has
-been asked for a while. The folder that it is given holds whatever Triton writes; it is removed at the end.
+It runs as a script, without graftjit and torch. In, on its standard input: jobs, one kernel each.
+Out, on its standard output: first the result of triton's import, then one answer per job, in the
+order in which they finish. A child that crashes, hangs or is killed costs only its own kernel; one
+that the system killed for lack of memory is tried again alone. The process ends, with all its
+children, when its input ends, its parent ends, or it has been idle for a while. Triton writes only
+into the folder that the process is given; the process removes it at its end.
 """
 
 from __future__ import annotations
@@ -29,29 +30,28 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 IDLE = 30.0  # seconds without a job after which the process ends
-LOOK = 1.0  # seconds between looks at the clock and at the parent
-SHOWN = 2000  # characters of what a compiler printed that go into an answer
+LOOK = 1.0  # seconds between checks of the clock and of the parent
+SHOWN = 2000  # characters of a compiler's output that go into an answer
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
-Answer = tuple[
-    str, tuple[Any, ...]
-]  # ("done", a Binary's fields) or ("fault", a Fault's arguments)
+# ("done", a Binary's fields) or ("fault", a Fault's arguments)
+Answer = tuple[str, tuple[Any, ...]]
 
 
 def framed(message: Any) -> bytes:
-    """A message as it travels: its length, its pickle."""
+    """A message on the stream: its length, its pickle."""
     data = pickle.dumps(message)
     return struct.pack("<q", len(data)) + data
 
 
 class Frames:
-    """Messages out of the bytes of a stream."""
+    """Splits the bytes of a stream into messages."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
 
     def add(self, data: bytes) -> list[Any]:
-        """The messages that are whole with these bytes."""
+        """The messages that are complete with these bytes."""
         self._bytes += data
         found = []
         while len(self._bytes) >= 8:
@@ -64,7 +64,9 @@ class Frames:
 
 
 class Child:
-    """A forked process with its job, the pipe of its answer, and a file that takes what its compilers print."""
+    """A forked process with its job, the pipe of its answer, and a file for the output of its
+    compilers.
+    """
 
     def __init__(self, job: dict[str, Any], work: Any, folder: str) -> None:
         self.job, self.folder = job, tempfile.mkdtemp(dir=folder)
@@ -80,13 +82,13 @@ class Child:
         os.close(write)
 
     def kill(self) -> None:
-        """With what it started."""
+        """Kill it and the processes that it started."""
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(self.process, signal.SIGKILL)
 
     def ended(self) -> Answer:
-        """What came of it, when its pipe has ended; nothing of it is left then."""
+        """The child's answer, after its pipe has ended; its files and its process are removed."""
         _process, status = os.waitpid(self.process, 0)
         os.close(self.pipe)
         os.lseek(self.printed, 0, os.SEEK_SET)
@@ -118,12 +120,12 @@ class Child:
 def _run_child(
     work: Any, job: dict[str, Any], folder: str, files: tuple[int, int], parent: int
 ) -> None:
-    """In the child, with the files of what is printed and of the answer. It never returns."""
+    """The work of the child, with the files of its output and of its answer. It never returns."""
     code, (printed, write) = 1, files
     try:
         os.setsid()
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        if os.getppid() != parent:  # it was gone before that
+        if os.getppid() != parent:  # the parent ended before that call
             return
         for stream in (1, 2):
             os.dup2(printed, stream)
@@ -149,13 +151,13 @@ class Server:
         )  # fmt: skip
         self.frames = Frames()
         self.waiting: collections.deque[dict[str, Any]] = collections.deque()
-        self.starved: list[dict[str, Any]] = []  # to be tried again, when nothing else runs
+        self.starved: list[dict[str, Any]] = []  # to be tried again, when no other child runs
         self.running: dict[int, Child] = {}
         self.parent = os.getppid()
         self.asked = time.monotonic()
 
     def run(self) -> None:
-        """Until there is nobody to work for."""
+        """Run until there is no more work to wait for."""
         try:
             while self._turn():
                 pass
@@ -224,7 +226,7 @@ def send(stream: int, message: Any) -> None:
 
 
 def _killed(answer: Answer) -> bool:
-    """Did the system kill the child, or the assembler that it ran (-9: signal 9)?"""
+    """Whether the system killed the child, or the assembler that it ran (-9: signal 9)."""
     return answer[0] == "fault" and any(
         text in part for part in answer[1] for text in ("signal 9:", "error code -9")
     )
@@ -245,7 +247,7 @@ def main() -> None:
     facts = json.loads(sys.argv[1])
     inbox, outbox = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1):  # what triton prints must not get between the messages
+    for stream in (0, 1):  # output of triton must not get between the messages
         os.dup2(nothing, stream)
     for descriptor in (inbox, outbox):
         os.set_inheritable(descriptor, False)
@@ -272,7 +274,7 @@ def main() -> None:
         gc.freeze()
         send(outbox, (None, "done", ()))
         Server(inbox, outbox, work, facts["folder"], facts["most"]).run()
-    except BrokenPipeError:  # nobody listens any more
+    except BrokenPipeError:  # the client is gone
         return
     finally:
         shutil.rmtree(facts["folder"], ignore_errors=True)
@@ -282,4 +284,4 @@ if __name__ == "__main__":
     try:
         main()
     finally:
-        os._exit(0)  # what triton's libraries do at an interpreter's end takes time and is loud
+        os._exit(0)  # triton's libraries take time and print at the end of an interpreter

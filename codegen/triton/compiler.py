@@ -1,10 +1,12 @@
-"""The one file that imports triton, and only on use: a kernel's text becomes a function, a cubin, a launch.
+"""The only file that imports triton, and only on use: from a kernel's text to a function, a cubin,
+a launch.
 
-In: a kernel as `codegen.triton.renderer` describes it, or any object with its attributes (`name`, `source`, `arguments`,
-`constants`, `programs`, `aligned`, `warps`, `stages`, `fp_fusion`, `debug`). `compile_kernel` makes a cubin for a
-named GPU architecture and needs no GPU; `launch` runs a kernel through Triton's own launcher, on CUDA tensors, or
-on CPU tensors where TRITON_INTERPRET=1 was set before triton was first imported. Nothing here imports torch or
-graftjit, for worker processes run this file by itself. What goes wrong is a `Fault`; the library sees BuildError.
+In: a kernel as `codegen.triton.renderer` describes it, or any object with its attributes (`name`,
+`source`, `arguments`, `constants`, `programs`, `aligned`, `warps`, `stages`, `fp_fusion`, `debug`).
+`compile_kernel` makes a cubin for a named GPU architecture and needs no GPU. `launch` runs a kernel
+through Triton's own launcher, on CUDA tensors, or on CPU tensors if TRITON_INTERPRET=1 was set
+before triton was first imported. This file imports neither torch nor graftjit, because worker
+processes run it by itself. Errors are a `Fault`; callers in the library turn it into a BuildError.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-ALIGNMENT = 16  # bytes; what lets Triton use the widest loads and stores
-OLDEST = (3, 6)  # of triton
+ALIGNMENT = 16  # bytes; with it Triton can use the widest loads and stores
+OLDEST = (3, 6)  # supported version of triton
 
 
 class Fault(Exception):
-    """A kernel that cannot be compiled or launched: what went wrong, what was found, what was expected, what to do.
+    """A kernel that cannot be compiled or launched: what went wrong, what was found, what was
+    expected, what to do.
 
-    Arguments are the four texts, so that it can be sent from one process to another.
+    Its arguments are these four texts, so that it can be sent from one process to another.
     """
 
     def __init__(self, what: str, found: str = "", expected: str = "", todo: str = "") -> None:
@@ -35,8 +38,9 @@ class Fault(Exception):
 class Binary(NamedTuple):
     """A compiled kernel. `name`: its symbol in the cubin; `shared`: bytes of dynamic shared memory.
 
-    `hidden`: pointer arguments that Triton appends to ours (scratch memory; null where `scratch` is 0). `registers` of
-    a thread, and `stack`: bytes of its own memory, where registers were too few; -1 where that is not known.
+    `hidden`: pointer arguments that Triton appends to those of the text (scratch memory; null if
+    `scratch` is 0). `registers`: of a thread; `stack`: bytes of a thread's own memory, for values
+    that have no register; -1 if unknown.
     """
 
     name: str
@@ -51,7 +55,7 @@ class Binary(NamedTuple):
 
 
 def available() -> bool:
-    """Can triton be imported here?"""
+    """Whether triton can be imported here."""
     try:
         triton()
     except Fault:
@@ -60,12 +64,12 @@ def available() -> bool:
 
 
 def interpreting() -> bool:
-    """Does triton run kernels in its interpreter in this process?"""
+    """Whether triton runs kernels in its interpreter in this process."""
     return bool(triton().knobs.runtime.interpret)
 
 
 def triton() -> Any:
-    """The module."""
+    """The module `triton`."""
     try:
         return importlib.import_module("triton")
     except ImportError as error:
@@ -77,8 +81,9 @@ def triton() -> Any:
 
 
 def prepare() -> None:
-    """In a process that does nothing but compile: import what a compilation needs, and look up nothing in Triton's
-    own cache, whose key costs it a reading of its whole library (0.7 s)."""
+    """Prepare a process that only compiles: import what a compilation needs, and bypass Triton's
+    own cache, whose key reads the whole library (0.7 s).
+    """
     module = triton()
     found = str(module.__version__)
     if not new_enough(found):
@@ -86,28 +91,27 @@ def prepare() -> None:
     for name in ("triton.compiler", "triton.backends.compiler", "triton.language.extra.libdevice"):
         importlib.import_module(name)
     compiler: Any = importlib.import_module("triton.compiler.compiler")
-    importlib.import_module(
-        "triton.compiler.code_generator"
-    )  # Triton imports it at the first kernel
-    if hasattr(compiler, "get_cache_key"):  # where it is not, all is as well, only slower
+    # Triton imports it at the first kernel
+    importlib.import_module("triton.compiler.code_generator")
+    if hasattr(compiler, "get_cache_key"):  # without it all works too, only slower
         compiler.get_cache_key = lambda *_args, **_named: "graftjit keeps its kernels itself"
 
 
 def write_only_in(folder: str) -> None:
-    """Whatever Triton writes in this process lies in this folder."""
+    """Make Triton write only into this folder in this process."""
     module = triton()
     module.knobs.cache.dir = folder
     module.knobs.compilation.always_compile = True
 
 
 def new_enough(version: str) -> bool:
-    """Is this version of triton one that kernels are made for?"""
+    """Whether this version of triton is supported."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return found is not None and (int(found.group(1)), int(found.group(2))) >= OLDEST
 
 
 def too_old(version: str) -> Fault:
-    """What is said of such a version."""
+    """The fault for such a version."""
     oldest = ".".join(map(str, OLDEST))
     return Fault(
         "triton is too old for GPU kernels",
@@ -118,8 +122,9 @@ def too_old(version: str) -> Fault:
 
 
 def load(kernel: Any, **names: Any) -> Any:
-    """The `@triton.jit` function of a kernel. `names` stand in for names of its module (`libdevice`, which
-    Triton's interpreter lacks)."""
+    """The `@triton.jit` function of a kernel. `names` replace names of its module (`libdevice`,
+    which Triton's interpreter lacks).
+    """
     triton()
     digest = hashlib.sha256(kernel.source.encode()).hexdigest()[:12]
     file = f"<triton {kernel.name} {digest}>"
@@ -178,8 +183,10 @@ def compile_kernel(kernel: Any, capability: int = 90, warp_size: int = 32) -> Bi
 
 
 def options_of(kernel: Any) -> dict[str, Any]:
-    """Said in full, for Triton's defaults change: no flush of denormals, no fusion unless asked for, no test of
-    integers for overflow in the kernels that assert something else."""
+    """All options explicitly, because Triton's defaults change: denormals are kept, no fusion of a
+    product and a sum unless the kernel wants it, no overflow test of integers in kernels that have
+    other assertions.
+    """
     return {
         "num_warps": kernel.warps,
         "num_stages": kernel.stages,
@@ -190,13 +197,14 @@ def options_of(kernel: Any) -> dict[str, Any]:
     }
 
 
-# Of the section .nv.info: attributes that are (symbol, number), as `cuobjdump -res-usage` reads them.
+# In the section .nv.info: attributes that are (symbol, number), as `cuobjdump -res-usage` reads
+# them.
 _REGISTERS, _FRAME = 0x2F, 0x11
 _PAIR = 4  # the form of an attribute that is its size and so many bytes
 
 
 def resources(cubin: bytes) -> dict[str, int]:
-    """`registers` and `stack` of a cubin's kernel; empty for what cannot be read as one."""
+    """`registers` and `stack` of a cubin's kernel; empty if the cubin cannot be parsed."""
     found: dict[str, int] = {}
     try:
         (table,) = struct.unpack_from("<Q", cubin, 0x28)
@@ -224,10 +232,10 @@ def _parameter_count(ptx: str, name: str) -> int:
 
 
 def launch(kernel: Any, tensors: Sequence[Any], function: Any = None) -> None:
-    """Run once through Triton's launcher: one tensor a buffer of the nest, in order. A kernel's numbers and its grid
-    have to be plain ones (`triton_numbers.bound`).
+    """Run once through Triton's launcher, with one tensor per buffer of the nest, in order.
 
-    `function`: what `load` gave, to save loading again.
+    A kernel's numbers and its grid must be plain (`arguments.bound`). `function`: the result of
+    `load`, to avoid loading again.
     """
     pointers = sum(kind.startswith("*") for _name, kind in kernel.arguments)
     if len(tensors) != pointers:
@@ -245,17 +253,17 @@ def launch(kernel: Any, tensors: Sequence[Any], function: Any = None) -> None:
     function[(kernel.programs,)](*tensors, *numbers, **kernel.constants, **options)
 
 
-# kind of a number -> its types in triton.language and in numpy
+# kind of a number -> its type in triton.language and in numpy
 _SCALARS = {"i64": "int64", "i32": "int32", "fp64": "float64", "fp32": "float32"}
 
 
 def _typed(kind: str, number: Any) -> Any:
-    """A number as an argument. The interpreter would take its type from its value."""
+    """A number as an argument. Without this the interpreter would take its type from its value."""
     if not interpreting():
         return number
     numpy = importlib.import_module("numpy")
     language = importlib.import_module("triton.language")
     interpreter = importlib.import_module("triton.runtime.interpreter")
     scalar = getattr(language, _SCALARS[kind])
-    data = numpy.array(number, dtype=_SCALARS[kind])  # a loop takes its end from it
+    data = numpy.array(number, dtype=_SCALARS[kind])  # a loop takes its end from this array
     return language.tensor(interpreter.TensorHandle(data, scalar), scalar)

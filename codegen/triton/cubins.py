@@ -1,10 +1,12 @@
-"""The kernels of GPUs, compiled and loaded: from this process, from the kernel store, or by worker processes.
+"""Cubins: the kernels of GPUs, compiled and loaded, from this process, from the kernel store, or by
+worker processes.
 
-In: kernels as `codegen.triton.renderer` writes them and an architecture. Out: for each, by its name, a function handle of the
-driver and what a launch needs to know. Equal kernels are compiled and loaded once. A file of the store is one kernel: a
-line of JSON with its facts, then the cubin. Its name has the architecture as its machine and triton as its compiler, so
-that a bundle's kernels need no triton. What has been stored is loaded without triton and without a process. `COMPILER`
-and the driver's `load` can be replaced by tests. Called by `codegen.schedule.gpu_kernels` and `codegen.plan_cache.cache`.
+In: kernels as `codegen.triton.renderer` writes them, and an architecture. Out: for each, by its
+name, a function handle of the driver and the facts that a launch needs. Equal kernels are compiled
+and loaded once. A file of the store is one kernel: a line of JSON with its facts, then the cubin.
+Its name has the architecture as its machine and triton as its compiler, so that a bundle's kernels
+need no triton. Stored kernels are loaded without triton and without a process. Tests can replace
+`COMPILER` and the driver's `load`.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ from ..build import cxx as build
 from . import compile_client as workers
 from .compiler import Fault, options_of
 
-KEPT = (
-    256  # kernels that stay loaded without a program, for functions that are made again and again
-)
-WARP = 32  # threads
+# kernels that stay loaded without a program, for functions that are compiled again and again
+KEPT = 256
+WARP = 32  # threads of a warp
 _FORM = "cubin 1"  # part of each key: raise it when the meaning of the facts changes
 _KIB = 1024
 
-# Shared memory that a block may have: CUDA C++ Programming Guide, technical specifications per compute capability.
+# Shared memory of a block, at most: CUDA C++ Programming Guide, technical specifications per
+# compute capability.
 SHARED_LIMITS = {
     70: 96 * _KIB,
     72: 96 * _KIB,
@@ -52,16 +54,24 @@ SHARED_LIMITS = {
     121: 99 * _KIB,
 }
 
-# jobs -> what became of each: the fields of a `triton_compile.Binary`, or a Fault. May raise Fault.
+# jobs -> the result of each: the fields of a `compiler.Binary`, or a Fault. May raise Fault.
 Compiler = Callable[[Sequence[Mapping[str, Any]]], Sequence[Any]]
 COMPILER: Compiler = workers.WORKERS.compile
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Loaded:
-    """A kernel in the driver. `function`: its handle, which holds while `keep` lives; `threads` of a block; `shared`:
-    bytes of its dynamic shared memory; `hidden`: null pointers that follow its parameters; `cached`: nothing was
-    compiled; `bytes` of the cubin; `registers` of a thread and bytes of its `stack`, -1 where they are not known."""
+    """A kernel in the driver.
+
+    function   its handle, valid while `keep` lives
+    threads    of a block
+    shared     bytes of its dynamic shared memory
+    hidden     null pointers that follow its parameters
+    cached     it was not compiled now
+    bytes      of the cubin
+    registers  of a thread; -1 if unknown
+    stack      bytes per thread; -1 if unknown
+    """
 
     function: int
     threads: int
@@ -75,15 +85,16 @@ class Loaded:
 
 
 class NotCompiled(BuildError):
-    """Some kernels of a graph could not be compiled: `failed` has their names, each with why. The others are in the
-    store."""
+    """Some kernels of a graph could not be compiled: `failed` has name -> why. The others are in
+    the store.
+    """
 
     failed: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the store keeps beside a cubin. `symbol`: its name inside."""
+    """The facts that the store keeps beside a cubin. `symbol`: its name in the cubin."""
 
     symbol: str
     shared: int
@@ -110,7 +121,7 @@ class _Process:
             return found
 
     def put(self, key: str, make: Callable[[], Loaded]) -> Loaded:
-        """One load for all threads that ask."""
+        """Load once for all threads that need the kernel."""
         with self.lock:
             found = self.get(key)
             if found is None:
@@ -120,7 +131,7 @@ class _Process:
             return found
 
     def clear(self) -> None:
-        """Forget what no program holds."""
+        """Forget the kernels that no program holds."""
         with self.lock:
             self._recent.clear()
 
@@ -129,8 +140,8 @@ PROCESS = _Process()
 
 
 def expect() -> None:
-    """Kernels will be asked for soon: start the process that compiles them."""
-    if workers.WORKERS.compile == COMPILER:  # and nothing else in its place
+    """Start the process that compiles kernels, because a caller will need it soon."""
+    if workers.WORKERS.compile == COMPILER:  # unless a test has replaced it
         workers.WORKERS.prepare()
 
 
@@ -143,8 +154,9 @@ def load(
 ) -> dict[str, Loaded]:
     """The kernels on GPUs of an architecture (90: sm_90), by their names.
 
-    Raises build.NotBuilt where one would have to be compiled and `stored` says that none shall be; NotCompiled (a
-    BuildError) with Triton's own words; BuildError where there is no triton, no process or no driver.
+    Raises NotBuilt if one would have to be compiled and `stored` forbids it; NotCompiled (a
+    BuildError) with Triton's own message; BuildError if there is no triton, no process or no
+    driver.
     """
     start = time.perf_counter()
     compiler = kernel_file.mark(workers.identity() or "none")
@@ -177,8 +189,9 @@ def load(
 
 
 def wanted_file(kernel: Any, capability: int, compiler: str) -> Name:
-    """The name, but for the content, of a kernel's file: all that decides the cubin is in it. `compiler`: triton's
-    mark."""
+    """The name of a kernel's file except for its content: it includes everything that determines
+    the cubin. `compiler`: triton's mark.
+    """
     facts = [
         kernel.name, kernel.arguments, sorted(kernel.constants.items()), kernel.aligned,
         sorted(options_of(kernel).items()),
@@ -191,11 +204,13 @@ def _memory(file: Name) -> str:
     return f"{file.key}.{file.machine}.{file.compiler}"
 
 
-# --- the store -------------------------------------------------------------------------------------------------
+# --- the store ---
 
 
 def _stored(file: Name, title: str) -> Loaded | None:
-    """From the store, if it is there. What the driver refuses is the driver's word, and no damage of a file."""
+    """The kernel from the store, if it is there. An error of the driver does not mean that the file
+    is damaged.
+    """
     found = SESSION.store.find(file, title, _unpacked)
     if found is None:
         return None
@@ -230,7 +245,7 @@ def _in_driver(file: Name, facts: Facts, cubin: bytes, cached: bool) -> Loaded:
     return PROCESS.put(_memory(file), make)
 
 
-# --- compiling -------------------------------------------------------------------------------------------------
+# --- compiling ---
 
 
 def _compiled(
@@ -260,14 +275,14 @@ def _compiled(
 
 
 def job_of(kernel: Any, capability: int) -> dict[str, Any]:
-    """What a worker process is told of a kernel: plain values."""
+    """A kernel's job for a worker process: plain values."""
     names = ("name", "source", "arguments", "aligned", "warps", "stages", "fp_fusion", "debug")
     facts = {name: getattr(kernel, name) for name in names}
     return {**facts, "constants": dict(kernel.constants), "capability": capability}
 
 
 def _finished(file: Name, name: str, answer: Any, capability: int) -> Loaded:
-    """Checked, put into the store, loaded."""
+    """Check the answer, put the cubin into the store, load it."""
     if isinstance(answer, Fault):
         raise error_of(answer)
     symbol, cubin, _ptx, shared, warps, hidden, scratch, registers, stack = answer
@@ -293,5 +308,5 @@ def _finished(file: Name, name: str, answer: Any, capability: int) -> Loaded:
 
 
 def error_of(fault: Fault) -> BuildError:
-    """What the library raises for it."""
+    """The BuildError for a fault."""
     return BuildError(fault.what, expected=fault.expected, found=fault.found, todo=fault.todo)

@@ -1,7 +1,7 @@
-"""The GPUs of a graph: which ones, and what stands against kernels on them.
+"""The GPUs of a graph, and the reasons why they cannot have kernels.
 
-Asked before a plan is looked for or made, so nothing here plans, and nothing imports triton: it is known by its version.
-Used by `codegen.pipeline` and `codegen.plan_cache.key`.
+This is used before a plan is looked up or made, so this file plans nothing and imports no triton:
+it only reads triton's version.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ...runtime.process.session import SESSION
 
 
 def why_not(gpus: Iterable[torch.device]) -> str:
-    """What stands against kernels on these devices, "" where nothing does."""
+    """Why there are no kernels for these devices; "" if nothing prevents them."""
     version = device.triton_version()
     if not version and not SESSION.store.bundled("cubin"):
         return "triton is not installed"
     if version and _numbers(version) < device.OLDEST_TRITON:
         return f"triton {version} is older than {'.'.join(map(str, device.OLDEST_TRITON))}"
-    from ...runtime.cuda import driver  # late: nobody without a GPU needs it
+    from ...runtime.cuda import driver  # lazy: only needed with a GPU
 
     reason: str = driver.available()
     if reason:
@@ -34,7 +34,7 @@ def why_not(gpus: Iterable[torch.device]) -> str:
 
 
 def world(gpus: Sequence[torch.device]) -> str:
-    """All of these devices, and of triton, that plans depend on."""
+    """All facts about these devices and triton that plans depend on."""
     facts = [
         (str(one), device.gpu(one).capability, device.gpu(one).multiprocessors) for one in gpus
     ]

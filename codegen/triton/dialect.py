@@ -1,8 +1,9 @@
-"""How Triton kernels write operators: the dialect table of `codegen.triton.renderer`, its helpers and its reductions.
+"""The Triton dialect: how kernels write operators, their helpers and their reductions.
 
-Text only: nothing here imports triton. Math goes to libdevice, the library behind CUDA's own exp, tanh, pow, so
-results agree with eager's on a GPU; division and square root are the correctly rounded ones (`tl.div_rn`), for
-Triton's `/` and `tl.sqrt` are approximations in float32. Narrow floats are computed in float32.
+Text only: this file imports no triton. Math goes to libdevice, the library behind CUDA's own exp,
+tanh, pow, so results agree with eager's on a GPU. Division and square root are the correctly
+rounded ones (`tl.div_rn`), because Triton's `/` and `tl.sqrt` are approximations in float32. Narrow
+floats are computed in float32.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _NARROW_FLOATS = (torch.bfloat16, torch.float16)
 
 
 def const(number: bool | int | float, dtype: torch.dtype) -> str:
-    """A typed scalar: a bare literal would let Triton's promotion choose the type."""
+    """A typed scalar: with a bare literal Triton's promotion would choose the type."""
     if dtype in _NARROW_FLOATS:
         return f"{const(number, torch.float32)}.to({TYPES[dtype][0]})"
     if dtype == torch.bool:
@@ -49,12 +50,14 @@ def const(number: bool | int | float, dtype: torch.dtype) -> str:
 
 
 def literal(number: float) -> str:
-    """A float as Triton reads it."""
+    """A float literal for Triton."""
     return repr(float(number)) if math.isfinite(number) else f'float("{number}")'
 
 
 def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
-    """Conversion as torch's `.to`: narrow floats by way of float32, floats to narrow integers by way of wide."""
+    """A conversion as torch's `.to`: narrow floats through float32, floats to narrow integers
+    through wide ones.
+    """
     if source == target:
         return text
     if target == torch.bool:
@@ -75,7 +78,7 @@ def _declare(name: str, dtype: torch.dtype, text: str) -> str:
 
 
 def _by_float(single: str, double: str) -> expr.Form:
-    """One form in float32, another in float64."""
+    """One form for float32, another for float64."""
 
     def form(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
         return (double if dtypes[0] == torch.float64 else single).format(*args)
@@ -96,7 +99,7 @@ def _shift(name: str) -> expr.Form:
 
 
 def _not(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
-    # triton 3.6's interpreter cannot write ~ of unsigned integers
+    # triton 3.6's interpreter cannot compute ~ of unsigned integers
     return f"{args[0]} ^ 255" if dtypes[0] == torch.uint8 else f"~{args[0]}"
 
 
@@ -171,10 +174,10 @@ DIALECT = expr.Dialect("triton", FORMS, const, cast, _declare)
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """How one reduction is written, over {x} (a tile whose masked elements hold the identity).
+    """The text of one reduction, over {x} (a tile whose masked elements hold the identity).
 
-    step     the accumulator {acc} of the same shape takes another tile in (looped reductions)
-    finish   one value a row, kept as a column
+    step    combines the accumulator {acc} of the same shape with another tile (in loops)
+    finish  one value per row, kept as a column
     """
 
     step: str
@@ -185,7 +188,7 @@ def _reduce(helper: str) -> str:
     return "tl.reduce({x}, 1, " + helper + ", keep_dims=True)"
 
 
-# "reduction" or "reduction:kind"; the position-giving ones carry a pair (value, position)
+# "reduction" or "reduction:kind"; those of positions have a pair (value, position)
 FOLDS: dict[str, Fold] = {
     "sum": Fold("{acc} + {x}", "tl.sum({x}, 1, keep_dims=True)"),
     "prod": Fold("{acc} * {x}", _reduce("_product")),
@@ -200,7 +203,7 @@ FOLDS: dict[str, Fold] = {
 }
 
 
-# How a scan puts two neighbours together, and what came before with what comes: a helper
+# The helper by which a scan combines two neighbours, and the blocks before with the current one.
 COMBINE = {"sum": "_total", "prod": "_product", "max": "_nan_max", "min": "_nan_min"}
 
 
@@ -211,7 +214,9 @@ def fold_of(reduction: str, dtype: torch.dtype) -> Fold:
 
 
 def identity(reduction: str, dtype: torch.dtype) -> str:
-    """What masked elements hold and accumulators start from: a number of the argument's own dtype."""
+    """The value of masked elements and the start of accumulators: a number of the argument's own
+    dtype.
+    """
     number = REDUCTIONS[reduction].identity
     if dtype.is_floating_point:
         return literal(number)
@@ -223,7 +228,7 @@ def identity(reduction: str, dtype: torch.dtype) -> str:
     return str(int(number))
 
 
-# Functions that kernels call: put before a kernel where its text names them.
+# Functions that kernels call: put before a kernel whose text names them.
 HELPERS: dict[str, str] = {
     "_remainder": """
 def _remainder(a, b):
@@ -248,7 +253,7 @@ def _floor_div(a, b):
     down = tl.where(exact != 0, down, libdevice.copysign(exact * 0.0, quotient))
     return tl.where(b == 0, quotient, down)
 """,
-    # Without a word about nan, triton 3.6's interpreter keeps it where a GPU drops it.
+    # Without these conditions triton 3.6's interpreter keeps nan where a GPU drops it.
     "_fmax": """
 def _fmax(a, b):
     return tl.where(a != a, b, tl.where(b != b, a, tl.maximum(a, b)))
@@ -295,7 +300,8 @@ def _nan_max(a, b):
 def _nan_min(a, b):
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 """,
-    # A lane's largest element so far, its sum of exp(element - that one), and another element: one exp.
+    # A lane's largest element so far, its sum of exp(element - largest), and another element: one
+    # exp.
     "_exp_in": """
 def _exp_in(top, total, x):
     away = tl.where(x == top, 0.0, x - top)
@@ -307,7 +313,7 @@ def _exp_out(tops, totals, top, shift):
     total = tl.sum(totals * libdevice.exp(tops - top), 1, keep_dims=True)
     return tl.where(tl.abs(top) == float("inf"), libdevice.exp(top - shift), total)
 """,
-    # A lane's mean of the elements so far and its sum of squares about that (Welford)
+    # A lane's mean of the elements so far and its sum of squares about that mean (Welford).
     "_squares_in": """
 def _squares_in(mean, squares, x, count):
     away = x - mean
@@ -335,7 +341,9 @@ def _first_min(a, i, b, j):
 
 
 def helpers_of(text: str) -> list[str]:
-    """The helpers that a kernel's text names, and those that they name, in the table's order."""
+    """The helpers that a kernel's text names, and those that these name, in the order of
+    the table.
+    """
     found: set[str] = set()
     queue = [text]
     while queue:

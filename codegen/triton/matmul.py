@@ -1,10 +1,11 @@
-"""Matrix products with what stands before and after them, as one Triton kernel.
+"""Matrix products with their prologues and epilogues, as one Triton kernel.
 
-In: a `Product`, whose factors and added term are loop nests of one stored value (a plain load, or what is computed from
-loads: a cast, a scale, a whole chain), and a `tiled` nest, what is done with each element of the result (`epilogue`).
-Out: a `TritonKernel`: a loop over blocks of k with the factors computed as they are loaded, sums in float32, rounded to
-the product's own dtype as the library's are, and the nest over the tile while it is in registers. `CONFIGURATIONS` are
-the ways to cut it; which one is taken, or the library's call, is measured (level O2).
+In: a `Product`, whose factors and added term are loop nests with one stored value (a plain load, or
+a computation on loads: a cast, a scale, a whole chain), and a `tiled` nest, the epilogue for each
+element of the result. Out: a `TritonKernel`: a loop over blocks of k, in which the factors are
+computed as they are loaded; sums in float32, rounded to the product's own dtype as the library's
+are; and the nest over the tile while it is in registers. `CONFIGURATIONS` are the possible tilings;
+measurement chooses one of them, or the library's call (level O2).
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Sides of a tile of the result, the step along k, warps of a program, rounds of loads under way."""
+    """Sides of a tile of the result, the step along k, warps of a program, stages of the pipelined
+    loop.
+    """
 
     rows: int
     columns: int
@@ -45,7 +48,8 @@ class Configuration:
     stages: int
 
 
-# From large tiles (most work for each byte loaded) to small ones (most programs): `configurations` takes those that fit.
+# From large tiles (most work per loaded byte) to small ones (most programs): `configurations` takes
+# those that fit.
 CONFIGURATIONS = (
     Configuration(128, 256, 64, 8, 3),
     Configuration(256, 128, 64, 8, 3),
@@ -63,10 +67,12 @@ CONFIGURATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """result[b, m, n] = round(sum over k of left[b, m, k] * right[b, k, n] + added[b, m, n]) to `dtype`.
+    """result[b, m, n] = round(sum over k of left[b, m, k] * right[b, k, n] + added[b, m, n]) to
+    `dtype`.
 
-    left, right, added   nests of the axes (b, m, k), (b, k, n), (b, m, n) without reductions, each with one store: its value
-                         is the factor's element, already of the factors' common dtype (of any float dtype for `added`)
+        left, right, added  nests over the axes (b, m, k), (b, k, n), (b, m, n) without reductions,
+                            each with one store: its value is the factor's element, already of the
+                            factors' common dtype (of any float dtype for `added`)
     """
 
     batch: int
@@ -91,7 +97,7 @@ def plain_factor(
     stride: tuple[int, int, int],
     offset: int = 0,
 ) -> LoopNest:
-    """The nest of a factor, or of an added term, that is loaded as it lies in memory."""
+    """The nest of a factor, or of an added term, that is loaded from memory without computation."""
     buffer = loops.Buffer(name, dtype, shape, stride)
     load = Value("load", (), dtype, (0, Index(stride, offset)))
     out = loops.Buffer("value", dtype, shape, stride, written=True)
@@ -101,7 +107,7 @@ def plain_factor(
 
 
 def result(product: Product) -> LoopNest:
-    """The nest that stores the product's elements and does nothing else with them."""
+    """The nest that only stores the product's elements."""
     shape = (product.batch, product.m, product.n)
     stride = (product.m * product.n, product.n, 1)
     tile = loops.Buffer("tile", product.dtype, shape, stride)
@@ -112,8 +118,11 @@ def result(product: Product) -> LoopNest:
 
 
 def configurations(product: Product) -> list[Configuration]:
-    """The ways that are worth a measurement: no tile is more than twice as large as the result, and float32 factors in
-    full precision, which take no tensor cores, have small ones."""
+    """The configurations that are worth a measurement.
+
+    No tile is more than twice as large as the result. float32 factors in full precision, which use
+    no tensor cores, have small tiles.
+    """
     full = product.left.values[product.left.stores[0].value].dtype == torch.float32
     found = [
         one
@@ -126,7 +135,9 @@ def configurations(product: Product) -> list[Configuration]:
 
 
 def pointers(product: Product, nest: LoopNest) -> list[tuple[int, int]]:
-    """What the kernel is given, in order: (place among the product's nests and, last, `nest`; number of the buffer)."""
+    """The kernel's pointers, in order: (position among the product's nests and, last, `nest`;
+    number of the buffer).
+    """
     found = [
         (place, number)
         for place, one in enumerate(product.nests)
@@ -138,7 +149,7 @@ def pointers(product: Product, nest: LoopNest) -> list[tuple[int, int]]:
 
 
 def touched(nest: LoopNest) -> set[int]:
-    """The buffers that an epilogue loads from or stores to, but for the tile."""
+    """The buffers that an epilogue loads from or stores to, without the tile."""
     return {number for number, _index in loops.accesses(nest) if number != nest.tiled}
 
 
@@ -147,8 +158,8 @@ def render(
 ) -> TritonKernel:
     """The kernel of a product and the nest over its result. `aligned`: positions among `pointers`.
 
-    BuildError: sizes that are expressions, a dtype without tensor cores or accumulators, an epilogue whose axes do not
-    part where the batches do.
+    BuildError: sizes that are expressions, a dtype without tensor cores or accumulators, an
+    epilogue whose axes do not split where the product's do.
     """
     from .renderer import assemble, names
 
@@ -196,7 +207,7 @@ def _dtype(nest: LoopNest) -> torch.dtype:
 
 
 class _Part(Writer):
-    """The lines of one of the nests, over dimensions that are placed from outside."""
+    """The writer of one of the nests, over dimensions whose positions come from outside."""
 
     spreads = False  # a tile of tensor cores has a layout of its own
 
@@ -212,7 +223,7 @@ class _Part(Writer):
             self.place(dim, parts[dim.name])
 
     def element(self, whole: bool = True) -> str:
-        """The lines of a factor's value; its text, of a whole tile."""
+        """Write the lines of a factor's value; return its text, for a whole tile."""
         wanted = self.nest.stores[0].value
         for number in loops.needed(self.nest, [wanted]):
             self.value(number)
@@ -270,7 +281,8 @@ class _Template:
                 text = f"tl.where(k_mask, {text}, 0.0)"
                 text = f"({text}).to({TYPES[_dtype(nest)][0]})"
             body.add(f"{name} = {text}")
-        # In full: that the library may round float32 factors is a setting which changes while kernels stay.
+        # Full precision: that the library may round float32 factors is a setting that can change
+        # while kernels are kept.
         body.add('acc = tl.dot(left, right, acc, input_precision="ieee")')
         body.depth -= 1
         if product.added is not None:
@@ -288,7 +300,9 @@ class _Template:
         return body
 
     def _programs(self) -> None:
-        """From a program's number to its tile: tiles of `GROUP` rows of tiles are run column by column."""
+        """From a program's number to its tile: in groups of `GROUP` rows of tiles, tiles are taken
+        column by column.
+        """
         body, product = self.body, self.product
         rows, columns = self.rows.programs, self.columns.programs
         body.add("pid = tl.program_id(0)")
@@ -309,7 +323,7 @@ class _Template:
 
 
 def _still(nest: LoopNest) -> LoopNest:
-    """The nest with no steps along axes of one element."""
+    """The nest without strides along axes of one element."""
 
     def moved(index: Index) -> Index:
         steps = zip(index.strides, nest.inner, strict=True)
@@ -323,7 +337,9 @@ def _still(nest: LoopNest) -> LoopNest:
 
 
 def _dims_of(nest: LoopNest, *dims: Dim) -> tuple[Dim, ...]:
-    """The dimensions over the axes of the nest: batches, then rows, then columns, each of one axis or more."""
+    """The dimensions over the axes of the nest: batches, then rows, then columns; each has one axis
+    or more.
+    """
     found: list[Dim] = []
     at = 0
     for dim in dims:

@@ -1,9 +1,11 @@
-"""Products of a plan on a GPU that a kernel of ours does together with what follows them.
+"""Fused products on a GPU: a plan's products that graftjit's kernel computes together with their
+epilogues.
 
-`Hosts` says for calls of ATen that are products which `triton_product.Configuration` their kernel has; `schedule.hosting`
-plans with them, `epilogue` makes a pointwise kernel that reads such a product its epilogue. `operands` is what the kernel
-is given, `text` what it is. Which products are worth it is measured (`codegen.tuning.gpu`, level O2); all others, and those
-that nothing pointwise follows, stay the library's.
+`Hosts` maps calls of ATen that are products to the `matmul.Configuration` of their kernel.
+`schedule` plans with them; `fusion.epilogue` makes a pointwise kernel that reads such a product its
+epilogue. `inputs` are the tensors that the kernel reads, `text` is its text. Measurement decides
+which products are worth it (`codegen.tuning.gpu`, level O2); all others, and those without a
+pointwise consumer, stay the library's.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ _NAMES = ("factor_left", "factor_right", "added")
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A product with a kernel of ours, cut in this way."""
+    """A product with a kernel of graftjit, and the configuration of the kernel."""
 
     way: Configuration
 
     def columns(self, node: Node) -> int:
-        """Those of the right factor."""
+        """The columns of the right factor."""
         return int(node.meta.shape[-1])
 
 
@@ -42,7 +44,9 @@ Hosts = Mapping[Node, Host]
 
 
 def takes(node: Node) -> bool:
-    """Is this call of ATen a product that `product_of` can say? Sizes known, on a GPU, nothing scaled, the result in order."""
+    """Whether this call of ATen is a product that `product_of` can describe: known sizes, on a GPU,
+    unscaled, contiguous result.
+    """
     if node.op != "call" or node.target not in FACTORS:
         return False
     metas = [one.meta for one in (node, *operands(node)) if one is not None]
@@ -59,7 +63,9 @@ def takes(node: Node) -> bool:
 
 
 def product_of(node: Node, prologues: Sequence[Prologue] = ()) -> tuple[Product, tuple[Node, ...]]:
-    """The product, and the tensors behind its nests in order. `prologues`: factors that are computed."""
+    """The product, and the tensors behind its nests in order. `prologues`: factors that
+    are computed.
+    """
     left, right, added = operands(node)
     computed = {one.place: one for one in prologues}
     bases: list[Node] = []
@@ -85,7 +91,7 @@ def product_of(node: Node, prologues: Sequence[Prologue] = ()) -> tuple[Product,
 
 
 def _space(node: Node, place: int) -> tuple[int, int, int]:
-    """The axes of the left factor, the right one, the result."""
+    """The axes of the left factor (0), the right one (1), or the result (2)."""
     shape = node.meta.shape
     batch = int(shape[0]) if len(shape) == 3 else 1
     m, n, k = int(shape[-2]), int(shape[-1]), int(operands(node)[0].meta.shape[-1])
@@ -93,7 +99,9 @@ def _space(node: Node, place: int) -> tuple[int, int, int]:
 
 
 def factor(node: Node, prologue: Prologue) -> LoopNest | None:
-    """The prologue's nest over the axes of the factor that it computes; None where it walks its memory in another way."""
+    """The prologue's nest over the axes of the factor that it computes; None if it walks its memory
+    in another order.
+    """
     nest, operand = prologue.kernel.nest, operands(node)[:2][prologue.place]
     assert operand is not None
     store = nest.stores[0]
@@ -127,8 +135,10 @@ def factor(node: Node, prologue: Prologue) -> LoopNest | None:
 def _walked(
     nest: LoopNest, place: Index, size: int, stride: int
 ) -> list[tuple[int, int, int]] | None:
-    """How a nest that stores at this place moves when its memory is walked in so many steps of so many elements: along a
-    part of one axis, or along whole axes of which each is a step of the next."""
+    """How a nest that stores at this position moves when its memory is walked in `size` steps of
+    `stride` elements: along a part of one axis, or along whole axes, each of which continues the
+    one before.
+    """
     if size == 1:
         return [(1, 0, 0)]
     if stride <= 0:
@@ -150,7 +160,7 @@ def _walked(
 
 
 def _strides(meta: Meta, space: tuple[int, int, int]) -> Any:
-    """Along the three axes: 0 where a dimension is missing or one element for all."""
+    """The strides along the three axes: 0 if a dimension is missing or has one element for all."""
     missing = 3 - len(meta.shape)
     strides = (0,) * missing + tuple(meta.stride)
     sizes = (1,) * missing + tuple(meta.shape)
@@ -161,7 +171,9 @@ def _strides(meta: Meta, space: tuple[int, int, int]) -> Any:
 
 
 def inputs(kernel: Kernel) -> tuple[Node, ...]:
-    """What the kernel reads: the product's factors, and what its epilogue reads beside the tile."""
+    """The tensors that the kernel reads: the product's factors, and those that its epilogue reads
+    beside the tile.
+    """
     assert kernel.host is not None
     _product, bases = product_of(kernel.host, kernel.prologues)
     used = triton_product.touched(kernel.nest)
@@ -177,7 +189,9 @@ def given(kernel: Kernel) -> tuple[Node, ...]:
 def text(
     kernel: Kernel, nest: LoopNest, way: Configuration, aligned: Collection[int]
 ) -> TritonKernel:
-    """The kernel of a product with this nest as its epilogue. `aligned`: places among `given`."""
+    """The kernel of a product with this nest as its epilogue. `aligned`: positions among
+    `given`.
+    """
     assert kernel.host is not None
     product, _bases = product_of(kernel.host, kernel.prologues)
     return triton_product.render(product, nest, way, tuple(aligned))

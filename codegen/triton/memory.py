@@ -1,8 +1,8 @@
-"""Memory in Triton kernels: where a tensor's elements are, and the lines that load and store them.
+"""Memory in Triton kernels: the addresses of a tensor's elements, and the text of loads and stores.
 
-In: the kernel being written (`triton_nest.Writer`) and a load, a place, a mask or a store of its nest. Out: text.
-A pointer moves along the dimensions of the axes in its index and of the values among its offsets, and takes their
-masks.
+In: the kernel being written (`body.Writer`) and a load, a position, a mask or a store of its nest.
+Out: text. A pointer moves along the dimensions of the axes in its index and of the values among its
+offsets, and takes their masks.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 def offset(writer: Writer, index: Index, whole: bool = False) -> tuple[str, list[Dim]]:
     """The text of an affine form, and the dimensions along which it moves.
 
-    A term is computed in 64 bits where it may need them. Terms are added to a pointer one after the other; `whole`:
-    they are added to each other, and their sum must be right as well.
+    A term is computed in 64 bits if it may need them. Terms are added to a pointer one after the
+    other; `whole`: they are added to each other, and their sum must fit too.
     """
-    steps: list[tuple[Any, str, bool, float]] = []  # stride, variable, is it wide, how far it goes
+    # stride, variable, whether it has 64 bits, its bound
+    steps: list[tuple[Any, str, bool, float]] = []
     for dim in writer.plan.dims:
         stride = straight(index, dim, writer.sizes)
         if stride is None:
@@ -44,7 +45,7 @@ def offset(writer: Writer, index: Index, whole: bool = False) -> tuple[str, list
     terms = []
     for (stride, name, wide, _far), far in zip(steps, reach, strict=True):
         if isinstance(stride, Expr):
-            wide = wide or kind_of(stride) == "i64"  # and so is the product
+            wide = wide or kind_of(stride) == "i64"  # then so is the product
         text = name if wide or (far < INT32 and not beyond) else f"{name}.to(tl.int64)"
         one = not isinstance(stride, Expr) and stride == 1
         terms.append(text if one else f"{writer.numbers.text(stride)} * {text}")
@@ -59,19 +60,21 @@ def _along_axis(writer: Writer, index: Index, axis: int) -> tuple[Any, str, bool
     if len(dim.axes) == 1:
         return index.strides[axis], dim.name, dim.wide, furthest(dim)
     far = most(writer.sizes[axis])
-    if axis == dim.axes[0]:  # it may run past its size in masked elements
+    if axis == dim.axes[0]:  # in masked elements it may exceed its size
         below = product(writer.sizes[other] for other in dim.axes[1:])
         far += dim.block if is_symbolic(below) else dim.block // max(1, below) + 1
     return index.strides[axis], writer.axis_name.get(axis, ""), dim.wide, far
 
 
 def furthest(dim: Dim) -> float:
-    """What a dimension's variable stays below, masked elements included."""
+    """A bound of a dimension's variable, masked elements included."""
     return most(dim.extent + dim.block)
 
 
 def straight(index: Index, dim: Dim, sizes: Sequence[Any]) -> Any:
-    """The one stride with which an index walks all axes of a dimension in order, if it does."""
+    """The one stride with which an index walks all axes of a dimension in order; None if there is
+    none.
+    """
     stride = index.strides[dim.axes[-1]] if dim.axes else 0
     below = stride
     for axis in reversed(dim.axes):
@@ -82,7 +85,9 @@ def straight(index: Index, dim: Dim, sizes: Sequence[Any]) -> Any:
 
 
 def present(writer: Writer, dims: Iterable[str], *conditions: str) -> str:
-    """The argument that keeps a load or store to elements that are there, and where conditions hold."""
+    """The mask argument that restricts a load or store to existing elements, and to those where
+    conditions hold.
+    """
     dims = set(dims)
     masks = [f"{dim.name}_mask" for dim in writer.plan.dims if dim.masked and dim.name in dims]
     both = " & ".join((*masks, *conditions))
@@ -99,7 +104,7 @@ def position(writer: Writer, value: Value) -> str:
 
 
 def load(writer: Writer, value: Value) -> str:
-    """The expression of a `load` or `load_if` value. What is not loaded is not touched."""
+    """The expression of a `load` or `load_if` value. Memory that is masked out is not accessed."""
     buffer, index = value.attr
     guarded = value.op == "load_if"
     pointer, dims = _pointer(writer, buffer, index, value.args[2:] if guarded else value.args)
@@ -108,7 +113,8 @@ def load(writer: Writer, value: Value) -> str:
         return f"tl.load({pointer}{present(writer, dims)})"
     guard, other = value.args[:2]
     tile = [dim.name for dim in writer.plan.dims if dim.constant]
-    if dims.isdisjoint(tile):  # one place for all elements; one pointer takes no mask of theirs
+    # one position for all elements; a single pointer cannot take their mask
+    if dims.isdisjoint(tile):
         more = writer.along[guard] | writer.along[other]
         pointer += "".join(f" + 0 * {name}" for name in tile if name in more)
     dims |= writer.along[guard]
@@ -118,8 +124,11 @@ def load(writer: Writer, value: Value) -> str:
 def _pointer(
     writer: Writer, buffer: int, index: Index, offsets: Sequence[int]
 ) -> tuple[str, set[str]]:
-    """The text of the pointers to elements at an index and offsets beside it, and the names of the dimensions along
-    which they differ. Each offset is added to the pointer by itself: a sum of offsets of 32 bits may not be one."""
+    """The text of the pointers to elements at an index and further offsets, and the names of the
+    dimensions along which they differ.
+
+    Each offset is added to the pointer by itself: a sum of 32-bit offsets may not fit in 32 bits.
+    """
     text, dims = offset(writer, index)
     parts = [writer.parameters[buffer], *([text] if text != "0" else [])]
     moved = {dim.name for dim in dims}.union(*(writer.along[each] for each in offsets))
@@ -127,8 +136,11 @@ def _pointer(
 
 
 def spread(writer: Writer, dims: set[str]) -> str:
-    """What gives a pointer along the last dimension the shape of the whole tile. Its elements would be spread over the
-    threads otherwise than the tile's, and go through shared memory to be what each row needs."""
+    """Text that gives a pointer along the last dimension the shape of the whole tile.
+
+    Otherwise its elements would be distributed over the threads in another way than the tile's, and
+    would go through shared memory to each row.
+    """
     last = writer.plan.dims[-1]
     missing = [dim for dim in writer.plan.dims[:-1] if dim.block > 1 and dim.name not in dims]
     if not writer.spreads or last.name not in dims:
@@ -149,7 +161,9 @@ def inside(writer: Writer, value: Value) -> str:
 
 
 def comparisons(writer: Writer, value: Value) -> list[tuple[Index, str, Any]] | None:
-    """What an `inside` value asks of its forms: what the sizes alone show to hold is left out. None: it never holds."""
+    """The comparisons of an `inside` value, without those that the sizes alone prove. None: it
+    never holds.
+    """
     asked: list[tuple[Index, str, Any]] = []
     for form, low, high in value.attr:
         least, greatest = _ends(writer, form)
@@ -163,7 +177,7 @@ def comparisons(writer: Writer, value: Value) -> list[tuple[Index, str, Any]] | 
 
 
 def _ends(writer: Writer, form: Index) -> tuple[Any, Any]:
-    """The least and the greatest value of a form where all sizes are at least 1."""
+    """The least and the greatest value of a form if all sizes are at least 1."""
     least = greatest = form.offset
     for size, stride in zip(writer.sizes, form.strides, strict=True):
         if surely(">=", stride, 0):
@@ -186,7 +200,9 @@ def checked(writer: Writer, number: int) -> str:
 
 
 def store(writer: Writer, one: Store) -> str:
-    """The statement of a store. A pointer has the shape of what it stores, also along dimensions of one element."""
+    """The statement of a store. A pointer has the shape of the stored value, also along dimensions
+    of one element.
+    """
     offsets = () if one.scatter is None else (one.scatter.offset,)
     pointer, moved = _pointer(writer, one.buffer, one.index, offsets)
     element = writer.level[one.value]

@@ -1,4 +1,6 @@
-"""For `python -m graftjit doctor`: can kernels of GPUs be compiled here? One small kernel is, and is kept nowhere."""
+"""For `python -m graftjit doctor`: whether kernels of GPUs can be compiled here. One small kernel
+is compiled and not kept.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,15 @@ def probe(x, BLOCK: tl.constexpr):
     at = x + tl.arange(0, BLOCK)
     tl.store(at, tl.load(at) + 1.0)
 """
-_USUAL = 90  # compiled for where there is no GPU to ask
+_USUAL = 90  # the capability to compile for without a GPU
 
 
 def kernels() -> Iterator[Check]:
-    """A row that says how long a process that compiles takes to start, and how long a kernel; none without triton."""
+    """A row with the time to start a compiling process and to compile a kernel; none
+    without triton.
+    """
     if workers.missing() is not None:
-        return  # the row of triton tells it
+        return  # the row of triton reports it
     found = device.gpus()
     capability = max((10 * g.capability[0] + g.capability[1] for g in found), default=_USUAL)
     job = {

@@ -1,9 +1,11 @@
-"""Prologues: what a product's factor is computed from, element by element, is computed as the product loads it.
+"""Prologues: light element-wise operators before a product are computed while the product loads its
+factor.
 
-In: the steps of a plan whose products on a GPU have kernels of ours (`triton_hosts`). Out: the same steps, where a light
-pointwise kernel (a cast, a scale) that makes a factor for that product alone is a part of its kernel: the factor is never
-in memory. It is computed once for each tile that reads it, so that nothing long is taken in. Called by `codegen.schedule.plan`
-after `epilogue`; whether the product is worth it as a whole is measured (`codegen.tuning.gpu`).
+In: the steps of a plan whose products on a GPU have kernels of graftjit (`matmul_fusion`). Out: the
+same steps. A light pointwise kernel (a cast, a scale) that makes a factor for only that product
+becomes a part of its kernel: the factor is never in memory. It is computed once for each tile that
+reads it, so long computations are not taken in. `codegen.schedule.plan` uses this after `epilogue`;
+measurement decides whether the product is worth it as a whole (`codegen.tuning.gpu`).
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ from ..loops import operators as expr
 from ..loops.kernel import Kernel, Prologue
 from . import matmul_fusion as triton_hosts
 
-LIGHT = 8  # light operations an element, at the most: `expr.Op.cost`
+LIGHT = 8  # the most light operations per element: `operators.Op.cost`
 
 
 def absorbed(
     steps: Steps, follows: Follows, flow: Flow, hosts: Collection[Node]
 ) -> tuple[list[Kernel | Node], Follows]:
-    """The steps with prologues in their products' kernels, and which of them each comes after."""
+    """The steps with prologues in their products' kernels, and which of them each follows."""
     found: list[Kernel | Node | None] = list(steps)
     moved: dict[int, int] = {}
     outputs = {root(node) for node in flow.graph.outputs}
@@ -45,7 +47,7 @@ def absorbed(
             if at is None or not isinstance(made, Kernel) or readers.get(base) != [number]:
                 continue
             if base in outputs or base in flow.written or writing[at] != writing[number]:
-                continue  # somebody else needs it, or what it is computed from may be another by then
+                continue  # another step needs it, or its operands may have changed by then
             grown = _with(found[number], place, operand, made)
             if grown is not None:
                 found[number], found[at], moved[at] = grown, None, number
@@ -53,7 +55,7 @@ def absorbed(
 
 
 def _places(steps: Steps) -> tuple[dict[Node, int], dict[Node, list[int]]]:
-    """The step that makes each memory, and, as often as they do it, those that read it."""
+    """For each memory the step that makes it, and the steps that read it, one entry per read."""
     maker: dict[Node, int] = {}
     readers: dict[Node, list[int]] = {}
     for number, step in enumerate(steps):
@@ -68,7 +70,7 @@ def _places(steps: Steps) -> tuple[dict[Node, int], dict[Node, list[int]]]:
 
 
 def _with(step: Kernel | Node | None, place: int, operand: Node, made: Kernel) -> Kernel | None:
-    """The product's kernel with this one as the prologue of a factor, None where it cannot be."""
+    """The product's kernel with this one as the prologue of a factor; None if it cannot be."""
     assert isinstance(step, Kernel) and step.host is not None
     if made.host is not None or made.device != step.device or len(made.stores) != 1:
         return None
@@ -83,7 +85,8 @@ def _with(step: Kernel | Node | None, place: int, operand: Node, made: Kernel) -
     one = Prologue(place, made)
     if triton_hosts.factor(step.host, one) is None:
         return None
-    # What it reads is read by the product's kernel: behind what the epilogue reads, which loads none of it.
+    # The product's kernel reads the prologue's operands: they follow those of the epilogue, which
+    # loads none of them.
     more, count = nest.buffers[: len(made.reads)], len(step.reads)
     buffers = (*step.nest.buffers[:count], *more, *step.nest.buffers[count:])
     stores = tuple(replace(each, buffer=each.buffer + len(more)) for each in step.nest.stores)

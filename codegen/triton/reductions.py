@@ -1,7 +1,7 @@
-"""Reductions in Triton text: a tile folded into one value a row, and long rows walked in blocks.
+"""Reductions in Triton text: a tile reduced to one value per row, and long rows walked in blocks.
 
-`fold` writes a reduction of a row that a tile holds as a whole; `walk` writes what a program does with a row that is
-longer than its tile: one loop over blocks of columns a phase. Called by `codegen.triton.body`.
+`fold` writes a reduction of a row that a tile holds as a whole. `walk` writes the passes over a row
+that is longer than its tile: one loop over blocks of columns per phase.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def fold(writer: Writer, number: int) -> None:
-    """One value a row of a tile that holds the row."""
+    """One value per row of a tile that holds the row."""
     value = writer.nest.values[number]
     tile = f"v{value.args[0]}"
     full = {"r", "c"} if value.attr in ("argmax", "argmin") else {"c"}
@@ -33,8 +33,9 @@ def fold(writer: Writer, number: int) -> None:
 
 
 def paired(plan: Plan) -> dict[int, Pair]:
-    """The pairs that one walk over a row folds. Lanes count their elements in blocks, and can where the blocks are
-    those of one axis."""
+    """The pairs of reductions that one pass over a row computes. Lanes count their elements in
+    blocks, which is only possible if the blocks are those of one axis.
+    """
     found = pairs.find(plan.nest)
     return {n: one for n, one in found.items() if one.what == "exp" or plan.around is None}
 
@@ -46,7 +47,9 @@ def walk(writer: Writer, columns: Dim) -> None:
 
 
 def scan(writer: Writer, number: int) -> None:
-    """The fold up to each element of a tile. In a walk over blocks, `acc` holds that of all blocks before."""
+    """The reduction up to each element of a tile. In a walk over blocks, `acc` holds that of all
+    blocks before.
+    """
     value = writer.nest.values[number]
     kind = loops.SCANS[value.attr]
     combine, acc = COMBINE[kind], f"acc{number}"
@@ -70,7 +73,7 @@ def scan(writer: Writer, number: int) -> None:
 
 
 def _masked(writer: Writer, kind: str, dtype: torch.dtype, tile: str) -> str:
-    """A fold's argument with the identity where the row has ended."""
+    """A reduction's argument with the identity after the end of the row."""
     if not writer.plan.dims[-1].masked:
         return tile
     if kind == "any":
@@ -90,7 +93,7 @@ def _column_numbers(writer: Writer) -> str:
 
 
 def _finish(writer: Writer, number: int, tile: str, position: str) -> None:
-    """Fold a tile into one value a row."""
+    """Reduce a tile to one value per row."""
     value = writer.nest.values[number]
     fold = fold_of(value.attr, writer.nest.values[value.args[0]].dtype)
     kind = TYPES[value.dtype][0]
@@ -100,12 +103,14 @@ def _finish(writer: Writer, number: int, tile: str, position: str) -> None:
         writer.body.add(f"v{number} = v{number}.to({kind})")
         return
     text = fold.finish.format(x=tile)
-    narrow = value.dtype in (torch.int8, torch.int16, torch.uint8)  # tl.sum, tl.max widen these
+    narrow = value.dtype in (torch.int8, torch.int16, torch.uint8)  # tl.sum and tl.max widen these
     writer.body.add(f"v{number} = ({text}).to({kind})" if narrow else f"v{number} = {text}")
 
 
 def _pass(writer: Writer, columns: Dim, step: int) -> None:
-    """Row values of this phase, then one walk over the row: folds of the next phase, and stores."""
+    """Row values of this phase, then one pass over the row: reductions of the next phase,
+    and stores.
+    """
     values = writer.nest.values
     rows = frozenset(n for n in range(len(values)) if not writer.level[n])
     for number in sorted(rows):
@@ -146,7 +151,7 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     writer.place(columns, "start")
     for number in inside:
         writer.value(number)
-    for pair in seconds:  # before the folds, whose accumulators they look at
+    for pair in seconds:  # before the other reductions, whose accumulators they read
         _about_so_far(writer, pair)
     for number in folds:
         _fold_in(writer, number)
@@ -162,13 +167,14 @@ def _accumulator(writer: Writer, number: int) -> None:
     start = identity(value.attr, writer.nest.values[value.args[0]].dtype)
     kind = TYPES[writer.nest.values[value.args[0]].dtype][0]
     writer.body.add(f"acc{number} = tl.full({writer.plan.shape}, {start}, {kind})")
-    if value.attr in ("argmax", "argmin"):  # beyond all: an equal value in the row comes first
+    # greater than all positions: an equal value in the row comes first
+    if value.attr in ("argmax", "argmin"):
         whole, beyond = ("int64", 2**63 - 1) if writer.plan.wide else ("int32", 2**31 - 1)
         writer.body.add(f"at{number} = tl.full({writer.plan.shape}, {beyond}, tl.{whole})")
 
 
 def _before(writer: Writer, number: int) -> None:
-    """What a scan starts a row with."""
+    """The start of a scan in a row."""
     value = writer.nest.values[number]
     start = identity(loops.SCANS[value.attr], value.dtype)
     shape = f"({writer.plan.dims[-2].constant}, 1)"
@@ -187,19 +193,19 @@ def _fold_in(writer: Writer, number: int) -> None:
     writer.body.add(f"{target} = {step}")
 
 
-# -- the second folds of pairs, about what the first ones give so far ------------------------------------
+# --- the second reductions of pairs, relative to the state of the first ones ---
 
 
 def _about_nothing(writer: Writer, pair: Pair) -> None:
     kind, shape = TYPES[writer.nest.values[pair.number].dtype][0], writer.plan.shape
     writer.body.add(f"acc{pair.number} = tl.full({shape}, 0.0, {kind})")
-    if pair.what == "squares":  # means of lanes, and how many blocks they are of
+    if pair.what == "squares":  # means of lanes, and the number of blocks in them
         writer.body.add(f"u{pair.number} = tl.full({shape}, 0.0, {kind})")
         writer.body.add(f"k{pair.number} = tl.full((), 0.0, {kind})")
 
 
 def _about_so_far(writer: Writer, pair: Pair) -> None:
-    """A block's elements, each into its lane's sum."""
+    """Add a block's elements, each to its lane's sum."""
     number, tile = pair.number, f"v{pair.element}"
     if pair.what == "exp":
         tile = _masked(writer, "max", writer.nest.values[pair.element].dtype, tile)
@@ -217,7 +223,7 @@ def _about_so_far(writer: Writer, pair: Pair) -> None:
 
 
 def _moved_to(writer: Writer, columns: Dim, pair: Pair) -> None:
-    """The sum about the shift, which is known now, of the sums of all lanes."""
+    """The sum relative to the shift, which is known now, from the sums of all lanes."""
     number = pair.number
     if pair.what == "exp":
         rows = f"v{pair.first}, v{pair.shift}"

@@ -1,8 +1,8 @@
-"""The Triton renderer: a loop nest becomes the readable source of one `@triton.jit` function.
+"""The Triton renderer: from a loop nest to the readable source of one `@triton.jit` function.
 
-`render` gives a `TritonKernel`: text, argument signature, constants, grid. It needs no triton; what does is in
-`codegen.triton.compiler` and is handed on from here with BuildErrors: `compile_kernel` makes a cubin, `launch` runs a
-kernel through Triton's own launcher. Called by the GPU backend and by tests.
+`render` returns a `TritonKernel`: text, argument signature, constants, grid. It needs no triton.
+`codegen.triton.compiler` does; this file offers its functions with BuildErrors: `compile_kernel`
+makes a cubin, `launch` runs a kernel through Triton's own launcher.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .body import Body, body_of
 from .dialect import TYPES, helpers_of
 from .tiling import Plan, Tiling, choices, plan_of
 
-# Names that bodies use
+# names that bodies use
 _TAKEN = r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|left|right|tile|first|beside|triton|libdevice|.+_mask|.+_pid|_.*"
 
 _HEADER = """\
@@ -38,18 +38,20 @@ from triton.language.extra import libdevice
 class TritonKernel:
     """One kernel as text and the description of its launch.
 
-    name        of the function in `source`, a whole module
-    arguments   (name, type) in order: pointers first ("*fp32", "*i1"), one for each buffer of the nest, then
-                numbers that a launch is given ("i64", "i32", "fp64", "fp32"), then the "constexpr" ones
-    constants   the values of the constexpr arguments
-    programs    the grid: a launch is one-dimensional; with 0 programs there is none
-    aligned     positions of pointers whose address the caller promises to be a multiple of 16 bytes, and of numbers
-                that are multiples of 16
-    warps       of a program
-    fp_fusion   may a product and a sum become one fused multiply-add? Eager's chains of operators never do
-    numbers     the expressions of the numbers, in order
-    stages      of a pipelined loop: how many rounds of loads are under way
-    debug       are its assertions compiled in?
+    name       of the function in `source`, a whole module
+    arguments  (name, type) in order: pointers first ("*fp32", "*i1"), one per buffer of the
+               nest, then the numbers of a launch ("i64", "i32", "fp64", "fp32"), then the
+               "constexpr" ones
+    constants  the values of the constexpr arguments
+    programs   the one-dimensional grid; with 0 programs there is no launch
+    aligned    positions of pointers whose address is a multiple of 16 bytes (the caller
+               guarantees it), and of numbers that are multiples of 16
+    warps      of a program
+    fp_fusion  whether a product and a sum may become one fused multiply-add; eager's chains of
+               operators never do that
+    numbers    the expressions of the numbers, in order
+    stages     of a pipelined loop: how many loads are under way
+    debug      whether its assertions are compiled in
     """
 
     name: str
@@ -66,7 +68,7 @@ class TritonKernel:
 
     @property
     def pointers(self) -> int:
-        """How many tensors a launch takes."""
+        """The number of tensors that a launch takes."""
         return sum(kind.startswith("*") for _name, kind in self.arguments)
 
 
@@ -75,14 +77,14 @@ def render(
     *,
     aligned: Sequence[int] = (),
     fp_fusion: bool = False,
-    tiling: Tiling = Tiling(),  # noqa: B008 - frozen
+    tiling: Tiling = Tiling(),  # frozen  # noqa: B008 - frozen
 ) -> TritonKernel:
-    """The kernel of a nest. `aligned`: buffers known to start at a multiple of 16 bytes.
+    """The kernel of a nest. `aligned`: buffers that start at a multiple of 16 bytes.
 
-    `tiling`: the tile, where it is not the one of the rules. Sizes, strides and offsets that are expressions are
-    numbers of the launch; one text serves them all. A nest that scatters has been split (`triton_scatter`).
-    KeyError: an operator or dtype that Triton text lacks. BuildError:
-    what Triton text cannot say; there the caller runs the operators one by one.
+    `tiling`: the tile, if it is not that of the rules. Sizes, strides and offsets that are
+    expressions are numbers of the launch; one text serves them all. A nest that scatters must have
+    been split (`scatter`). KeyError: an operator or dtype that Triton text lacks. BuildError: a
+    nest that Triton text cannot express; the caller then runs the operators one by one.
     """
     if nest.tiled is not None:
         raise BuildError("Triton kernels are called by nobody but the program", found=nest.name)
@@ -107,7 +109,7 @@ def render(
 
 
 def variants(nest: LoopNest, **options: Any) -> list[TritonKernel]:
-    """The kernel as the rules have it, and others that measurement may find faster."""
+    """The kernel of the rules, and others that measurement may find faster."""
     found = [render(nest, tiling=tiling, **options) for tiling in choices(nest)]
     seen: dict[Any, TritonKernel] = {}
     for kernel in found:
@@ -123,7 +125,7 @@ def assemble(
     lines: Sequence[str],
     programs: int | Expr,
 ) -> TritonKernel:
-    """A kernel with these lines as its body; `arguments`: those that are no constants."""
+    """A kernel with these lines as its body; `arguments`: those that are not constants."""
     name = _identifier(name, "kernel")
     every = (*arguments, *((constant, "constexpr") for constant in constants))
     head = ", ".join(
@@ -149,7 +151,7 @@ def _module(function: str) -> str:
 
 
 def names(buffers: Sequence[Buffer]) -> list[str]:
-    """One valid, unique name a buffer, apart from the names that the body uses."""
+    """One valid, unique name per buffer, different from the names that the body uses."""
     taken: set[str] = set()
     found: list[str] = []
     for buffer in buffers:
@@ -169,7 +171,7 @@ def _identifier(name: str, default: str) -> str:
 
 
 def _told(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with what it finds wrong as a BuildError."""
+    """The function with its faults raised as BuildErrors."""
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
