@@ -1,9 +1,11 @@
-"""Plans in the kernel store: a graph that was planned once needs no passes, no fusion and no text of kernels again.
+"""Plans in the kernel store: a graph that was planned once needs no passes, no fusion and no kernel
+texts again.
 
-`key_of(graph)` says all that the plan depends on (`graph_key`); `recall` finds what was kept under it, in this or
-another process; `loaded` makes the program of it, with its kernels from the store (or from the compiler, where they are
-gone: their text is kept, too). A plan is a note among the kernels (`runtime.store.notes`). Under GRAFTJIT_CHECK it is made
-anew all the same, and compared. Used by `codegen.backend`; `codegen.pipeline` makes what is kept.
+`key_of(graph)` is everything that the plan depends on (`key`). `recall` finds the plan that this or
+another process kept under it. `loaded` makes the program from it, with kernels from the store, or
+from the compiler if the store lost them: their text is kept, too. A plan is a note among the
+kernels (`runtime.store.notes`). Under GRAFTJIT_CHECK the plan is made anew all the same, and
+compared. `codegen.pipeline` makes the plans that are kept.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Key:
 
 
 def key_of(graph: Graph) -> Key | None:
-    """The key of a graph's plan; None for one that has none, or where there is no way to have kernels."""
+    """The key of a graph's plan; None for a graph without a key, or if no kernels can be made or
+    loaded.
+    """
     compiler = device.find_compiler()
     if compiler is None and not SESSION.store.bundled():
         return None
@@ -56,13 +60,13 @@ def key_of(graph: Graph) -> Key | None:
 
 
 def recall(key: Key) -> Plain | None:
-    """What was kept under this key."""
+    """The plan that was kept under this key."""
     found: Plain | None = kept_notes.recall(SESSION.store, key.texts, *key.here)
     return found
 
 
 def keep(key: Key, made: Callable[[], Plain]) -> None:
-    """Keep what `made` gives, if it can be."""
+    """Keep the result of `made`, if it can be kept."""
     try:
         value = made()
     except NotKept:
@@ -81,9 +85,13 @@ def plain(
     gpu: Plain | None = None,
     steps: Sequence[Plain] = (),
 ) -> Plain:
-    """A plan as it is kept: the program, over names of kernels; the kernels' text, and which symbol stands for each;
-    (name, what it covers, bytes) of each for the report; (symbol, file) of those of fixed text; the calls of ATen; the kernels of GPUs
-    (`gpu_plan.Written.plain`); what is told of each step (`facts.rows`)."""
+    """A plan in the form that is kept.
+
+    Its parts: the program, over names of kernels; the kernels' text; kernel -> symbol in the text;
+    (name, covered lines, bytes) of each kernel for the report; (symbol, file) of the fixed kernels;
+    the number of ATen calls; the kernels of GPUs (`gpu_kernels.Written.plain`); the facts of each
+    step (`step_facts.rows`).
+    """
     constants = [node.target for node in graph.nodes if node.op == "constant"]
     places = {id(tensor): at for at, tensor in enumerate(constants)}
     if any(id(tensor) not in places for tensor in spec.constants.values()):
@@ -102,7 +110,7 @@ def plain(
 
 
 def compare(graph: Graph, kept: Plain, made: Plain) -> None:
-    """Raise CheckError where these are two plans."""
+    """Raise CheckError if the two plans differ."""
     for name in made:
         texts = [json.dumps(one.get(name), sort_keys=True) for one in (kept, made)]
         if texts[0] != texts[1]:
@@ -115,9 +123,10 @@ def compare(graph: Graph, kept: Plain, made: Plain) -> None:
 
 
 def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
-    """The graph's program by the plan that was kept; None where kernels would have to be built and `stored` says that
-    they shall not, or cannot be."""
-    from ...runtime.executor.lower import load  # late: it loads the native extension
+    """The graph's program from the kept plan; None if kernels would have to be built and `stored`
+    forbids it, or if they cannot be built.
+    """
+    from ...runtime.executor.lower import load  # lazy: it loads the native extension
 
     start = time.perf_counter()
     source, symbols = kept["source"], kept["symbols"]
@@ -128,7 +137,8 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
         keep = build.load(source, names, graph.name, covers, stored) if source else None
         on_gpu = _texts(kept)
         gpu = _gpu(kept, on_gpu, graph.name, covers, stored)
-    except (build.NotBuilt, BuildError):  # planned anew, it ends in the same way, and tells of it
+    # the graph is planned anew, meets the same error and reports it
+    except (build.NotBuilt, BuildError):
         return None
     built = time.perf_counter()
     addresses = {} if keep is None else dict(keep.addresses)
@@ -174,14 +184,16 @@ def _texts(kept: Plain) -> dict[str, Any]:
 def _gpu(
     kept: Plain, texts: dict[str, Any], name: str, covers: tuple[str, ...], stored: bool
 ) -> dict[str, Any]:
-    """They loaded."""
+    """The loaded kernels of GPUs, by key."""
     if not texts:
         return {}
     return plan_form.load_kernels(texts, kept["gpu"]["capabilities"], name, covers, stored)
 
 
 def _records(kept: Plain, cached: bool, gpu: Plain) -> tuple[KernelRecord, ...]:
-    """The kernels for the report. One of equal ones is in the text, under its name: the others are as it is."""
+    """The kernels for the report. Of equal kernels the text has only one, under its name; the
+    others get its text.
+    """
     texts, symbols = units.kernels(kept["source"]), kept["symbols"]
     on_gpu = kept["gpu"] or {"of": {}}
     found = []

@@ -1,9 +1,10 @@
-"""All that a graph's plan depends on, as texts: the key under which the plan is kept.
+"""The key of a kept plan: everything that a graph's plan depends on, as texts.
 
-`texts(graph)` gives the graph at ATen level (operators, arguments with their types, metadata, who shares memory with whom,
-what is written and returned, the lines that reports name) and the world: the code of ours that plans, torch, Python,
-the processor, and the settings of torch that planning asks. Equal texts mean an equal plan. Raises NotKept for a graph
-that they would not say everything of: sizes that are expressions, and values other than plain ones. Used by `kept_plans`.
+`texts(graph)` describes the graph at ATen level (operators, arguments with their types, metadata,
+aliases, writes and outputs, the lines that reports name) and the world: graftjit's code that plans,
+torch, Python, the processor, and the settings of torch that planning reads. Equal texts mean an
+equal plan. Raises NotKept for a graph that the texts would not describe completely: sizes that are
+expressions, and values that are not plain.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from ...runtime.version import VERSION
 from ..triton import devices as gpus
 
 FORMAT = "plan 2"  # raise it when the meaning of kept plans changes
-OPERATORS = ("aten", "prims", "graftjit")  # of torch and of ours: their names say what they do
+# namespaces of torch and graftjit: the names of their operators say what they do
+OPERATORS = ("aten", "prims", "graftjit")
 
-# What of a graph is in the texts by its value, and what no plan depends on: the torch level, where tensors came from,
-# what was told of the capture, and what only graphs with expressions or gradients have.
+# The fields of a graph whose values are in the texts, and those that no plan depends on: the torch
+# level, the origins of tensors, facts about the capture, and fields that only graphs with
+# expressions or gradients use.
 SAID = (
     "mutates", "random", "overlaps", "apart", "written", "joined", "consumes", "own", "spends",
     "spent",
@@ -41,16 +44,16 @@ UNSAID = (
 
 
 class NotKept(Exception):
-    """A graph, or a plan, whose text would not say everything."""
+    """A graph, or a plan, that the texts would not describe completely."""
 
 
 def texts(graph: Graph) -> tuple[str, ...]:
-    """The key's texts, for where there is a way to have kernels."""
+    """The texts of the key, for a machine that can have kernels."""
     return (FORMAT, _graph(graph), *_world(), _gpus(graph))
 
 
 def _gpus(graph: Graph) -> str:
-    """What a plan depends on of the GPUs, where it has any."""
+    """The facts about GPUs that a plan depends on; empty without GPUs."""
     found = gpus_of(graph)
     if not found:
         return ""
@@ -80,13 +83,15 @@ def _world() -> tuple[str, ...]:
 def _precision() -> str:
     try:
         return torch.get_float32_matmul_precision()
-    except RuntimeError as error:  # set by its old name and by its new one
+    except RuntimeError as error:  # it was set by its old name and by its new one
         raise NotKept(str(error)) from error
 
 
 @functools.cache
 def _code() -> str:
-    """Names, sizes and times of the files that planning is made of, as Python knows by them that bytecode is old."""
+    """Names, sizes and times of the files that plan, which is also how Python detects old
+    bytecode.
+    """
     try:
         return "\n".join(_files())
     except OSError as error:
@@ -115,7 +120,7 @@ def _below(folder: str) -> Iterator[os.DirEntry[str]]:
             yield from _below(entry.path)
 
 
-# --- the graph -------------------------------------------------------------------------------------------------
+# --- the graph ---
 
 
 def _graph(graph: Graph) -> str:
@@ -157,7 +162,9 @@ def _target(node: Node) -> str:
 
 
 def _constant(tensor: torch.Tensor) -> str:
-    """A constant that nobody else knows: passes compute with small ones."""
+    """A small constant that only the graph holds, by value, because passes compute with it; "" if
+    it is larger.
+    """
     if tensor.numel() > FOLD_LIMIT:
         return ""
     if tensor.layout is not torch.strided or tensor.device.type != "cpu":
@@ -191,7 +198,7 @@ def _value(value: Any, numbers: Mapping[Node, int]) -> str:
 
 
 def _float(value: float) -> str:
-    if value != value:  # bits that no text of it tells
+    if value != value:  # no text holds the bits of a nan
         raise NotKept("nan")
     return repr(value)
 

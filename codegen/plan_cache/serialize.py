@@ -1,7 +1,7 @@
-"""A program as plain values of JSON, and back: what is kept of a plan.
+"""Serialization: a program as plain values of JSON, and back.
 
-Addresses of kernels are names in it (`At`), and constants are left out: they are the loader's to put in. Raises NotKept
-for what has no plain form.
+Addresses of kernels are names in it (`At`). Constants are left out: the loader inserts them. Raises
+NotKept for values without a plain form.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ from .key import OPERATORS, NotKept
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """The address of what has this name."""
+    """The address of the kernel with this name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a program is bound to when it is loaded: addresses by name, what keeps them, and kernels of GPUs by key."""
+    """The values that a program is bound to when it is loaded: addresses by name, the owners of
+    these, and kernels of GPUs by key.
+    """
 
     addresses: Mapping[str, int]
     keep: Any
@@ -52,7 +54,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Unbound:
-    """What stands for a loaded kernel of a GPU (`cubins.Loaded`) in a plan that is written."""
+    """The placeholder of a loaded GPU kernel (`cubins.Loaded`) in a plan that is written."""
 
     function: At
     threads: int = 0
@@ -91,7 +93,7 @@ def read(plain: Mapping[str, Any], name: str, constants: dict[int, Any], to: Bou
     )
 
 
-# --- steps -----------------------------------------------------------------------------------------------------
+# --- steps ---
 
 _WRITE: dict[type, Callable[[Any], list[Any]]] = {
     Alloc: lambda s: [
@@ -204,7 +206,7 @@ def _tape_of(kernel: str, given: int, entries: Any) -> Tape:
     return Tape(kernel, given, (), _read(entries))
 
 
-# --- values ----------------------------------------------------------------------------------------------------
+# --- values ---
 
 _PLAIN = (int, float, bool, str, type(None))
 _BY_NAME = (torch.dtype, torch.layout, torch.memory_format)
@@ -258,15 +260,15 @@ def _read(value: Any) -> Any:
 
 
 def _bound(to: Bound, value: Any) -> Any:
-    """A number, or the address of what is named."""
+    """A number, or the address of the named kernel."""
     return to.addresses[value["at"]] if type(value) is dict else value
 
 
-# --- kernels of GPUs -------------------------------------------------------------------------------------------
+# --- kernels of GPUs ---
 
 
 def written_kernel(kernel: Any) -> dict[str, Any]:
-    """A Triton kernel whose sizes are known."""
+    """A Triton kernel whose sizes are known, as plain values."""
     if kernel.numbers or type(kernel.programs) is not int:
         raise NotKept("numbers")
     return {
@@ -293,8 +295,9 @@ def kernel_of(plain: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class General:
-    """What makes the kernel that takes pointers which are no multiples of 16 bytes (`DeviceLaunch.general`): that of
-    `text` with no promise about those at these positions."""
+    """Makes the kernel for pointers that are not multiples of 16 bytes (`DeviceLaunch.general`):
+    that of `text` without the promise for the pointers at these positions.
+    """
 
     text: Any
     aligned: tuple[int, ...]
@@ -311,7 +314,7 @@ class General:
             ""
         ]
         driver.prepare(made.function, kernel.name, made.shared, self.device.index or 0)
-        driver.captured(made.keep)  # whoever records a graph knows of the first kernel only
+        driver.captured(made.keep)  # a recorder of a CUDA graph knows only the first kernel
         return made.function, made.shared
 
 
@@ -322,9 +325,11 @@ def load_kernels(
     covers: tuple[str, ...],
     stored: bool,
 ) -> dict[str, Any]:
-    """The kernels of a graph, built or found, by key; `capabilities`: of the device of each. Raises BuildError, or
-    NotBuilt where `stored` says that none shall be built."""
-    from ..triton import cubins  # late: it starts compilers
+    """The kernels of a graph, built or found, by key; `capabilities`: key -> that of its device.
+
+    Raises BuildError, or NotBuilt if a kernel would have to be built and `stored` forbids it.
+    """
+    from ..triton import cubins  # lazy: it starts compilers
 
     found: dict[str, Any] = {}
     for capability in sorted(set(capabilities.values())):

@@ -1,5 +1,4 @@
 """The schedule: units become the steps of a program.
 
-In: fused units. Out: steps in order, with memory assigned.
-Open first: `plan.py`.
+In: fused units. Out: steps in order, with memory assigned. Open first: `plan.py`.
 """

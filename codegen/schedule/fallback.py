@@ -1,8 +1,9 @@
-"""What runs when a kernel has met trouble: ATen's own operators, for the exception that eager raises.
+"""Fallback of a kernel that reports an error: ATen's own operators run, to raise eager's exception.
 
-A kernel that loads at places it was given (`checked` values) touches no memory out of range; it tells, and gives no
-result. `otherwise(kernel, ...)` is the tape that then runs the kernel's operators that may raise, in the graph's
-order, on what lies in memory; what does not is computed anew. Called by `codegen.schedule.plan` for its `Otherwise` steps.
+A kernel that loads at given positions (`checked` values) never reads out of range; it reports the
+error and its results are not used. `otherwise(kernel, ...)` is the tape that then runs those of the
+kernel's operators that may raise, in the graph's order, on tensors in memory; other operands are
+computed again. `codegen.schedule.plan` uses it for its `Otherwise` steps.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def otherwise(
     kernel: Kernel, is_tensor: Callable[[Node], bool]
 ) -> tuple[Tape, tuple[Node, ...], tuple[Any, ...]]:
     """(the tape, the nodes whose tensors it takes, the symbols whose numbers it takes after them).
-    `is_tensor`: does the node's tensor exist before the kernel runs?"""
+
+    `is_tensor`: whether the node's tensor exists before the kernel runs.
+    """
     raising = [node for node in kernel.nodes if may_raise(node) and RULES[node.target].far]
     given: dict[Node, None] = {}
     seen: set[Node] = set()
@@ -54,7 +57,7 @@ def otherwise(
 
 
 def _entries(raising: Sequence[Node], given: Iterable[Node]) -> tuple[Entry, ...]:
-    """These operators in order, each behind what it is computed from."""
+    """These operators in order, each after its operands."""
     numbers = {node: at for at, node in enumerate(given)}
     entries: list[Entry] = []
 

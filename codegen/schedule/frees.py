@@ -1,6 +1,6 @@
-"""When what a program holds is let go: behind the last step that reads it.
+"""Frees: tensors of a program are released after the last step that reads them.
 
-In: the steps of a program in order. Out: the same with a Free wherever slots are dead. Called by `codegen.schedule.plan`.
+In: the steps of a program in order. Out: the same steps with a Free wherever slots are dead.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from ...runtime.program.program import (
 def with_frees(
     steps: list[Step], n_inputs: int, outputs: Iterable[int], kept: Iterable[int], skip: set[int]
 ) -> list[Step]:
-    """The same steps with a Free after the last use of each slot that is neither an output nor one of the first
-    `n_inputs`."""
+    """The same steps with a Free after the last use of each slot that is neither an output nor one
+    of the first `n_inputs`.
+    """
     never = {*range(n_inputs), *outputs, *kept, *skip}
     last: dict[int, int] = {}
-    below: dict[int, int] = {}  # what lies in a tensor -> that tensor
+    below: dict[int, int] = {}  # scratch slot -> the slot of the tensor that holds its memory
     for position, step in enumerate(steps):
         if isinstance(step, Scratch) and step.base >= 0:
             below[step.slot] = step.base

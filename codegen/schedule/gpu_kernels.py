@@ -1,10 +1,10 @@
-"""The kernels of a plan that run on GPUs: their text, what becomes of those that have none, and their launches.
+"""GPU kernels of a plan: their text, the fallback of those without a text, and their launches.
 
-`write(made, world)` renders each kernel on a cuda device as Triton, in several launches where a long fold is
-split or elements are scattered. What the renderer declines stays ATen's: the plan is made again without those operators, and an event names kernel and reason.
-Equal kernels are one text: it bears the name of its weightiest operator and a digest, not that of the plan's kernel. `load`
-asks `codegen.triton.cubins` for them. Called by
-`codegen.pipeline`; `codegen.schedule.plan` writes the steps.
+`write(made, world)` renders each kernel on a cuda device as Triton, in several launches if a long
+reduction is split or elements are scattered. Kernels that the renderer refuses stay ATen's: the
+plan is made again without their operators, and an event names kernel and reason. Equal kernels
+share one text, named after its heaviest operator and a digest, not after the plan's kernel. `load`
+gets the kernels from `codegen.triton.cubins`; `codegen.schedule.plan` writes the steps.
 """
 
 from __future__ import annotations
@@ -41,20 +41,28 @@ from . import inplace
 from . import plan as schedule
 
 LETTERS = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
-ATTEMPTS = 8  # plans that are made again for kernels without a text, before all of them stay ATen's
+# the number of plans that are made for kernels without a text; the last one leaves all kernels to
+# ATen
+ATTEMPTS = 8
 TEXT_NAME = "kernel"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One launch: the key of its text, and which of the planned kernel's buffers (behind them: what parts hand each
-    other) are its own; positions among these of pointers that a launch looks at (`DeviceLaunch.aligned`)."""
+    """One launch of a planned kernel.
+
+    key        of its text
+    operands   the numbers of its buffers among those of the planned kernel, followed by the
+               buffers that parts hand to each other
+    looked_at  positions among these of pointers whose alignment the launch tests
+               (`DeviceLaunch.aligned`)
+    """
 
     key: str
     text: TritonKernel
     operands: tuple[int, ...]
     looked_at: tuple[int, ...] = ()
-    loaded: Any = None  # cubins.Loaded, or what stands for one in a plan that is kept
+    loaded: Any = None  # cubins.Loaded, or its placeholder in a kept plan
 
     def step(
         self, slots: tuple[int, ...], device: torch.device, writes: tuple[int, ...]
@@ -81,7 +89,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class OnDevice:
-    """What runs in place of one planned kernel. `partial`: bytes of each piece of memory between its parts."""
+    """The launches for one planned kernel. `partial`: bytes of each buffer between its parts."""
 
     parts: tuple[Part, ...]
     partial: tuple[Any, ...] = ()
@@ -89,23 +97,25 @@ class OnDevice:
 
 @dataclass(slots=True)
 class Written:
-    """The kernels of a plan on GPUs: what runs for each, by its name; the texts by their keys."""
+    """The GPU kernels of a plan: launches by kernel name, texts by their keys."""
 
     launches: dict[str, OnDevice] = field(default_factory=dict)
-    capabilities: dict[str, int] = field(default_factory=dict)  # key -> of the device
+    capabilities: dict[str, int] = field(default_factory=dict)  # key -> that of the device
 
     @property
     def texts(self) -> dict[str, TritonKernel]:
         return {part.key: part.text for one in self.launches.values() for part in one.parts}
 
     def add(self, name: str, found: OnDevice, gpu: Gpu) -> None:
-        """What runs for the kernel of this name."""
+        """Register the launches of the kernel with this name."""
         self.launches[name] = found
         for part in found.parts:
             self.capabilities[part.key] = gpu.capability
 
     def plain(self) -> dict[str, Any]:
-        """What a kept plan has of them: texts by key, and whose they are. Raises NotKept."""
+        """The form of the kernels in a kept plan: texts by key, and the keys of each kernel. Raises
+        NotKept.
+        """
         return {
             "texts": {key: plan_form.written_kernel(text) for key, text in self.texts.items()},
             "capabilities": dict(self.capabilities),
@@ -113,7 +123,7 @@ class Written:
         }
 
     def bound(self, to: Mapping[str, Any]) -> dict[str, OnDevice]:
-        """The launches of kernels that were loaded, by key."""
+        """The launches with loaded kernels, by key."""
         return {
             name: replace(
                 one, parts=tuple([replace(part, loaded=to[part.key]) for part in one.parts])
@@ -124,19 +134,19 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What kernels are written for. `capability`: 90 is sm_90."""
+    """The facts about a device that kernels are written for. `capability`: 90 is sm_90."""
 
     capability: int
     multiprocessors: int
 
 
 def world(device: torch.device) -> Gpu:
-    """The device as it is here."""
+    """The facts about this device."""
     found = machine.gpu(device)
     return Gpu(10 * found.capability[0] + found.capability[1], found.multiprocessors)
 
 
-# --- texts -----------------------------------------------------------------------------------------------------
+# --- texts ---
 
 
 def write(made: schedule.Plan, of: Any = None) -> tuple[schedule.Plan, Written]:
@@ -156,7 +166,9 @@ def write(made: schedule.Plan, of: Any = None) -> tuple[schedule.Plan, Written]:
 
 
 def refuse(made: schedule.Plan, written: Written, failed: Mapping[str, str]) -> schedule.Plan:
-    """The plan without the kernels whose texts (by name) failed to compile, each for the reason that stands there."""
+    """The plan without the kernels whose texts failed to compile; `failed`: name of the text ->
+    reason.
+    """
     nodes: set[Node] = set()
     for kernel in made.kernels:
         on_gpu = written.launches.get(kernel.nest.name)
@@ -249,8 +261,11 @@ def anonymous(nest: LoopNest) -> LoopNest:
 
 
 def aligned_memory(made: schedule.Plan) -> frozenset[Node]:
-    """What surely begins at a multiple of 16 bytes: what kernels of ours, and operators that always allocate, have made.
-    Of inputs and constants nobody knows: the launch looks (`_likely`)."""
+    """Memory that certainly begins at a multiple of 16 bytes: results of graftjit's kernels, and of
+    operators that always allocate.
+
+    For inputs and constants this is unknown: the launch tests it (`_likely`).
+    """
     found: set[Node] = set()
     for step in made.steps:
         if isinstance(step, Kernel):
@@ -267,8 +282,9 @@ def _begins(node: Node) -> bool:
 
 
 def _likely(node: Node) -> bool:
-    """Memory of whoever called begins at such a place if its storage does, as those of torch's allocator do. Of a single
-    element there are no wide loads."""
+    """Whether a caller's memory is aligned if its storage is, as that of torch's allocator is.
+    There are no wide loads of a single element.
+    """
     meta = node.meta
     if not isinstance(meta, Meta) or type(meta.offset) is not int:
         return False
@@ -276,11 +292,14 @@ def _likely(node: Node) -> bool:
     return not alone and meta.offset * meta.dtype.itemsize % triton_compile.ALIGNMENT == 0
 
 
-# --- kernels ---------------------------------------------------------------------------------------------------
+# --- kernels ---
 
 
 def load(
     written: Written, name: str, covers: tuple[str, ...], stored: bool = False
 ) -> dict[str, Any]:
-    """The kernels, built or found, by key. Raises BuildError, or NotBuilt where `stored` says that none shall be built."""
+    """The kernels, built or found, by key.
+
+    Raises BuildError, or NotBuilt if a kernel would have to be built and `stored` forbids it.
+    """
     return plan_form.load_kernels(written.texts, written.capabilities, name, covers, stored)

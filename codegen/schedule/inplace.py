@@ -1,11 +1,13 @@
-"""Which results a kernel writes over an operand that nobody reads any more: the activation behind a product, a softmax over scores.
+"""In-place results: a kernel writes a result over an operand that no later step reads, such as the
+activation after a product, or a softmax over scores.
 
-`chosen(...)` is called by `schedule.plan` for a plan whose workspace is known; it gives, for each such result, the tensor
-whose memory it takes, and the kernels with those buffers marked. The law: every load of an element comes before
-the store to it, in every pass. That is so where all loads of the operand and the only store of the result have one index,
-which meets each element once, and no pass behind the first that writes there loads the operand. What a caller can
-see, or somebody may hold on to, is never given away: operands are memory that kernels of ours, or operators of a short
-list that always allocate, have made.
+`schedule.plan` calls `chosen(...)` for a plan whose workspace is known. It returns for each such
+result the tensor whose memory it takes, and the kernels with those buffers marked. The law: every
+load of an element comes before the store to it, in every pass. That holds if all loads of the
+operand and the only store of the result have one index, which meets each element once, and no pass
+after the first one that writes there loads the operand. Memory that a caller can see, or that
+something may hold, is never overwritten: operands are results of graftjit's kernels, or of a short
+list of operators that always allocate.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from ..loops.extents import product
 from ..loops.kernel import Kernel
 from ..loops.loop_nest import LoopNest
 
-# Operators whose (first) result is memory of its own, always.
+# operators whose (first) result always has memory of its own
 _FRESH = frozenset(
     (
         "aten.mm.default",
@@ -51,22 +53,23 @@ _FRESH = frozenset(
         "aten.native_group_norm_backward.default",
     )
 )
-# Operators of which that holds for these results; they give None for those that were not asked for.
+# operators for which that holds for these results; results that were not requested are None
 _ALL_FRESH = {
     "aten.convolution_backward.default": (0, 1, 2),
     "aten._scaled_dot_product_flash_attention_for_cpu_backward.default": (0, 1, 2),
 }
 
 Steps = Sequence[Kernel | Node]
-Answers = dict[
-    tuple[str, Node, Node], bool
-]  # of (kernel, result, operand): may the one lie over the other?
+# (kernel, result, operand) -> whether the result may take the operand's memory
+Answers = dict[tuple[str, Node, Node], bool]
 
 
 def chosen(
     steps: Steps, flow: Flow, scratch: frozenset[Node], answers: Answers
 ) -> tuple[list[Kernel | Node], dict[Node, Node]]:
-    """(the steps, result -> the operand whose memory it takes). `answers` are those of other orders of the same steps."""
+    """(the steps, result -> the operand whose memory it takes). `answers` are those of other orders
+    of the same steps.
+    """
     last, made = _last_readers(steps, flow), _makers(steps)
     outputs = {root(node) for node in flow.graph.outputs}
     stored = Counter(node for step in steps if isinstance(step, Kernel) for node in step.stores)
@@ -83,7 +86,8 @@ def chosen(
             if last.get(node) == position and node not in outputs and node not in flow.written
             and (node in once or is_own(node))
         ]  # fmt: skip
-        # The latest first: equal layers then have equal kernels, of which the first reads a tensor of the caller.
+        # The latest first: equal layers then have equal kernels; the first layer reads a tensor of
+        # the caller.
         free.sort(key=lambda node: -made[node if node in made else node.args[0]])
         pairs = []
         for node in step.stores if free else ():
@@ -105,7 +109,9 @@ def chosen(
 
 
 def stored(steps: Steps) -> tuple[frozenset[Node], list[Kernel | Node]]:
-    """(the inputs that some kernel reads and writes without keeping the law, the steps with those marked that do)."""
+    """(the inputs that some kernel reads and writes against the law, the steps with the lawful ones
+    marked).
+    """
     lawless: set[Node] = set()
     found: list[Kernel | Node] = []
     for step in steps:
@@ -130,7 +136,9 @@ def _last_readers(steps: Steps, flow: Flow) -> Mapping[Node, int]:
 
 
 def _makers(steps: Steps) -> Mapping[Node, int]:
-    """The position of the step that makes a value, by node; a part of what an operator gives is its operator's."""
+    """Node -> the position of the step that makes it; a `get` of an operator's results has the
+    position of the operator.
+    """
     found: dict[Node, int] = {}
     for position, step in enumerate(steps):
         made = step.stores if isinstance(step, Kernel) else (step,)
@@ -140,7 +148,7 @@ def _makers(steps: Steps) -> Mapping[Node, int]:
 
 
 def is_own(node: Node) -> bool:
-    """Is this a result of an operator that always allocates it?"""
+    """Whether this is a result of an operator that always allocates it."""
     if node.op == "get":
         name = str(node.args[0].target)
         return node.target in _ALL_FRESH.get(name, (0,) if name in _FRESH else ())
@@ -149,12 +157,14 @@ def is_own(node: Node) -> bool:
 
 
 def same_layout(one: Meta, other: Meta) -> bool:
-    """What lies over the other is the same tensor, and no view of it."""
+    """Whether a result over this operand is the same tensor, not a view of it."""
     return one.shape == other.shape and one.stride == other.stride
 
 
 def _lies_well(node: Node, given: Node, scratch: frozenset[Node]) -> bool:
-    """What is allocated is not given memory of the workspace, which ends with the program."""
+    """Whether the memory fits: an allocated result does not get memory of the workspace, which ends
+    with the program.
+    """
     return (
         given not in scratch or node in scratch
     ) and root(given) is given and node.meta.dtype == given.meta.dtype  # fmt: skip
@@ -172,7 +182,7 @@ def _known(kernel: Kernel, node: Node, given: Node, answers: Answers) -> bool:
 
 
 def _may(kernel: Kernel, node: Node, given: Node) -> bool:
-    """Does the kernel keep the law of this file, if `node` lies where `given` does?"""
+    """Whether the kernel keeps the law of this file if `node` has the memory of `given`."""
     nest = kernel.nest
     source, target = kernel.reads.index(given), _buffer_of(kernel, node)
     sizes = nest.outer + nest.inner
@@ -196,8 +206,11 @@ def _may(kernel: Kernel, node: Node, given: Node) -> bool:
 
 
 def _each_by_one(nest: LoopNest, source: int, target: int, index: loops.Index) -> bool:
-    """On a GPU: is each element loaded by the thread that stores it, and by no pass behind the one that does? What is one
-    value a row, threads share."""
+    """On a GPU: whether the thread that stores an element also loads it, and no pass after the one
+    that stores loads it.
+
+    Threads share values of a row.
+    """
     moves = all(
         is_symbolic(stride) or stride
         for stride, size in zip(index.strides, nest.outer + nest.inner, strict=True)
@@ -224,7 +237,7 @@ def _loads(nest: LoopNest, value: int, buffer: int) -> bool:
 
 
 def _in_turn(nest: LoopNest, source: int, target: int) -> bool:
-    """Is the operand no longer loaded behind the first pass that writes over it?"""
+    """Whether no pass loads the operand after the first pass that writes over it."""
     written = cpp.Kernel(nest, lane_count(nest, build.vector_bytes()))
     if written.plan.tile is not None or written.plan.split:
         return False

@@ -1,10 +1,12 @@
-"""How much memory a plan needs at most, beside eager: `schedule.plan` weighs its ways of fusion with it.
+"""Peak memory: the most memory that a plan needs, and eager's; `schedule.plan` compares fusions by
+it.
 
-A value lives from the step that makes it to the last one that reads it or a view of it; results live on. What is written over an
-operand (`inplace`) adds nothing. Eager is taken
-at its best: an operator's result is freed after its last reader, as if no local variable held it longer. What lies
-between kernels is in one workspace, which stays until the program ends. Of inputs those count that die with their last reader
-(what a backward alone holds); constants and what operators allocate inside count for neither.
+A value lives from the step that makes it to the last one that reads it or a view of it; results
+live on. A result over an operand (`inplace`) adds nothing. Eager is assumed at its best: an
+operator's result is freed after its last reader, as if no local variable held it longer. Values
+between kernels are in one workspace, which stays until the program ends. Of the inputs those count
+that die with their last reader (held only by a backward). Constants and memory that operators
+allocate inside do not count.
 """
 
 from __future__ import annotations
@@ -21,20 +23,23 @@ from ..analysis.dataflow import Flow, is_plain_view
 from ..loops.extents import estimated
 from ..loops.kernel import Kernel
 
-Use = tuple[tuple[Node, ...], tuple[Node, ...]]  # what a step makes, and what it reads, as roots
+# the roots that a step makes, and those that it reads
+Use = tuple[tuple[Node, ...], tuple[Node, ...]]
 
 
 def peak(
     steps: Sequence[Kernel | Node], flow: Flow, scratch: frozenset[Node], over: Mapping[Node, Node]
 ) -> int:
-    """Bytes of a plan's steps; `scratch`: what lies in the workspace; `over`: what takes another one's memory."""
+    """Bytes of a plan's steps; `scratch`: values in the workspace; `over`: results that take
+    another value's memory.
+    """
     used = uses(steps, flow)
     apart = _highest(used, flow, lambda node: node not in scratch, over)
     return apart + (_highest(used, flow, scratch.__contains__, over) if scratch else 0)
 
 
 def uses(steps: Sequence[Kernel | Node], flow: Flow) -> list[Use]:
-    """What each step makes and reads."""
+    """The roots that each step makes and reads."""
     return [
         (tuple(node for node in step.stores if node.op != "input"), step.uses)
         if isinstance(step, Kernel)
@@ -71,7 +76,9 @@ def size_of(node: Node) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """A value takes so many bytes from the step that makes it to the last one that needs them, both of them counted."""
+    """A value takes so many bytes from the step that makes it to the last one that needs it, both
+    included.
+    """
 
     node: Node
     nbytes: int
@@ -80,7 +87,7 @@ class Life:
 
 
 def lives(steps: Sequence[Kernel | Node], flow: Flow, over: Mapping[Node, Node]) -> list[Life]:
-    """Of all that a plan's steps make; for tools/peak_memory.py, too."""
+    """The lives of all values that a plan's steps make; tools/peak_memory.py uses it, too."""
     return _lives(uses(steps, flow), flow, lambda node: True, over)
 
 

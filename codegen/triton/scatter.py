@@ -1,9 +1,10 @@
-"""Stores at places that data names, on a GPU: what a buffer holds before is written by kernels of their own.
+"""Scatters on a GPU: stores at positions that are data. Separate kernels write the initial content
+of a buffer.
 
-`split` makes of a nest that scatters several nests to be run one after the other: fills and copies, then the
-scatter over what is there. Programs run in no order, so merges are atomic operations of memory, in float32,
-float64, int32 and int64; of several elements set at one place any one stays, as in eager's kernels on a GPU.
-`form` is the text of such a store. Whoever runs kernels calls `split`; `triton_memory` calls `form`.
+`split` turns a nest that scatters into several nests that run one after the other: fills and
+copies, then the scatter over their result. Programs run in no order, so merges are atomic
+operations of memory, in float32, float64, int32 and int64; of several elements set at one position
+any one stays, as in eager's kernels on a GPU. `form` is the text of such a store; `memory` uses it.
 """
 
 from __future__ import annotations
@@ -27,14 +28,18 @@ _NAN_SIGN = {"max": 1.0, "min": -1.0}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A nest of several that are run in order. `buffers`: which buffers of the whole nest its own are."""
+    """One of several nests that run in order. `buffers`: the numbers of its buffers in the
+    whole nest.
+    """
 
     nest: LoopNest
     buffers: tuple[int, ...]
 
 
 def form(scatter: Scatter, dtype: torch.dtype) -> str:
-    """The store, over {0} pointers, {1} the value, {2} the mask. BuildError: memory cannot merge so."""
+    """The text of the store, over {0} pointers, {1} the value, {2} the mask. BuildError: memory
+    cannot merge this way.
+    """
     if scatter.filled is not None or scatter.copied is not None:
         raise BuildError("a Triton kernel scatters over what another one has written: split it")
     if scatter.how == "set":
@@ -49,8 +54,9 @@ def form(scatter: Scatter, dtype: torch.dtype) -> str:
 
 
 def split(nest: LoopNest) -> tuple[Part, ...]:
-    """The nests of a nest that scatters: each reads and writes buffers of the whole. One Part where nothing has to be
-    there before."""
+    """The nests of a nest that scatters: each reads and writes buffers of the whole. One Part if no
+    initial content is needed.
+    """
     before: list[Part] = []
     values, stores = list(nest.values), list(nest.stores)
     for place, store in enumerate(stores):
@@ -66,8 +72,9 @@ def split(nest: LoopNest) -> tuple[Part, ...]:
 
 
 def _of_one_nan(values: list[Value], number: int, how: str) -> int:
-    """The value, each nan as that of one sign: the greatest float of all or the least one in the order of the bits that
-    atomic operations go by."""
+    """The value, with one sign for all nans: in the order of the bits, which atomic operations use,
+    such a nan is the greatest or the least float.
+    """
     dtype, at = values[number].dtype, len(values)
     if how not in _NAN_SIGN or not dtype.is_floating_point:
         return number
@@ -82,7 +89,9 @@ def _of_one_nan(values: list[Value], number: int, how: str) -> int:
 
 
 def _base(nest: LoopNest, store: Store, scatter: Scatter, name: str) -> Part:
-    """All of a buffer as it is before: a constant, or a copy of what lies as it does."""
+    """A nest that writes the initial content of a buffer: a constant, or a copy of a tensor with
+    the same layout.
+    """
     buffer = nest.buffers[store.buffer]
     count = product(buffer.shape)
     out = Buffer(buffer.name, buffer.dtype, (count,), (1,), written=True)
@@ -109,7 +118,7 @@ def _still(index: Index) -> Index:
 
 
 def _pruned(nest: LoopNest) -> Part:
-    """The nest without values and buffers that nothing of it needs. Checks are needed."""
+    """The nest without values and buffers that nothing in it needs. Checks are needed."""
     checks = [number for number, value in enumerate(nest.values) if value.op == "checked"]
     roots = [number for store in nest.stores for number in store.needs]
     values, new = _renumbered(nest.values, [*roots, *checks])

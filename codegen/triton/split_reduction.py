@@ -1,10 +1,13 @@
-"""A nest whose few rows are long, as several nests: folds of parts of the rows, then the folds of what they gave.
+"""Split reductions: a nest of few long rows becomes several nests, which reduce parts of the rows
+and then the results of the parts.
 
-`split` gives nests in order, each a plain one: for each phase "part" (rows are parts of rows, stores partial folds) and
-"whole" (folds those, stores what is one value a row), and last "rest", the elements that need them. A GPU runs
-as many programs as a nest has rows to share out; the planner calls this where they would leave it idle. Sums and
-extremes have partial folds of their own kind; argmax a pair (value, position); the pairs of `codegen.loops.online_reductions` partial sums
-about a value of their part, so softmax takes three nests, and a variance or a cross-entropy of one row two.
+`split` returns plain nests in order: for each phase "part" (its rows are parts of rows; it stores
+partial results) and "whole" (it reduces those and stores row values), and last "rest", the elements
+that need them. A GPU runs as many programs as a nest has rows to share; the planner calls this if
+they would leave the GPU idle. Sums and extremes have partial results of their own kind; argmax has
+a pair (value, position); the pairs of `codegen.loops.online_reductions` have partial sums relative
+to a value of their part. So softmax takes three nests, and a variance or a cross-entropy of one row
+two.
 """
 
 from __future__ import annotations
@@ -25,15 +28,15 @@ from ..loops.loop_nest import REDUCTIONS, Buffer, Index, LoopNest, Store, Value
 from .arguments import DIVISOR
 from .tiling import plan_of
 
-LONG = 8192  # elements of a row that one program had better not fold alone
-MUCH = 65536  # elements that one program had better not read alone
-SHORT = 1024  # elements of a part, at the least
-ROUNDS = 4  # programs of the first nest for each multiprocessor
+LONG = 8192  # row length from which on one program should not reduce a row alone
+MUCH = 65536  # elements that one program should not read alone
+SHORT = 1024  # the fewest elements of a part
+ROUNDS = 4  # programs of the first nest per multiprocessor
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A buffer that one nest writes and later ones read: `size` elements that lie side by side."""
+    """A buffer that one nest writes and later ones read: `size` contiguous elements."""
 
     dtype: torch.dtype
     size: int
@@ -41,8 +44,9 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """`nests` in order. `places`: for each nest, of each of its buffers, the number among the buffers of the nest
-    that was split, followed by those of `between`."""
+    """The result of `split`. `nests`: in order. `places`: for each nest the numbers of its buffers:
+    those of the nest that was split, followed by those of `between`.
+    """
 
     nests: tuple[LoopNest, ...]
     between: tuple[Between, ...]
@@ -50,7 +54,9 @@ class Split:
 
 
 def split(nest: LoopNest, multiprocessors: int, longest: int = LONG) -> Split | None:
-    """The nests that stand for this one where its programs are too few and do too much each, else None."""
+    """The nests that replace this one if its programs are too few and do too much each,
+    else None.
+    """
     sizes = [
         nest.outer,
         nest.inner,
@@ -74,7 +80,9 @@ def split(nest: LoopNest, multiprocessors: int, longest: int = LONG) -> Split | 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How the folded axes are cut: `whole` ones number the parts, as do the `pieces` of the next one, each of `length`."""
+    """How the reduced axes are cut: the first `whole` axes and the `pieces` of the next axis number
+    the parts; each piece has `length` elements.
+    """
 
     whole: int
     pieces: int
@@ -89,7 +97,7 @@ class Parts:
 
 
 def _parts(nest: LoopNest, wanted: int, shortest: int) -> Parts | None:
-    """Parts of equal length where a number near the wanted one gives them."""
+    """Parts of equal length, if a number near the wanted one allows them."""
     if nest.rows > 1 and not _neighbours(nest):
         shortest = max(1, shortest // 32)  # rows side by side make the programs wide
     wanted = min(wanted, nest.columns // max(1, shortest))
@@ -109,13 +117,13 @@ def _parts(nest: LoopNest, wanted: int, shortest: int) -> Parts | None:
         pieces = min(near, key=lambda n: ((size // n) % DIVISOR != 0, abs(n - pieces)))
         return Parts(whole, pieces, size // pieces, False)
     length = -(-size // pieces)
-    if length >= 4 * DIVISOR:  # parts that begin where loads are wide
+    if length >= 4 * DIVISOR:  # parts begin at addresses where wide loads are possible
         length = -(-length // DIVISOR) * DIVISOR
     return Parts(whole, -(-size // length), length, True)
 
 
 def _neighbours(nest: LoopNest) -> bool:
-    """Do elements of a row lie side by side somewhere?"""
+    """Whether elements of a row are contiguous in some tensor."""
     return any(abs(index.strides[-1]) == 1 for index in loops.indices(nest) if nest.inner)
 
 
@@ -126,19 +134,18 @@ class _Splitter:
         self.pairs = pairs.find(nest)
         self.phase = pairs.phases(nest, self.pairs)
         self.between: list[Between] = []
-        self.rows: dict[
-            int, int
-        ] = {}  # a value of the row -> the buffer that holds it for later nests
+        # a value of the row -> the buffer that holds it for later nests
+        self.rows: dict[int, int] = {}
         self.counts = parts.outer(nest.inner)
         folded = (n for n, phase in enumerate(self.phase) if phase and not self.level[n])
-        self.known = frozenset(folded)  # values of the row that a fold has given
+        self.known = frozenset(folded)  # values of the row that depend on a reduction
 
     def split(self) -> Split | None:
         nest, last = self.nest, max(self.phase)
         along = [s for s in nest.stores if self.level[s.value] or nest.moves_inner(s.index)]
         early = [s for s in along if not self.phase[s.value] and self.level[s.value]]
         if self.parts.uneven or any(buffer.shared for buffer in nest.buffers):
-            early = []  # what is stored over an operand has to be stored last
+            early = []  # stores over an operand must be the last ones
         rest = [store for store in along if store not in early]
         of_rows = [store for store in nest.stores if store not in along]
         if rest and any(nest.buffers[store.buffer].shared for store in of_rows):
@@ -153,14 +160,14 @@ class _Splitter:
         places = tuple(tuple(one.places) for one in reversed(made))
         return Split(tuple(nests), tuple(self.between), places)
 
-    # -- buffers between nests ---------------------------------------------------------------------
+    # --- buffers between nests ---
 
     def new(self, dtype: torch.dtype, size: int) -> int:
         self.between.append(Between(dtype, size))
         return len(self.nest.buffers) + len(self.between) - 1
 
     def row_buffer(self, number: int) -> int:
-        """Where a later nest finds a value of the row."""
+        """The buffer in which later nests find a value of the row."""
         if number not in self.rows:
             self.rows[number] = self.new(self.nest.values[number].dtype, self.nest.rows)
         return self.rows[number]
@@ -170,7 +177,9 @@ class _Splitter:
         return [n for n, v in enumerate(values) if v.op == "reduce" and self.phase[n] == phase]
 
     def partials(self, number: int) -> list[tuple[str, int]]:
-        """The partial folds, (name, of which element or fold), of which a fold is made."""
+        """The partial results, (name, of which element or reduction), from which a reduction is
+        computed.
+        """
         value, pair = self.nest.values[number], self.pairs.get(number)
         if pair is not None and pair.what == "exp":
             return [("max", pair.element), ("exp", number)]
@@ -191,10 +200,10 @@ class _Splitter:
                     found[key] = self.new(dtype, size)
         return found
 
-    # -- the nests ---------------------------------------------------------------------------------
+    # --- the nests ---
 
     def _rest(self, stores: list[Store]) -> _Nest:
-        """The elements that need what was folded."""
+        """The elements that need reduced values."""
         made = _Nest(self, "rest", (), self.nest.outer + self.nest.inner, 0)
         made.copy([store.value for store in stores])
         for store in stores:
@@ -202,7 +211,7 @@ class _Splitter:
         return made
 
     def _whole(self, phase: int, stores: list[Store], partial: dict[tuple[str, int], int]) -> _Nest:
-        """The folds of the partial folds; what is one value a row from there on."""
+        """The reductions of the partial results, and the row values that follow from them."""
         outer = self.nest.outer
         made = _Nest(self, "whole", outer, self.counts, 0)
         wanted = [number for number in self.rows if self.phase[number] == phase]
@@ -228,7 +237,7 @@ class _Splitter:
         return made
 
     def _part(self, phase: int, stores: list[Store], partial: dict[tuple[str, int], int]) -> _Nest:
-        """Partial folds, a row for each part of a row."""
+        """Partial results, one row per part of a row."""
         outer = (*self.counts, *self.nest.outer)
         inner = self.parts.inner(self.nest.inner)
         made = _Nest(self, "part", outer, inner, len(self.counts), cut=True)
@@ -241,8 +250,9 @@ class _Splitter:
 
 
 class _Nest:
-    """A nest that is made of values of the one that is split. `rows_at`: its first axis that counts rows;
-    `cut`: its rows are parts."""
+    """A nest that is made of values of the split nest. `rows_at`: its first axis that counts rows;
+    `cut`: its rows are parts.
+    """
 
     def __init__(
         self,
@@ -256,7 +266,7 @@ class _Nest:
         self.owner, self.suffix = owner, suffix
         self.outer, self.inner, self.rows_at, self.cut = outer, inner, rows_at, cut
         self.values: list[Value] = []
-        self.numbers: dict[int, int] = {}  # a value of the nest that is split -> its own
+        self.numbers: dict[int, int] = {}  # a value of the split nest -> its number here
         self.guarded: dict[tuple[int, str], int] = {}
         self.buffers: list[Buffer] = []
         self.places: list[int] = []
@@ -271,10 +281,10 @@ class _Nest:
         )  # fmt: skip
         return found if self.outer or self.cut else _as_stored(found)
 
-    # -- axes and buffers --------------------------------------------------------------------------
+    # --- axes and buffers ---
 
     def moved(self, index: Index) -> Index:
-        """An index of the nest that is split, over the axes of this one."""
+        """An index of the split nest, over the axes of this one."""
         n_outer, parts = len(self.owner.nest.outer), self.owner.parts
         rows, along = index.strides[:n_outer], index.strides[n_outer:]
         if self.cut:
@@ -292,7 +302,7 @@ class _Nest:
         return self._index(self.rows_at, _row_major(self.owner.nest.outer))
 
     def part_index(self) -> Index:
-        """Where a partial fold lies: rows side by side."""
+        """The index of a partial result: rows are contiguous."""
         counts, rows = self.owner.counts, self.owner.nest.outer
         strides = _row_major((*counts, *rows))
         if self.cut:
@@ -314,7 +324,7 @@ class _Nest:
     def store(self, place: int, index: Index, value: int) -> None:
         self.stores.append(Store(self.buffer(place, True), index, value))
 
-    # -- values ------------------------------------------------------------------------------------
+    # --- values ---
 
     def add(self, op: str, args: tuple[int, ...], dtype: torch.dtype, attr: Any = None) -> int:
         self.values.append(Value(op, args, dtype, attr))
@@ -332,14 +342,16 @@ class _Nest:
         return self.add("load", (), self.buffers[buffer].dtype, (buffer, index))
 
     def get(self, number: int) -> int:
-        """The value; one of the row that earlier nests have found is loaded."""
+        """The value; a value of the row that earlier nests computed is loaded."""
         if number not in self.numbers:
             place = self.owner.row_buffer(number)
             self.numbers[number] = self.load(place, self.row_index())
         return self.numbers[number]
 
     def copy(self, roots: Iterable[int]) -> None:
-        """These values and what they need, down to what earlier nests have found."""
+        """Copy these values and those that they need, down to the values that earlier
+        nests computed.
+        """
         known = self.owner.known
         for number in loops.needed(self.owner.nest, roots, known):
             self.copied(number)
@@ -359,7 +371,7 @@ class _Nest:
         self.numbers[number] = len(self.values) - 1
 
     def _load_if(self, value: Value) -> Value:
-        """A load of an element that the row may have no more."""
+        """A load of an element that may be after the end of the row."""
         assert self.inside is not None
         if value.op == "load_if":
             both = self.apply("and", self.inside, value.args[0])
@@ -379,7 +391,9 @@ class _Nest:
         return self.add("inside", (), torch.bool, (form,))
 
     def kept(self, value: int, kind: str) -> int:
-        """The value where the row has an element, elsewhere what a fold of this kind starts from."""
+        """The value where the row has an element, elsewhere the identity of a reduction of
+        this kind.
+        """
         if self.inside is None:
             return value
         if (value, kind) not in self.guarded:
@@ -395,7 +409,7 @@ class _Nest:
         return self.add("reduce", (value,), made.dtype, kind)
 
     def count(self, dtype: torch.dtype) -> int:
-        """How many elements a part has."""
+        """The number of elements of a part."""
         parts, inner = self.owner.parts, self.owner.nest.inner
         rest = math.prod(inner[parts.whole + 1 :])
         if not parts.uneven:
@@ -410,7 +424,9 @@ class _Nest:
 
 
 def _partial(made: _Nest, kind: str, number: int) -> int:
-    """A fold of a part of a row: `number` is the element, or the second fold of a pair."""
+    """The partial result for a part of a row: `number` is the element, or the second reduction of a
+    pair.
+    """
     owner = made.owner
     pair = owner.pairs.get(number)
     element = number if pair is None or kind not in ("exp", "squares") else pair.element
@@ -439,7 +455,7 @@ def _finite(made: _Nest, top: int) -> int:
 
 
 def _combined(made: _Nest, number: int, partial: dict[tuple[str, int], int]) -> int:
-    """A fold of the row, of the partial folds of its parts."""
+    """A reduction of the row, from the partial results of its parts."""
     owner = made.owner
     value, pair = owner.nest.values[number], owner.pairs.get(number)
     keys = owner.partials(number)
@@ -485,6 +501,6 @@ def _identity(kind: str, dtype: torch.dtype) -> Any:
 
 
 def _as_stored(nest: LoopNest) -> LoopNest:
-    """A nest of elements alone, its axes in the order of what it stores."""
+    """A nest without reductions, with its axes in the order of its stores."""
     steps = nest.stores[0].index.strides
     return order.permuted(nest, sorted(range(len(steps)), key=lambda axis: -abs(steps[axis])))

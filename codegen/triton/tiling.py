@@ -1,7 +1,7 @@
-"""How a loop nest is cut into tiles of a Triton kernel.
+"""Tiling: how a loop nest is cut into the tiles of a Triton kernel.
 
-`plan_of` chooses the tile: a line of elements (pointwise), a square over two axes (transposes), or rows by
-columns (reductions). Called by `codegen.triton.renderer`; the lines of a program are `codegen.triton.body`'s.
+`plan_of` chooses the tile: a line of elements (pointwise), a square over two axes (transposes), or
+rows by columns (reductions). `codegen.triton.body` writes the lines of a program.
 """
 
 from __future__ import annotations
@@ -19,33 +19,34 @@ from .memory import straight
 
 LINE = 1024  # elements of a pointwise tile
 SQUARE = 32  # side of a tile for transposes
-COLUMN_BLOCK = 2048  # of long rows that lie side by side
-REGISTERS = 32768  # of 32 bits, of all threads of a program, that a row may fill
-ACROSS = 32  # rows of a tile where their elements lie apart: 128 bytes side by side
-PER_THREAD = 16  # elements of a tile with folds
+COLUMN_BLOCK = 2048  # columns per block of long contiguous rows
+REGISTERS = 32768  # 32-bit registers, of all threads of a program, that a row may fill
+ACROSS = 32  # rows of a tile whose elements are not contiguous: 128 bytes side by side
+PER_THREAD = 16  # elements of a tile with reductions per thread
 MOST_WARPS = 16
-MOST_COLUMNS = 16384  # of a row that is held as a whole
-OWN = 16  # registers of a thread for all but the elements
-PROGRAMS = 264  # as many keep a device busy
-STRIDED_BLOCK = 64  # of the folded axis where its elements lie apart
-FEW_TILES = 64  # a line of fewer is done before wider loads would show
+MOST_COLUMNS = 16384  # columns of a row that is held as a whole
+OWN = 16  # registers of a thread for everything but the elements
+PROGRAMS = 264  # programs that keep a device busy
+STRIDED_BLOCK = 64  # elements per block of a reduced axis that is not contiguous
+FEW_TILES = 64  # a line of fewer tiles ends before wider loads would matter
 WARP = 32  # threads that load together
-SHORT = 16  # a dimension that would hold less than so small a part of a tile takes another axis
+SHORT = 16  # a dimension that holds less than this part of a tile takes another axis
 TILE = 2048  # elements of a tile of short rows
-LANES = 128  # rows side by side that are walked an element at a time
+LANES = 128  # rows side by side that are walked one element at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """A dimension of the tile: variable `name`, over the axes it walks in row-major order.
+    """A dimension of the tile: variable `name`, over the axes that it walks in row-major order.
 
-    block    elements of it in a tile; 1 with an empty `constant`: a plain number a program
-    view     how its range is placed among the tile's dimensions
-    looped   one program walks all of it, with an empty `constant` one element after the other, around the rest
-    full     its tile is known to be inside: nothing is masked
+        block   elements of it in a tile; 1 with an empty `constant`: a plain number per program
+        view    the position of its range among the tile's dimensions
+        looped  one program walks all of it; with an empty `constant` one element at a time, around
+                the other dimensions
+        full    its tile is known to be inside: no masks
 
-    The extent may be an expression: it is a mask, then, that ends the last tile, and there are as many programs as a
-    call needs, none at all where there is no element.
+    The extent may be an expression. Then a mask ends the last tile, and a call has as many programs
+    as it needs, and none if there is no element.
     """
 
     name: str
@@ -67,7 +68,9 @@ class Dim:
 
     @property
     def wide(self) -> bool:
-        """Has its variable 64 bits? That of a program needs none: a grid has fewer than 2**31 of them."""
+        """Whether its variable has 64 bits. A program number needs none: a grid has fewer than
+        2**31 programs.
+        """
         if not self.constant:
             return self.looped
         return most(self.extent + self.block) >= INT32
@@ -79,7 +82,7 @@ class Dim:
 
     @property
     def single(self) -> bool:
-        """Is there one program along it, in every call?"""
+        """Whether it has exactly one program in every call."""
         return not is_symbolic(self.programs) and self.programs == 1
 
 
@@ -93,18 +96,22 @@ class Plan:
 
     @property
     def wide(self) -> bool:
-        """Do positions of elements need 64 bits?"""
+        """Whether positions of elements need 64 bits."""
         return any(dim.wide for dim in self.dims)
 
     @property
     def around(self) -> Dim | None:
-        """What is walked around the columns."""
+        """The dimension that is walked around the columns."""
         return next((dim for dim in self.dims if dim.looped and not dim.constant), None)
 
     @property
     def split_by(self) -> Dim | None:
-        """The dimension of a line whose last tile alone is masked, in a branch of its own: where the mask of one that is
-        no multiple of what a thread loads would make each load one of an element. None: there is one branch."""
+        """The dimension of a line whose last tile alone is masked, in a branch of its own; None:
+        one branch.
+
+        If its extent is not a multiple of a thread's load, the mask would turn each load into loads
+        of single elements.
+        """
         if len(self.dims) != 1 or not self.dims[0].masked or self.nest.has_reduction:
             return None
         (line,) = self.dims
@@ -133,10 +140,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """What a kernel's tile shall be where it is not the rules' choice (0): measurement compares some (`choices`).
+    """A tile that differs from the rules' choice; 0: the rules decide. Measurement compares some
+    (`choices`).
 
-    rows, columns  of a tile of a nest with folds; rows of at most so many columns are held as a whole
-    warps          of a program
+        rows, columns  of a tile of a nest with reductions; rows of at most `columns` elements are
+                       held as a whole
+        warps          of a program
     """
 
     rows: int = 0
@@ -145,7 +154,7 @@ class Tiling:
 
 
 def plan_of(nest: LoopNest, tiling: Tiling = Tiling()) -> Plan:  # noqa: B008 - frozen
-    """The rules' choice of a tile, with what `tiling` says instead."""
+    """The tile that the rules choose, with the overrides of `tiling`."""
     nest = loops.collapse(nest)
     if nest.has_reduction or nest.outer:
         dims = _rows_by_columns(nest, tiling)
@@ -157,8 +166,12 @@ def plan_of(nest: LoopNest, tiling: Tiling = Tiling()) -> Plan:  # noqa: B008 - 
 
 
 def _each(nest: LoopNest, dims: Sequence[Dim], tile: int) -> int:
-    """Elements of a tile for each thread. Those of a row that is held as a whole are all asked for at once, so few threads
-    keep much under way; where a program of 16 warps would fill a multiprocessor alone, one of 8 leaves room for a second."""
+    """Elements of a tile per thread.
+
+    The elements of a row that is held as a whole are all loaded at once, so few threads keep many
+    loads under way. If a program of 16 warps would fill a multiprocessor alone, one of 8 leaves it
+    space for a second program.
+    """
     if not (nest.has_reduction or nest.outer):
         return 8
     if any(dim.looped for dim in dims):
@@ -182,7 +195,7 @@ def choices(nest: LoopNest) -> list[Tiling]:
         return found
     if columns.looped:
         found += [Tiling(columns=columns.block // 2), Tiling(columns=columns.block * 2)]
-    elif columns.block > COLUMN_BLOCK:  # a walk in place of a row held as a whole
+    elif columns.block > COLUMN_BLOCK:  # a walk instead of a row held as a whole
         found.append(Tiling(columns=COLUMN_BLOCK))
     rows = next((dim.block for dim in plan.dims if dim.name == "r"), 1)
     found += [Tiling(rows=rows * 2)] + ([Tiling(rows=rows // 2)] if rows > 1 else [])
@@ -198,7 +211,7 @@ def _dim(name: str, nest: LoopNest, axes: Iterable[int], limit: int, view: str =
 
 
 def _numbers(nest: LoopNest, axes: Sequence[int]) -> tuple[Dim, ...]:
-    """A dimension of which each program has one element; none where there are no such axes."""
+    """A dimension of which each program has one element; empty if there are no such axes."""
     sizes = nest.outer + nest.inner
     extent = product(sizes[axis] for axis in axes)
     return (Dim("z", tuple(axes), extent, 1),) if axes else ()
@@ -209,9 +222,11 @@ def _line(nest: LoopNest) -> Dim:
 
 
 def _planes(nest: LoopNest) -> tuple[Dim, ...] | None:
-    """A dimension for the last axes, one for those before, and programs for the rest: where a line over all axes
-    would have to be divided by sizes that are not known, for each of its elements, or would load what is one value a
-    row for each of them."""
+    """A dimension for the last axes, one for the axes before them, and programs for the rest.
+
+    Used if a line over all axes would divide each element's position by unknown sizes, or would
+    load a row value for each element.
+    """
     if not _divides(nest, range(len(nest.inner))) and not _repeats(nest):
         return None
     last = len(nest.inner) - 1
@@ -226,8 +241,9 @@ def _planes(nest: LoopNest) -> tuple[Dim, ...] | None:
 
 
 def _together(nest: LoopNest, last: int, enough: int) -> tuple[int, ...]:
-    """This axis, and of those before it as many as make a dimension large enough: division by their sizes is cheap, for
-    they are known and small."""
+    """This axis and enough of the axes before it for a large dimension: division by their sizes is
+    cheap, because these are known and small.
+    """
     axes, sizes, first = [last], nest.outer + nest.inner, len(nest.outer)
     while (
         axes[0] > first
@@ -239,8 +255,11 @@ def _together(nest: LoopNest, last: int, enough: int) -> tuple[int, ...]:
 
 
 def _repeats(nest: LoopNest) -> bool:
-    """Is there something that is the same all along the last axis, where a tile may have that for its own? It is then a
-    load a row. Of tensors whose rows do not begin at 16 bytes a line has the wider loads."""
+    """Whether some tensor is constant along the last axis and a tile can have that axis for itself.
+
+    Then the tensor takes one load per row. If rows do not begin at multiples of 16 bytes, a line
+    has wider loads.
+    """
     last = len(nest.inner) - 1
     size = nest.inner[last] if nest.inner else 1
     if is_symbolic(nest.inner) or size % DIVISOR or size < WARP:
@@ -252,8 +271,9 @@ def _repeats(nest: LoopNest) -> bool:
 
 
 def _fitting(dim: Dim, limit: int) -> int:
-    """The largest block of a dimension that leaves no more than an eighth of its tiles empty; if there is none, the
-    block that holds it all."""
+    """The largest block of a dimension that leaves at most an eighth of its tiles empty; if there
+    is none, the block that holds it all.
+    """
     if is_symbolic(dim.extent):
         return dim.block
     found = [
@@ -265,7 +285,7 @@ def _fitting(dim: Dim, limit: int) -> int:
 
 
 def _divides(nest: LoopNest, axes: Sequence[int]) -> bool:
-    """Would one variable over these axes be divided by a size that is not known, or in 64 bits?"""
+    """Whether one variable over these axes would be divided by an unknown size, or in 64 bits."""
     sizes = nest.outer + nest.inner
     line = Dim("", tuple(axes), product(sizes[axis] for axis in axes), 1, "LINE")
     if not line.wide and not is_symbolic(tuple(sizes[axis] for axis in axes[1:])):
@@ -274,8 +294,10 @@ def _divides(nest: LoopNest, axes: Sequence[int]) -> bool:
 
 
 def _rows_by_columns(nest: LoopNest, tiling: Tiling) -> tuple[Dim, ...]:
-    """Rows that lie side by side as a whole where registers hold them; several short ones; of rows whose elements lie
-    apart as many as make wide loads. Else blocks of columns, one after the other."""
+    """Rows by columns: contiguous rows as a whole if registers hold them; several short ones at a
+    time; of rows that are not contiguous as many as make wide loads. Otherwise blocks of columns,
+    one after the other.
+    """
     n_outer = len(nest.outer)
     side_by_side = _side_by_side(nest)
     held, block = _limits(nest, side_by_side)
@@ -316,14 +338,14 @@ def _limits(nest: LoopNest, side_by_side: bool) -> tuple[int, int]:
 
 
 def _words(nest: LoopNest) -> float:
-    """How many registers an element of a row takes: what is loaded and one value that is computed."""
+    """The registers per element of a row: for its loads and for one computed value."""
     level = loops.levels(nest)
     wide = max((v.dtype.itemsize for n, v in enumerate(nest.values) if level[n]), default=4)
     return max(1, wide // 4) + sum(width / 4 for width in _loaded(nest))
 
 
 def _loaded(nest: LoopNest) -> list[int]:
-    """Bytes of an element of each thing that is loaded along the rows."""
+    """Bytes per element of each load along the rows."""
     found = {
         value.attr: nest.buffers[value.attr[0]].dtype.itemsize
         for value in nest.values
@@ -337,14 +359,14 @@ def _narrowest(nest: LoopNest) -> int:
 
 
 def _shared_out(rows: Any, limit: int, least: int) -> int:
-    """Fewer rows a program where there would be fewer programs than a device has multiprocessors, twice."""
+    """Fewer rows per program if there would be fewer than `PROGRAMS` programs."""
     while limit > least and weight(rows) < limit * PROGRAMS:
         limit //= 2
     return limit
 
 
 def _nested(nest: LoopNest, limit: int) -> tuple[Dim, tuple[Dim, ...]]:
-    """Columns of the last of the folded axes, and a dimension that is walked one by one around them."""
+    """Columns of the last reduced axes, and a dimension that is walked one by one around them."""
     first = len(nest.outer)
     axes = _together(nest, first + len(nest.inner) - 1, limit)
     rest = tuple(range(first, axes[0]))
@@ -354,7 +376,7 @@ def _nested(nest: LoopNest, limit: int) -> tuple[Dim, tuple[Dim, ...]]:
 
 
 def _side_by_side(nest: LoopNest) -> bool:
-    """Do the elements of a row lie next to each other in every tensor that is read along it?"""
+    """Whether the elements of a row are contiguous in some tensor along it (if rows exist)."""
     if not nest.inner or not nest.outer:
         return True
     steps = [index.strides[-1] for index in loops.indices(nest) if nest.moves_inner(index)]
