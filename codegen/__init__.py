@@ -1,1 +1,1 @@
-"""graftjit room."""
+"""Code generation: from a graph to kernels and a program."""

@@ -1,9 +1,10 @@
-"""From a graph to a program: the backend that capture calls.
+"""The backend: from a graph to a program. Capture calls it.
 
-`compile_graph(graph, options)` gives a `Compiled`: fused kernels and ATen steps run by the executor, or the replay of
-the torch-level calls (a gradient is needed, level O0, or code generation failed: said by an event and, once, by a
-warning). Under GRAFTJIT_CHECK a failure raises, and each run is compared with the replay. With the option `background`
-a program begins as ATen's operators and is exchanged for the fused one when its kernels are built.
+`compile_graph(graph, options)` returns a `Compiled`: fused kernels and ATen steps run by the
+executor, or the replay of the torch-level calls (a gradient is needed, level O0, or code generation
+failed: reported by an event and, once, by a warning). Under GRAFTJIT_CHECK a failure raises, and
+each run is compared with the replay. With the option `background` a program starts as ATen's
+operators and is exchanged for the fused one when its kernels are built.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .programs.replay import compile_replay
 
 
 def compile_graph(graph: Graph, options: Any = None) -> Compiled:
-    """Compile a graph at the level that options (a JitConfig or None) ask for."""
+    """Compile a graph at the level of `options` (a JitConfig or None)."""
     start = time.perf_counter()
     level = getattr(options, "jit_level", "O1")
     background = getattr(options, "background", False)
@@ -53,7 +54,7 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     watching.tell(lambda: compiled)
     if not compiled.part:
         sampled(compiled)
-    if compiled.mode != "background":  # that is told when it is done
+    if compiled.mode != "background":  # `exchange` in pipeline.py emits that event
         tell(compiled, level)
     return compiled
 
@@ -70,7 +71,7 @@ def _joint_or_replayed(
     graph: Graph, level: str, background: bool, tune: bool, sink: bool
 ) -> Compiled:
     """Forward and backward as programs, or the calls under autograd."""
-    from .training import compile_joint  # late: not every program is trained
+    from .training import compile_joint  # lazy: not every program is trained
 
     if not isinstance(graph.joint, Joint):
         reason = graph.joint.reason if graph.joint else "a gradient is needed"
@@ -88,19 +89,21 @@ def _joint_or_replayed(
             saved = range(len(graph.joint.pieces), len(half.outputs)) if forward else ()
             _finish(made, written_late, sink, frozenset(saved))
             made.timings["total"] = time.perf_counter() - start
-            if not forward:  # the forward is told of with its frame
+            if not forward:  # the event of the forward is emitted with its frame
                 tell(made, level)
             return made
 
     try:
         program, forward = compile_joint(graph, build, SESSION.options.check, show())
-    except Exception as error:  # a fault of ours must not become the user's
+    except Exception as error:  # a bug of graftjit must not become the user's error
         return _replayed(graph, *_told(graph, error))
     return replace(forward, graph=graph, program=program)
 
 
 def _half(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
-    """A forward or backward, which has no calls to fall back to: without kernels its operators run by ATen."""
+    """A forward or backward. It has no calls to fall back to: without kernels ATen runs
+    its operators.
+    """
     try:
         return _programmed(graph, level, background, tune)
     except Exception as error:
@@ -114,7 +117,7 @@ def _half(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
 def _finish(
     compiled: Compiled, graph: Graph, sink: bool, inner: frozenset[int] = frozenset()
 ) -> None:
-    """What is around the program: launches as a whole (`inner`: see `graphing`), and checks."""
+    """Wrap the program: a launch as a whole (`inner`: see `graphed`), and checks."""
     if sink and compiled.mode != "replay":
         from .cuda_graphs import graphed  # late: few ask for it
 
@@ -129,12 +132,12 @@ def _finish(
 def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     try:
         return _programmed(graph, level, background, tune)
-    except Exception as error:  # a fault of ours must not become the user's
+    except Exception as error:  # a bug of graftjit must not become the user's error
         return _replayed(graph, *_told(graph, error))
 
 
 def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
-    """By the plan that was kept for such a graph, or by a new one."""
+    """The program from the kept plan of such a graph, or from a new one."""
     key = kept_plans.key_of(graph) if not tune else None
     try:
         done = _kept(graph, key, background)
@@ -144,7 +147,7 @@ def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compi
         done = None
     if done is not None:
         return done
-    from .pipeline import programmed  # late: a plan that was kept needs nothing of it
+    from .pipeline import programmed  # lazy: a kept plan needs nothing of it
 
     return programmed(graph, level, background, tune, _told, key)
 
@@ -161,7 +164,9 @@ def _kept(graph: Graph, key: Any, background: bool) -> Compiled | None:
 
 
 def _told(graph: Graph, error: Exception) -> tuple[str, str]:
-    """The code and the reason of a fallback, after one warning. Under GRAFTJIT_CHECK it is raised."""
+    """The code and the reason of a fallback, after one warning. Under GRAFTJIT_CHECK the error is
+    raised.
+    """
     if SESSION.options.check:
         if isinstance(error, GraftError):
             raise error

@@ -1,8 +1,9 @@
-"""Which programs are launched as CUDA graphs, and why others are not.
+"""CUDA graphs: which programs are launched as one, and why others are not.
 
-`graphed(compiled, graph, inner)` gives the program in a `runtime.cuda.graphs.Graphed`, or as it is: silently where there is
-nothing on a GPU, else with an event that names the reason. What can be known of a program before it runs is decided here, by
-`refusal`; the rest when it is recorded. Called by `codegen.backend` for exec_mode="sink", and at level O2.
+`graphed(compiled, graph, inner)` wraps the program in a `runtime.cuda.graphs.Graphed`, or returns
+it unchanged: silently if nothing is on a GPU, else with an event that names the reason. `refusal`
+decides from what is known before the program runs; the rest is decided when it is recorded. Used
+for exec_mode="sink", and at level O2.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .programs.compiled import Compiled, Program
 
 Refusal = tuple[str, str]
 _DATA = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
-# Operators that wait for the device, or are told its data, without a tag that says so.
+# operators that wait for the device, or read its data, without a tag that says so
 _WAITING = frozenset((
     "aten._local_scalar_dense", "aten.item", "aten.equal", "aten.is_nonzero", "aten.nonzero",
     "aten.masked_select", "aten.unique_dim", "aten._unique", "aten._unique2",
@@ -34,7 +35,7 @@ _WAITING = frozenset((
     "aten._assert_scalar", "aten.record_stream", "aten.pin_memory", "aten._pin_memory",
     "aten.is_pinned", "aten.segment_reduce",
 ))  # fmt: skip
-# Those that do so for masks alone, not for places.
+# operators that do so only for masks, not for positions
 _PLACES = frozenset(
     (
         "aten.index",
@@ -48,7 +49,7 @@ _NAMESPACES = ("aten", "prims")
 
 
 def graphed(compiled: Compiled, graph: Graph, inner: frozenset[int] = frozenset()) -> Program:
-    """The program, launched as a whole where that can be. `inner`: results that nobody but the library sees."""
+    """The program, launched as a whole if possible. `inner`: results that only the library sees."""
     spec, program = compiled.spec, compiled.program
     devices = devices_of(graph)
     here = sorted({one.index or 0 for one in devices if one.type == CUDA.kind})
@@ -65,7 +66,7 @@ def graphed(compiled: Compiled, graph: Graph, inner: frozenset[int] = frozenset(
 
 
 def refusal(spec: ProgramSpec, devices: set[torch.device]) -> Refusal | None:
-    """The code and the reason for which this program is never recorded; None where it may be."""
+    """The code and the reason why this program is never recorded; None if it may be."""
     kinds = {one.type for one in devices}
     if kinds != {CUDA.kind}:
         others = ", ".join(sorted(kinds - {CUDA.kind}))
@@ -80,7 +81,7 @@ def refusal(spec: ProgramSpec, devices: set[torch.device]) -> Refusal | None:
 
 
 def devices_of(graph: Graph) -> set[torch.device]:
-    """Where the graph's values are."""
+    """The devices of the graph's values."""
     return {meta.device for node in (*graph.inputs, *graph.nodes) for meta in _metas(node)}
 
 
@@ -98,7 +99,7 @@ def _of_step(step: Any) -> Refusal | None:
 
 def _of_operator(step: Aten) -> Refusal | None:
     op = step.op
-    if op is put_back:  # a copy
+    if op is put_back:  # it is a copy
         return None
     if not isinstance(op, torch._ops.OpOverload) or op.namespace not in _NAMESPACES:
         return "FB332", f"{op} may do anything"
@@ -114,7 +115,9 @@ def _of_operator(step: Aten) -> Refusal | None:
 
 
 def _by_masks(graph: Graph) -> Refusal | None:
-    """An index that is a mask has as many places as elements are true: the device is asked how many."""
+    """The refusal of an index that is a mask: its number of positions is the number of true
+    elements, which must be read from the device.
+    """
     for node in graph.nodes:
         if node.op == "call" and str(getattr(node.target, "overloadpacket", "")) in _PLACES:
             for index in node.args[1]:
@@ -124,7 +127,9 @@ def _by_masks(graph: Graph) -> Refusal | None:
 
 
 def _by_overlaps(graph: Graph) -> Refusal | None:
-    """A copy of an input is not written by what writes to the memory that it was copied from."""
+    """The refusal of overlapping inputs: a write to memory does not reach a copy of an input with
+    the same memory.
+    """
     if any(not set(graph.written).isdisjoint(group) for group in graph.overlaps):
         return "FB333", "an input shares memory with one that is written"
     return None
@@ -157,7 +162,7 @@ def _say(code: str, reason: str) -> None:
 
 
 def _teller() -> Callable[[str, str], None]:
-    """Tells of a reason that shows while the program runs, as of the frame that is compiled now."""
+    """Emits a reason that shows while the program runs, as of the frame that is compiled now."""
     owner = SESSION.owner
 
     def tell(code: str, reason: str) -> None:

@@ -1,7 +1,9 @@
-"""Graphs that need a gradient: a forward program and a backward program, joined to autograd by one node.
+"""Training: graphs that need a gradient become a forward program and a backward program, joined to
+autograd by one node.
 
-`compile_joint(graph, ...)` divides the graph (`ir.autograd.partition`), compiles the forward now and the backward when it is first
-asked for, and gives a `runtime.autograd.joint_program.JointProgram`. Used by `codegen.backend`.
+`compile_joint(graph, ...)` divides the graph (`ir.autograd.partition`), compiles the forward now
+and the backward when autograd first needs it, and returns a
+`runtime.autograd.joint_program.JointProgram`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from .programs.compiled import Divided
 from .programs.replay import compile_replay
 from .programs.shadow import differs, is_blank, largest, not_compared, tolerance
 
-# imported to fill the table of rules, by programs that are trained alone
+# imported to fill the table of rules; only programs that are trained need them
 _TABLES = (lower_backward,)
 Build = Callable[[Graph], Any]
 
@@ -71,13 +73,15 @@ def compile_joint(
     program = JointProgram(
         plan, forward.program, backward, replay, tell, _tail(graph), twin, graph.late
     )
-    if watched:  # whoever looks on wants to see it before autograd asks for it
+    if watched:  # an observer wants to see it before autograd needs it
         backward(())
     return program, forward
 
 
 def _tail(graph: Graph) -> Callable[..., Any] | None:
-    """What makes the results of the pieces: views by ATen, as the trace recorded them; None where they are the pieces."""
+    """The function that makes the results from the pieces: views by ATen, as the trace recorded
+    them; None if the results are the pieces.
+    """
     joint = graph.joint
     if joint.given == joint.pieces and joint.results:
         return None
@@ -86,9 +90,8 @@ def _tail(graph: Graph) -> Callable[..., Any] | None:
         numbers[node] = at
     fresh = itertools.count(len(graph.inputs) + len(joint.pieces))
     constants = {}
-    parts: dict[
-        Any, dict[int, Ref]
-    ] = {}  # of an operator with several results, those that are used
+    # for an operator with several results, those that are used
+    parts: dict[Any, dict[int, Ref]] = {}
 
     def ref(node: Any) -> Ref:
         if node not in numbers:
@@ -156,20 +159,22 @@ def _plan(graph: Graph, halves: Halves) -> Plan:
 
 
 def _order(meta: Meta) -> tuple[int, ...] | None:
-    """The dimensions by stride, None where they are in order."""
+    """The dimensions by stride, None if they are in order."""
     dims = sorted(range(len(meta.shape)), key=lambda dim: -hint_of(meta.stride[dim]))
     return None if dims == list(range(len(dims))) else tuple(dims)
 
 
 class Twin:
-    """The calls under autograd beside the programs: see `runtime.autograd.joint_program.Twin`."""
+    """The calls under autograd, run beside the programs for comparison: see
+    `runtime.autograd.joint_program.Twin`.
+    """
 
     def __init__(self, graph: Graph, plan: Plan, replay: Callable[..., Any]) -> None:
         self._graph, self._plan, self._replay = graph, plan, replay
         self._allowed = max(
             tolerance(graph), tolerance(replace(graph, nodes=list(graph.joint.nodes)))
         )
-        # (place among the pieces, place among the results) of what has no gradient
+        # (position among the pieces, position among the results) of pieces without a gradient
         with_history = set(plan.results)
         self._others = [
             (at, graph.outputs.index(node))
@@ -181,7 +186,7 @@ class Twin:
         graph, n = self._graph, len(self._graph.inputs)
         before = generators.states(generators.drawn_from(graph))
         with torch.enable_grad():
-            # memory of their own, for what the graph writes it writes after this
+            # in memory of their own: the graph writes later to the inputs that it writes
             bare = [
                 t.detach().clone() if at in graph.written else t.detach()
                 for at, t in enumerate(inputs[:n])
@@ -223,7 +228,8 @@ class Twin:
 
     def compare(self, begun: Any, given: Sequence[Any], found: Sequence[Any]) -> None:
         leaves, pieces, *_, before = begun
-        # Through `.data`: a program keeps what it gives for its backward, eager's twin has results of its own.
+        # Through `.data`: the program saves its results for its backward, eager's twin has results
+        # of its own.
         if any(differs(now, then) for now, then in before):
             not_compared(self._graph, "a result was written to, and autograd has not seen it")
             return
@@ -240,7 +246,7 @@ class Twin:
                 retain_graph=True,
                 allow_unused=True,
             )
-        # Gradients that cancel to nothing have errors of the size of what cancelled.
+        # Gradients that cancel to nothing have errors of the size of the terms that cancelled.
         scale = max(
             float(one.abs().max())
             if one is not None and one.numel() and one.isfinite().all()

@@ -1,8 +1,10 @@
-"""From units to a program: order of steps, memory of what lies between them, views, frees.
+"""The plan: from units to a program. It sets the order of steps, the memory of values between them,
+views and frees.
 
-`plan(graph)` analyses, fuses and builds the loop nests; `spec` makes the `ProgramSpec` once their addresses are
-known. A tensor that only kernels touch lives in the program's arena and is reused when dead; what ATen or the
-caller sees is allocated with eager's strides. Called by `codegen.backend`.
+`plan(graph)` analyses, fuses and builds the loop nests; `spec` makes the `ProgramSpec` once the
+addresses of kernels are known. A tensor that only kernels access is in the program's workspace,
+whose memory is reused when it is dead. Tensors that ATen or the caller sees are allocated with
+eager's strides.
 """
 
 from __future__ import annotations
@@ -59,8 +61,8 @@ if TYPE_CHECKING:
 
 _DETACH = torch.ops.aten.detach.default
 _UNSAFE_VIEW = torch.ops.aten._unsafe_view.default
-SMALL = 1 << 16  # bytes that nobody counts
-GAIN = 1 / 32  # of the memory, for which steps are put off
+SMALL = 1 << 16  # bytes that are ignored
+GAIN = 1 / 32  # the part of the memory that another order of steps must save
 NONE: frozenset[Node] = frozenset()
 Numbers = Mapping[str, tuple[Any, ...]]
 Launches = Mapping[str, "OnDevice"]
@@ -74,14 +76,15 @@ class Plan:
     flow: Flow
     fusion: Fusion
     steps: list[Kernel | Node] = field(default_factory=list)
-    scratch: frozenset[Node] = frozenset()  # what lies in the workspace
-    replaced: Mapping[Node, Replacement] = field(
-        default_factory=dict
-    )  # calls of ATen and kernels in their place
-    over: Mapping[Node, Node] = field(default_factory=dict)  # result -> whose memory it takes
-    moves: Moves = field(default_factory=dict)  # what the writes of the graph stand for
-    follows: list[set[int]] = field(default_factory=list)  # the steps that each comes after
-    hosts: Hosts = field(default_factory=dict)  # products that a kernel on a GPU may take
+    scratch: frozenset[Node] = frozenset()  # values in the workspace
+    # calls of ATen -> the kernels that replace them
+    replaced: Mapping[Node, Replacement] = field(default_factory=dict)
+    # result -> the operand whose memory it takes
+    over: Mapping[Node, Node] = field(default_factory=dict)
+    # a write of the graph -> by how much it raises the version
+    moves: Moves = field(default_factory=dict)
+    follows: list[set[int]] = field(default_factory=list)  # for each step those that it follows
+    hosts: Hosts = field(default_factory=dict)  # products that a kernel on a GPU may compute
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -89,10 +92,13 @@ class Plan:
 
 
 def plan(graph: Graph, fuse: bool = True, kinds: Kinds = KINDS) -> Plan:
-    """Decide what runs, in which order, with which kernels, for devices of these types. fuse=False: ATen calls only.
+    """Decide what runs, in which order, with which kernels, on devices of these types. fuse=False:
+    ATen calls only.
 
-    Fusion that reaches far keeps more alive at a time. Where the program would need more memory than eager does at its
-    best, nearer ways are tried, then pointwise work moves to its readers (`sink`); the first way that needs no more is taken, or the one that needs least.
+    Fusion over long distances keeps more memory in use at a time. If the program would need more
+    memory than eager at its best, fusion over short distances is tried, then pointwise work moves
+    to its readers (`sink`). The first plan that needs no more is taken, or the one that needs
+    least.
     """
     if not fuse or not kinds:
         return _best(_Task(graph, {}, frozenset()))
@@ -108,15 +114,19 @@ def without(made: Plan, nodes: Iterable[Node]) -> Plan:
 
 
 def hosting(made: Plan, hosts: Hosts) -> Plan:
-    """The plan in which what follows these products element by element is done by their kernels."""
+    """The plan in which the kernels of these products also compute the element-wise operators after
+    them.
+    """
     fusion = made.fusion
     return _best(_Task(made.graph, made.moves, fusion.kinds, fusion.refused, hosts))
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is planned: a graph, whose writes stand for `moves`, with kernels on devices of these types, but for operators
-    that are `refused`. `hosts`: products on a GPU that a kernel of ours does with what follows them."""
+    """What is planned: a graph, with the version steps of its writes (`moves`), for kernels on
+    devices of these types, without operators that are `refused`. `hosts`: products on a GPU that a
+    graftjit kernel computes together with their epilogues.
+    """
 
     graph: Graph
     moves: Moves
@@ -126,7 +136,7 @@ class _Task:
 
 
 def _best(task: _Task) -> Plan:
-    """The first way to fuse that needs no more memory than eager, or the one that needs least."""
+    """The first fusion that needs no more memory than eager, or the one that needs least."""
     fuse = bool(task.kinds)
     found: list[tuple[int, Plan]] = []
     for near, sunk in ((False, False), (True, False), (False, True)):
@@ -143,7 +153,7 @@ def _best(task: _Task) -> Plan:
 
 
 def _least(ways: list[Plan], scratch: frozenset[Node]) -> tuple[int, Plan]:
-    """The order that needs least memory, and how much; the first one where another gains little."""
+    """The order that needs least memory, and how much; the first one if the others save little."""
     least: tuple[int, Plan] | None = None
     answers: inplace.Answers = {}
     for made in ways:
@@ -158,7 +168,7 @@ def _least(ways: list[Plan], scratch: frozenset[Node]) -> tuple[int, Plan]:
 
 
 def _in_place(made: Plan, scratch: frozenset[Node], answers: inplace.Answers) -> Plan:
-    """The plan with this workspace, and with results written over operands that are dead by then."""
+    """The plan with this workspace, and with results written over dead operands."""
     steps, over = inplace.chosen(made.steps, made.flow, scratch, answers)
     freed = {node for node, given in over.items() if given not in scratch}
     return replace(made, steps=steps, scratch=scratch - freed, over=over)
@@ -175,7 +185,7 @@ def _only_for_kernels(made: Plan) -> frozenset[Node]:
         if isinstance(step, Node):
             continue
         if step.nest.may_fail and made.flow.writes_memory:
-            seen.update(step.reads)  # what they are computed from may be another by then
+            seen.update(step.reads)  # if the kernel fails, these may have changed
     return frozenset(stored - seen)
 
 
@@ -186,8 +196,14 @@ def _planned(
     apart: frozenset[Node] = NONE,
     sunk: bool = False,
 ) -> Plan:
-    """`near`: see `Fusion`; `sunk`: what one other kernel reads is computed there (`sink`). `alone`: the inputs that are written by kernels of their own. `apart`: those into which ATen copies what a kernel
-    computed, for no kernel of theirs reads each element before it stores it."""
+    """Fuse and build the nests.
+
+    near   see `Fusion`
+    alone  the inputs that separate kernels write
+    apart  the inputs into which ATen copies a kernel's result, because no kernel reads each
+           element before it stores it
+    sunk   a value that one other kernel reads is computed there (`sink`)
+    """
     graph, fuse = task.graph, bool(task.kinds)
     copies: dict[Node, tuple[Node, ...]] = {}
     if fuse:
@@ -205,7 +221,8 @@ def _planned(
     units = fusion.finish()
     wanted = _wanted(flow, fusion)
     made = Plan(graph, flow, fusion, moves=task.moves, hosts=task.hosts)
-    stand: dict[Unit, set[int]] = {}  # the steps that a unit is, or comes after if it is none
+    # the steps of a unit; if it has none, the steps that it follows
+    stand: dict[Unit, set[int]] = {}
     kernels = 0
     for unit in sequence.in_order(flow, units):
         before = set().union(*(stand[other] for other in unit.before))
@@ -225,14 +242,14 @@ def _planned(
         every: dict[Node, epilogue.Tiled] = {**made.replaced, **task.hosts}
         made.steps, made.follows = epilogue.hosted(made.steps, made.follows, flow, every)
     if task.hosts:
-        from ..triton.prologue import absorbed  # late: programs on the CPU need nothing of it
+        from ..triton.prologue import absorbed  # lazy: programs on the CPU do not need it
 
         made.steps, made.follows = absorbed(made.steps, made.follows, flow, task.hosts)
     return made
 
 
 def _may(node: Node, task: _Task) -> bool:
-    """May a kernel do this write, or this cat?"""
+    """Whether a kernel may do this write, or this cat."""
     return node not in task.refused and node.meta.device.type in task.kinds
 
 
@@ -252,7 +269,7 @@ def _step(unit: Unit, number: int, made: Plan, wanted: set[Node]) -> Kernel | No
 
 
 def _name(number: int, unit: Unit, flow: Flow) -> str:
-    """`k3_layer_norm`: the weightiest operator, for profiles and readers."""
+    """`k3_layer_norm`: the heaviest operator, for profiles and readers."""
     calls = [flow.call(node) for node in unit.nodes if node.op == "call"]
     name = calls[-1].target._schema.name.split("::")[1].strip("_")
     kinds = ("fold", "normalize", "product")
@@ -263,9 +280,10 @@ def _name(number: int, unit: Unit, flow: Flow) -> str:
 
 
 def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
-    """The values that somebody outside of their own kernel needs in memory."""
+    """The values that steps outside of their own kernel need in memory."""
     wanted = {fusion.source(node) for node in flow.graph.outputs}
-    # An operator with several results has none of its own to store: it fails by its arguments alone.
+    # An operator with several results has no result of its own to store: only its arguments can
+    # make it fail.
     wanted |= {
         node
         for node in fusion.rules
@@ -280,7 +298,7 @@ def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
         if source not in fusion.home or (fusion._inlined(source) and unit.is_kernel):
             return
         if unit.is_kernel and fusion.unit_of(source) is unit:
-            if far and (source, unit.number) not in moved:  # computed once more, where it is read
+            if far and (source, unit.number) not in moved:  # computed again where it is read
                 moved.add((source, unit.number))
                 for other in reads(source):
                     need(other, unit, True)
@@ -302,10 +320,10 @@ def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
                     and not fusion._inlined(fusion.source(operand))
                 ):
                     if fusion.source(operand) in fusion.home:
-                        wanted.add(fusion.source(operand))  # a copy is made of its memory
+                        wanted.add(fusion.source(operand))  # a copy of its memory is made
                     continue
                 need(operand, fusion.unit_of(node), operand in far)
-    while copied:  # what a copy is computed from is needed in its place
+    while copied:  # the operands of a copied value are needed instead of it
         node, unit, moves = copied.pop()
         if node not in wanted:
             for operand in reads(node):
@@ -314,13 +332,13 @@ def _wanted(flow: Flow, fusion: Fusion) -> set[Node]:
 
 
 def _unread(node: Node, flow: Flow, fusion: Fusion) -> bool:
-    """Does nobody compute with a node's elements? Then it would not run for its own sake."""
+    """Whether nothing computes with a node's elements: no other reader would make it run."""
     users = flow.users.get(node, ())
     return not any(is_plain_view(user) or not fusion._inlined(user) for user in users)
 
 
 class _Writer:
-    """Turns planned steps into program steps."""
+    """The writer of a program: turns planned steps into program steps."""
 
     def __init__(
         self,
@@ -339,12 +357,12 @@ class _Writer:
         }
         self.count = len(self.graph.inputs)
         self.steps: list[Step] = []
-        self.detaches: set[int] = set()  # steps that only name memory anew
+        self.detaches: set[int] = set()  # steps that only make a view
         self.constants: dict[int, Any] = {}
-        self.on_stack: set[int] = set()  # slots in the arena
-        self.gone: set[Node] = set()  # what something else lies over
+        self.on_stack: set[int] = set()  # slots in a workspace
+        self.gone: set[Node] = set()  # operands whose memory another value took
         self.rooms: dict[torch.device, Arena] = {}  # workspaces
-        self.bases: dict[torch.device, int] = {}  # the slots of those that lie on a device
+        self.bases: dict[torch.device, int] = {}  # the slots of those that are on a device
 
     def _last_uses(self) -> dict[Node, int]:
         """The last step that loads a stored value from memory."""
@@ -363,7 +381,7 @@ class _Writer:
             self.rooms[device] = found
             if away:
                 self.bases[device] = number = self.new()
-                size: Any = found  # until it is known (`arena.settled`)
+                size: Any = found  # a placeholder until the size is known (`workspace.settled`)
                 self.steps.append(Alloc(number, (size,), (1,), torch.uint8, device))
         return found
 
@@ -372,7 +390,7 @@ class _Writer:
         return self.count - 1
 
     def slot(self, node: Node) -> int:
-        """The slot that holds a node's tensor; makes a view of its storage where that is needed."""
+        """The slot that holds a node's tensor; adds a view of its storage if needed."""
         known = self.slots.get(node)
         if known is not None:
             return known
@@ -389,12 +407,14 @@ class _Writer:
             meta, offset = node.meta, node.meta.offset - base.meta.offset
             self.steps.append(View(number, source, meta.shape, meta.stride, offset))
             return number
-        if node.alias is not None:  # what a write returns is the tensor that it wrote
+        if node.alias is not None:  # a write returns the tensor that it wrote
             return self.slot(node.alias)
         raise AssertionError(f"{node} has no value yet")
 
     def _copies(self) -> set[int]:
-        """Positions of outputs that eager gives as no view of the memory which an operator made for them (a reshape that copies)."""
+        """Positions of outputs that are not views in eager: a reshape that copies made
+        their memory.
+        """
         roots = Counter(map(root, self.graph.outputs))
         return {
             at
@@ -403,8 +423,11 @@ class _Writer:
         }
 
     def _base(self, node: Node) -> Node:
-        """What a view is made of: the memory it lies in. A result that was detached, or is a view of what was, is none of that
-        memory's to autograd: the detached tensor is made for it."""
+        """The base of a view: the tensor whose memory it has.
+
+        A result that was detached, or is a view of a detached tensor, is for autograd no view of
+        that memory: the detached tensor is made for it.
+        """
         if node not in self.given:
             return base_of(node)
         detached = node
@@ -419,7 +442,7 @@ class _Writer:
         return detached
 
     def value(self, argument: Any) -> Any:
-        """An argument of an ATen call with Slots for nodes."""
+        """An argument of an ATen call, with Slots for nodes."""
         if isinstance(argument, Node):
             return Slot(self.slot(argument))
         if isinstance(argument, (tuple, list)):
@@ -462,7 +485,7 @@ class _Writer:
         before = self.slots.keys() - self.plan.scratch - self.gone
         for node in kernel.stores:
             if node in self.slots:
-                continue  # a part of what an earlier kernel began
+                continue  # a part of memory that an earlier kernel allocated
             below = self.plan.over.get(node)
             if below is not None:
                 self.gone.add(below)
@@ -497,15 +520,17 @@ class _Writer:
     def scratch(
         self, number: int, owner: Any, size: Any, device: torch.device | None = None
     ) -> None:
-        """Room in a workspace for what has this slot."""
+        """Memory in a workspace for the tensor of this slot."""
         device = owner.meta.device if device is None else device
         place = self.room(device).take(owner, size)
         self.on_stack.add(number)
         self.steps.append(Scratch(number, place, size, self.bases.get(device, -1)))
 
     def on_device(self, kernel: Kernel) -> None:
-        """The launches of one planned kernel; what they hand each other lies in the workspace as long as they run."""
-        from ..triton.matmul_fusion import given  # late: programs on the CPU need nothing of it
+        """The launches of one planned kernel; buffers between them are in the workspace while they
+        run.
+        """
+        from ..triton.matmul_fusion import given  # lazy: programs on the CPU do not need it
 
         launches, device = self.launches[kernel.nest.name], kernel.device
         slots = tuple(self.slot(node) for node in given(kernel))
@@ -519,7 +544,7 @@ class _Writer:
             self.steps.append(part.step(slots, device, writes if part is last else ()))
 
     def over(self, node: Node, given: Node) -> None:
-        """The slot of a result that lies where this operand did."""
+        """The slot of a result that takes this operand's memory."""
         meta, slot = node.meta, self.slots[given]
         if inplace.same_layout(meta, given.meta) or node in self.plan.scratch:
             self.slots[node] = slot
@@ -534,8 +559,9 @@ class _Writer:
         self._launch(node, (*slots, number), (*numbers, 0))
 
     def hosted(self, kernel: Kernel, host: Node) -> None:
-        """The launch of a host: its own operands (in place of a result the first of them, of which it knows nothing), its
-        numbers, and behind these its epilogue's address, operands and numbers."""
+        """The launch of a host: its own operands (its result is replaced by the first of them,
+        which it ignores), its numbers, and then its epilogue's address, operands and numbers.
+        """
         slots, numbers = self._launched(host)
         nowhere, name = slots[0], kernel.nest.name
         own = [nowhere if node is host else self.slot(node) for node in kernel.reads]
@@ -581,6 +607,9 @@ def spec(
     numbers: Numbers | None = None,
     launches: Launches | None = None,
 ) -> ProgramSpec:
-    """The program; `addresses`: kernel name -> address, `keep`: what keeps them loaded, `numbers`: kernel name -> the
-    expressions that it takes; `launches`: kernel name -> what runs in its place on a GPU."""
+    """The program.
+
+    `addresses`: kernel name -> address; `keep`: the owner of the loaded kernels; `numbers`: kernel
+    name -> the expressions that it takes; `launches`: kernel name -> its launches on a GPU.
+    """
     return _Writer(made, addresses, keep, numbers or {}, launches or {}).write()

@@ -1,8 +1,9 @@
-"""The order of a program's steps.
+"""Step order: the order of a program's steps.
 
-`in_order(flow, units)` stays close to the order of the program. `put_off(...)` gives another one, in which what makes memory
-is put off until shortly before it is read: projections whose products come late, gradients that are handed out. Which of the
-two needs less memory shows only when it is known what lies over what (`inplace`), so `schedule.plan` weighs both.
+`in_order(flow, units)` stays close to the order of the program. `put_off(...)` returns another
+order, in which a step that makes memory runs shortly before its readers: projections whose products
+come late, gradients that are returned. Which order needs less memory is only known together with
+in-place results (`inplace`), so `schedule.plan` compares both.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from . import peak_memory as memory
 
 
 def in_order(flow: Flow, units: list[Unit]) -> list[Unit]:
-    """An order in which each unit comes after those right before it, close to the order of the program."""
+    """An order in which each unit comes after those directly before it, close to the order of the
+    program.
+    """
     position = {node: index for index, node in enumerate(flow.nodes)}
     last = {unit: max(position[node] for node in unit.nodes) for unit in units}
     missing = {unit: len(unit.before) for unit in units}
@@ -41,8 +44,11 @@ def in_order(flow: Flow, units: list[Unit]) -> list[Unit]:
 def put_off(
     steps: Sequence[Kernel | Node], follows: Sequence[set[int]], flow: Flow
 ) -> list[Kernel | Node]:
-    """The steps from the last to the first: next comes what leaves less memory alive before it than behind it, else the last
-    one in the given order. follows[i]: positions of steps that step i comes after."""
+    """The steps in an order that is built from the last step to the first.
+
+    Next comes a step that needs less memory before it than after it, else the last one in the given
+    order. follows[i]: positions of steps that step i follows.
+    """
     given = _Backwards(steps, flow)
     waits = [0] * len(steps)
     for before in follows:
@@ -56,7 +62,7 @@ def put_off(
         key, at = heapq.heappop(ready)
         if at in placed:
             continue
-        if key != given.key(at):  # it is another one since something else was placed
+        if key != given.key(at):  # placing other steps has changed its key
             heapq.heappush(ready, (given.key(at), at))
             continue
         placed.add(at)
@@ -72,14 +78,13 @@ def put_off(
 
 
 class _Backwards:
-    """What is alive before the steps that are placed."""
+    """The values that are live before the placed steps."""
 
     def __init__(self, steps: Sequence[Kernel | Node], flow: Flow) -> None:
         self.uses = memory.uses(steps, flow)
         self.size: dict[Node, int] = {node: memory.size_of(node) for node in memory.owned(flow)}
-        self.makers: dict[
-            Node, int
-        ] = {}  # how many of them are not placed yet: parts of a cat have many
+        # the number of makers that are not placed yet; a cat in parts has many
+        self.makers: dict[Node, int] = {}
         self.readers: dict[Node, list[int]] = {}
         for at, (made, read) in enumerate(self.uses):
             for node in dict.fromkeys(made):
@@ -96,7 +101,7 @@ class _Backwards:
         return more >= less, -at
 
     def place(self, at: int) -> list[int]:
-        """Steps whose keys may be others now."""
+        """Place a step; returns the steps whose keys may have changed."""
         made, read = self.uses[at]
         changed: list[int] = []
         for node in dict.fromkeys(made):

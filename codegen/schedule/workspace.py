@@ -1,8 +1,10 @@
-"""The workspace of a program: where in one piece of memory each value lies that only kernels see.
+"""The workspace of a program: one piece of memory for all values that only kernels see, and their
+offsets in it.
 
-`Arena` is used by `codegen.schedule.plan` while it writes a program's steps: `take` gives a value its place, `free_after` takes
-those back whose last reader has run, `settled` gives the steps their offsets once all sizes are known. There is one for the
-processor and one for each GPU, which is a tensor of torch's.
+`codegen.schedule.plan` uses `Arena` while it writes a program's steps: `take` gives memory to a
+value, `free_after` takes it back after the last reader, `settled` gives the steps their offsets
+once all sizes are known. There is one workspace for the CPU and one for each GPU; the latter is a
+torch tensor.
 """
 
 from __future__ import annotations
@@ -16,21 +18,26 @@ from ...ir.symbolic.expr import is_symbolic
 from ...runtime.program.program import Alloc, Scratch, Step
 from ..loops.extents import surely
 
-ALIGNMENT = 64  # bytes, of a processor's cache
-ON_DEVICE = 128  # of a GPU's
+ALIGNMENT = 64  # bytes, of a CPU's cache line
+ON_DEVICE = 128  # bytes, of a GPU's
 
 
 @dataclass(slots=True)
 class _Block:
-    """A piece of memory whose size is an expression, and who is in it. A Scratch names it until all are known."""
+    """A piece of memory whose size is an expression, and the value in it. A Scratch refers to it
+    until all offsets are known.
+    """
 
     size: Any
     holds: Any
 
 
 class Arena:
-    """First fit over the gaps of what is alive; offsets are fixed when the program is made. What has a size that is
-    not known comes behind that, in blocks one after the other; a block that is free takes what surely fits."""
+    """First fit over the gaps between live values; offsets are fixed when the program is made.
+
+    Values of unknown size come after all others, in blocks one after the other; a free block takes
+    a value that certainly fits.
+    """
 
     def __init__(self, last: Mapping[Any, int], alignment: int = ALIGNMENT) -> None:
         self.last, self.alignment = last, alignment
@@ -40,11 +47,11 @@ class Arena:
 
     @property
     def total(self) -> Any:
-        """Bytes of it all."""
+        """Bytes of the whole workspace."""
         return self.size + sum(block.size for block in self.blocks)
 
     def take(self, node: Any, nbytes: Any) -> Any:
-        """Where a node's memory begins: an offset, or a block."""
+        """The start of a node's memory: an offset, or a block."""
         if is_symbolic(nbytes):
             return self._block(node, -(-nbytes // self.alignment) * self.alignment)
         nbytes = -(-max(nbytes, 1) // self.alignment) * self.alignment
@@ -58,7 +65,7 @@ class Arena:
         return start
 
     def hand_on(self, given: Any, node: Any) -> None:
-        """What one lies in is another one's from here on."""
+        """Hand `given`'s block over to `node`."""
         if given in self.live:
             self.live[node] = self.live.pop(given)
         for block in self.blocks:
@@ -81,7 +88,7 @@ class Arena:
                 block.holds = None
 
     def starts(self) -> dict[int, Any]:
-        """Where each block begins."""
+        """The start of each block."""
         found: dict[int, Any] = {}
         start: Any = self.size
         for block in self.blocks:

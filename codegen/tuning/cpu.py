@@ -1,10 +1,12 @@
-"""Schedules by measurement, at level O2: a kernel that may be written in several ways is timed in each of them.
+"""Measured schedules at level O2: a kernel that can be written in several ways is timed in each of
+them.
 
-In: a plan. Out: the same plan with `loops.Hints` in those nests of which another way than the default one was clearly
-faster. Few ways are tried (`ways`), of the kernels that have most to do, within `BUDGET` seconds of running a graph; what
-was found is kept in the kernel store, under the kernel's text, the ways, the machine, its threads and the compiler, and
-another process measures nothing. Where nothing can be measured, or the gain is within the noise, the default is taken.
-Imported at O2 only. `codegen.tuning.timing` runs kernels; called by `codegen.backend`.
+In: a plan. Out: the same plan with `loop_nest.Hints` in those nests for which another way than the
+default was clearly faster. Few ways are tried (`ways_of`), only for the kernels with most work,
+within `BUDGET` seconds of running per graph. The kernel store keeps the results under the kernel's
+text, the ways, the machine, its threads and the compiler; another process measures nothing. If
+nothing can be measured, or the gain is within the noise, the default is taken. Imported at O2 only.
+`codegen.tuning.timing` runs kernels.
 """
 
 from __future__ import annotations
@@ -35,16 +37,16 @@ from ..schedule.plan import Plan
 from . import timing as clock
 from .timing import Timing
 
-BUDGET = 0.5  # seconds of running a graph
+BUDGET = 0.5  # seconds of running per graph
 GAIN = 0.03  # a way that is faster by less is not taken
 MOST = 8  # kernels of a graph
-SHARE = 0.03  # of a graph's work: a kernel that has less is not measured
-LEAST_WORK = 1 << 14  # light element operations: below that a call is what costs
+SHARE = 0.03  # of a graph's work: a kernel with less is not measured
+LEAST_WORK = 1 << 14  # light element operations: below, the call itself takes the time
 
 
 @dataclass(slots=True)
 class Question:
-    """A kernel that occurs at some steps of a plan, the ways to write it, and what is known of them."""
+    """A kernel that occurs at some steps of a plan, and the ways to write it."""
 
     steps: list[int]
     kernel: Kernel
@@ -65,7 +67,7 @@ class Question:
 
 
 def named_way(way: Hints) -> str:
-    """`unroll 8, chunk 256`, or `default`."""
+    """A name such as `unroll 8, chunk 256`, or `default`."""
     told = [f"{f.name} {getattr(way, f.name)}" for f in fields(way) if getattr(way, f.name)]
     return ", ".join(told) or "default"
 
@@ -97,14 +99,19 @@ def _written(nest: LoopNest) -> cpp.Kernel:
     return cpp.Kernel(nest, lane_count(nest, build.vector_bytes()))
 
 
-# What pays is a matter of caches, registers and the machine's memory. Measured on an AVX-512 machine with two threads,
-# time over the default's:
-#   squares across the lanes, chunk 1024: 0.94 of float32 [512, 512]; 256: 0.93 of [200, 200], 1.31 of [512, 512]
-#   an axis that is not read in order, chunk 32 in place of 512: 0.25 of bfloat16 [1536, 1536], 1.77 of [3000, 100]
-#   sums of columns, groups 16: 0.83 of [4096, 1024], 1.04 of [2000, 300]; groups 4: 1.86 and 0.79
-#   rows, unroll 8: 0.80 of argmax [1024, 4096]; unroll 1: 3.1
-# Not tried, for nothing was gained anywhere: fewer lanes, lanes along the other axis, stores past the caches, one thread
-# above the threshold or several below it, other chunks of what lies in order.
+# Which way is faster depends on caches, registers and the machine's memory. Measured on an AVX-512
+# machine with two threads, time relative to the default's:
+#
+#    squares across the lanes, chunk 1024: 0.94 for float32 [512, 512];
+#        256: 0.93 for [200, 200], 1.31 for [512, 512]
+#    an axis that is not contiguous, chunk 32 instead of 512: 0.25 for bfloat16 [1536, 1536],
+#        1.77 for [3000, 100]
+#    sums of columns, groups 16: 0.83 for [4096, 1024], 1.04 for [2000, 300];
+#        groups 4: 1.86 and 0.79
+#    rows, unroll 8: 0.80 for argmax [1024, 4096]; unroll 1: 3.1
+#
+# Not tried, because they never gained: fewer lanes, lanes along the other axis, stores past the
+# caches, one thread above the threshold or several below it, other chunks of contiguous axes.
 def ways_of(kernel: cpp.Kernel) -> tuple[Hints, ...]:
     """Other ways to write a kernel than the default one."""
     plan = kernel.plan
@@ -124,8 +131,10 @@ def ways_of(kernel: cpp.Kernel) -> tuple[Hints, ...]:
 
 
 def recall(asked: Sequence[Question], made: Plan, stored: bool) -> list[Question]:
-    """Put what is known into the plan. The questions that are left; NotBuilt if there are some and `stored` says that
-    nothing shall be built."""
+    """Put known answers into the plan; returns the questions that are left.
+
+    Raises NotBuilt if some are left and `stored` forbids builds.
+    """
     known = [remembered(question.texts(), question.names) for question in asked]
     if stored and None in known:
         raise build.NotBuilt
@@ -139,7 +148,9 @@ def recall(asked: Sequence[Question], made: Plan, stored: bool) -> list[Question
 
 
 def measure(asked: Sequence[Question], made: Plan) -> None:
-    """Answer questions by measurement, and keep the answers. What cannot be built or run stays as it is."""
+    """Answer questions by measurement, and keep the answers. Kernels that cannot be built or run
+    stay as they are.
+    """
     try:
         built = _built(asked)
     except (BuildError, OSError, SubprocessError) as error:
@@ -157,7 +168,7 @@ def measure(asked: Sequence[Question], made: Plan) -> None:
 
 
 def choose(times: Sequence[Timing]) -> int:
-    """The fastest way, if it is faster than the first one beyond doubt; else the first one."""
+    """The fastest way, if it is certainly faster than the first one; else the first one."""
     best = min(range(len(times)), key=lambda way: times[way].median)
     first = times[0]
     clear = times[best].median < first.median * (1 - GAIN) and times[best].high < first.low
@@ -165,7 +176,9 @@ def choose(times: Sequence[Timing]) -> int:
 
 
 def _built(asked: Sequence[Question]) -> list[list[int]]:
-    """For each question, the addresses of the kernels of its ways. One unit each, side by side over the cores."""
+    """For each question, the addresses of the kernels of its ways. One unit each, side by side over
+    the cores.
+    """
 
     def one(question: Question) -> list[int]:
         nests = [
@@ -182,20 +195,20 @@ def _built(asked: Sequence[Question]) -> list[list[int]]:
 
 
 def _timed(question: Question, addresses: Sequence[int], seconds: float) -> list[Timing]:
-    """Empty where there is no memory or no time for it."""
+    """The timings of a question's ways; empty if there is not enough memory or time."""
     try:
         scratch = clock.Scratch(question.nest)
     except (OSError, MemoryError) as error:
         told_fault(error)
         return []
     threads = torch.get_num_threads()
-    different = list(dict.fromkeys(addresses))  # ways that come to the same are one kernel
+    different = list(dict.fromkeys(addresses))  # ways with the same text are one kernel
     times = clock.race([clock.run_at(each, scratch, threads) for each in different], seconds)
     return [times[different.index(address)] for address in addresses] if times else []
 
 
 def _answer(question: Question, made: Plan, times: Sequence[Timing], known: bool) -> None:
-    """Write the chosen way into the plan, and tell."""
+    """Write the chosen way into the plan, and emit the event."""
     way = choose(times)
     for step in question.steps:
         kernel = made.steps[step]
@@ -212,7 +225,7 @@ def tell(
     known: bool,
     covers: tuple[str, ...],
 ) -> None:
-    """Say what was found out."""
+    """Emit the event of a measurement."""
     medians = tuple((way, timing.median) for way, timing in zip(ways, times, strict=True))
     SESSION.emit(
         Tuned(name=name, chosen=ways[chosen], times=medians, remembered=known, covers=covers)
@@ -220,13 +233,15 @@ def tell(
 
 
 def told_fault(error: BaseException) -> None:
-    """A measurement that failed leaves the default. Without a compiler that is no fault, else one of ours."""
+    """Report a measurement that failed; the default stays. Under GRAFTJIT_CHECK the error is
+    raised, unless there is no compiler.
+    """
     if device.find_compiler() is not None and SESSION.options.check:
         raise error
     SESSION.emit(Fallback(code="FB316", reason=(str(error).splitlines() or [""])[0]))
 
 
-# -- what was found out before ----------------------------------------------------------------------------------
+# --- kept measurements ---
 
 
 def _everywhere() -> tuple[str, ...]:
@@ -241,7 +256,9 @@ def _here() -> tuple[str, str]:
 
 
 def remember(texts: Sequence[str], ways: Sequence[str], times: Sequence[Timing]) -> None:
-    """Keep timings under what they depend on, beside the machine, its threads and the compiler."""
+    """Keep timings under everything that they depend on: the texts and ways, the machine, its
+    threads and the compiler.
+    """
     row = [[way, t.median, t.low, t.high] for way, t in zip(ways, times, strict=True)]
     kept_notes.keep(SESSION.store, (*texts, *ways, *_everywhere()), *_here(), row)
 

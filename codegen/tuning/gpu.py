@@ -1,12 +1,13 @@
-"""Kernels on a GPU at level O2, by measurement: how they are cut, and which products are kernels of ours.
+"""Measured GPU kernels at level O2: their tilings, and which products a graftjit kernel computes.
 
-In: a plan. Out: the same plan, in which nests have another tiling than the rules' where that is clearly faster
-(`triton_tiles.choices`), and products that are faster as kernels of ours with what follows them (`triton_hosts`, each cut in
-the way that was the fastest) than as the library's call with a kernel behind it. All ways of a graph are compiled at once,
-side by side, and run on memory of their own, with the tensors' sizes and layouts, on the current stream between events.
-What was found is kept in the kernel store, under the kernel, the ways and the device; another process measures nothing.
-Where nothing can be measured, the rules and the library are taken. Called by `codegen.pipeline`; `codegen.tuning.cpu` does the
-same for kernels on the CPU.
+In: a plan. Out: the same plan. Nests have another tiling than the rules' if that is clearly faster
+(`tiling.choices`). Products that are faster as a graftjit kernel with their epilogue than as the
+library's call followed by a kernel become such kernels (`matmul_fusion`), each with its fastest
+configuration. All ways of a graph are compiled at once, side by side, and run on memory of their
+own, with the tensors' sizes and layouts, on the current stream between events. The kernel store
+keeps the results under the kernel, the ways and the device; another process measures nothing. If
+nothing can be measured, the rules and the library are taken. `codegen.tuning.cpu` does the same for
+kernels on the CPU.
 """
 
 from __future__ import annotations
@@ -40,22 +41,24 @@ from ..triton.tiling import Tiling
 from . import cpu as tune
 from .timing import LEAST, NOISE, ROOM, Timing
 
-BUDGET = 0.5  # seconds of running a graph's products, and of its other kernels
-MOST = 8  # of each
-WORK = 1 << 20  # multiplications; below that the launch is what costs, and one is fewer than two
-BYTES = 1 << 20  # that another kernel moves; below that, too
+BUDGET = 0.5  # seconds of running, for a graph's products and for its other kernels
+MOST = 8  # the most products, and the most other kernels
+# multiplications of a product; below, launches take the time, and one is fewer than two
+WORK = 1 << 20
+BYTES = 1 << 20  # bytes that another kernel moves; below, launches take the time, too
 ROUNDS = 15
-SAMPLE = 200e-6  # seconds between two events, at least
+SAMPLE = 200e-6  # the least seconds between two events
 LIBRARY, RULES = "library", "default"
 
 Run = Callable[[], Any]
-Way = Configuration | Tiling | None  # None: the library's call, and a kernel behind it
+Way = Configuration | Tiling | None  # None: the library's call, followed by a kernel
 
 
 @dataclass(slots=True)
 class Question:
-    """A kernel that occurs some times in a plan, and the ways to have it; the first one is taken where none is clearly
-    faster. `fresh`: what surely begins at a multiple of 16 bytes."""
+    """A kernel that occurs some times in a plan, and the ways to compute it. The first way is taken
+    if no other is clearly faster. `fresh`: tensors that certainly begin at a multiple of 16 bytes.
+    """
 
     kernels: list[Kernel]
     key: str
@@ -72,7 +75,9 @@ class Question:
 
 
 def named(way: Way) -> str:
-    """`128 x 64 x 64, 4 warps, 3 stages` of a product, `rows 4, columns 1024` of a nest"""
+    """A name such as `128 x 64 x 64, 4 warps, 3 stages` of a product, `rows 4, columns 1024` of a
+    nest.
+    """
     if way is None:
         return LIBRARY
     if isinstance(way, Configuration):
@@ -82,7 +87,9 @@ def named(way: Way) -> str:
 
 
 def chosen(made: Plan, stored: bool) -> Plan:
-    """The plan with what is faster. NotBuilt where something is not known and `stored` says that nothing shall be built."""
+    """The plan with the faster ways. NotBuilt if something is unknown and `stored` forbids
+    builds.
+    """
     every = {
         step: Host(configurations(triton_hosts.product_of(step)[0])[0])
         for step in made.steps
@@ -120,7 +127,9 @@ def _with(kernel: Kernel, tiling: Tiling) -> Kernel:
 
 
 def _answers(asked: Sequence[Question], stored: bool) -> list[tuple[Question, Way]]:
-    """What is known of each, or found out now, and told. Those of which nothing is known have no answer."""
+    """The chosen way of each question, kept or measured now, with its event. Questions without a
+    measurement have no answer.
+    """
     known = {one.key: tune.remembered((one.key,), one.names) for one in asked}
     left = [one for one in asked if known[one.key] is None]
     if left and stored:
@@ -136,7 +145,7 @@ def _answers(asked: Sequence[Question], stored: bool) -> list[tuple[Question, Wa
     return found
 
 
-# --- what is asked ---------------------------------------------------------------------------------------------
+# --- questions ---
 
 
 def products(trial: Plan) -> list[Question]:
@@ -151,7 +160,7 @@ def products(trial: Plan) -> list[Question]:
 
     def ways(kernel: Kernel) -> Sequence[Way]:
         found = configurations(_product(kernel))
-        try:  # a nest whose axes part elsewhere than the product's has no text
+        try:  # a nest whose axes do not split where the product's do has no text
             gpu_plan.hosted(kernel, found[0])
         except (BuildError, KeyError):
             return ()
@@ -208,7 +217,7 @@ def _asked(
 
 
 def _known(kernel: Kernel) -> bool:
-    """Can it be run by itself? Its sizes are known, and there is room."""
+    """Whether it can run by itself: its sizes are known, and the memory suffices."""
     metas = [node.meta for node in triton_hosts.given(kernel)]
     if is_symbolic([(meta.shape, meta.stride) for meta in metas]):
         return False
@@ -219,7 +228,7 @@ def _known(kernel: Kernel) -> bool:
 
 
 def _key(kernel: Kernel, fresh: frozenset[Node]) -> str:
-    """All that the times depend on, but for the ways."""
+    """Everything that the times depend on, except the ways."""
     product = None if kernel.host is None else _product(kernel)
     given = triton_hosts.given(kernel)
     layouts = [(n.meta.shape, n.meta.stride, str(n.meta.dtype), n in fresh) for n in given]
@@ -228,12 +237,14 @@ def _key(kernel: Kernel, fresh: frozenset[Node]) -> str:
     return f"{name} {product} {layouts} {nest}"
 
 
-# --- measurement -----------------------------------------------------------------------------------------------
+# --- measurement ---
 
 
 def measure(asked: Sequence[Question]) -> dict[str, list[Timing]]:
-    """Times of the ways, by question. What cannot be built or run is left out, and told."""
-    if torch.cuda.is_current_stream_capturing():  # nothing else may be run meanwhile
+    """Times of the ways, by question. Ways that cannot be built or run are left out and
+    reported.
+    """
+    if torch.cuda.is_current_stream_capturing():  # nothing else may run during a capture
         return {}
     found: dict[str, list[Timing]] = {}
     try:
@@ -244,7 +255,8 @@ def measure(asked: Sequence[Question]) -> dict[str, list[Timing]]:
             if times:
                 tune.remember((one.key,), one.names, times)
                 found[one.key] = times
-    except (BuildError, OSError, RuntimeError) as error:  # the driver's among them, out of memory
+    # the driver's among them, and out of memory
+    except (BuildError, OSError, RuntimeError) as error:
         tune.told_fault(error)
     return found
 
@@ -272,7 +284,7 @@ def _built(asked: Sequence[Question]) -> list[list[Launches]]:
 
 
 def _kernels(kernel: Kernel, way: Way) -> list[Kernel]:
-    """What is launched in this way, in order; the library's call comes before the last one."""
+    """The kernels of this way, in order; the library's call comes before the last one."""
     if isinstance(way, Configuration):
         return [kernel]
     if isinstance(way, Tiling):
@@ -284,7 +296,7 @@ def _kernels(kernel: Kernel, way: Way) -> list[Kernel]:
 
 def _runs(one: Question, ways: Sequence[Launches]) -> list[Run]:
     """A call of each way, over tensors of its own."""
-    from ...runtime.executor.lower import load  # late: it loads the native extension
+    from ...runtime.executor.lower import load  # lazy: it loads the native extension
 
     host, device = one.kernel.host, one.kernel.device
     every = [] if host is None else _operands(host)
@@ -319,7 +331,7 @@ def _slotted(value: Any, slots: dict[Node, int]) -> Any:
 
 
 def _tensor(meta: Meta) -> torch.Tensor:
-    """Memory with this layout, of small numbers."""
+    """Memory with this layout, filled with small numbers."""
     made = torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device=meta.device)
     return made.fill_(0.5) if meta.dtype.is_floating_point else made.zero_()
 
@@ -329,8 +341,10 @@ def _elements(meta: Meta) -> int:
 
 
 def race(runs: Sequence[Run], seconds: float) -> list[Timing]:
-    """Each of these in turn, round after round, between events of the current stream. Empty where the time is not enough,
-    or where the first one takes a different time each time."""
+    """Run each of these in turn, round after round, between events of the current stream.
+
+    Empty if the time does not suffice, or if the times of the first one vary too much.
+    """
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
     def once(run: Run, times: int) -> float:
@@ -360,4 +374,4 @@ def race(runs: Sequence[Run], seconds: float) -> list[Timing]:
     return timings if timings[0].high - timings[0].low <= NOISE * timings[0].median else []
 
 
-RACE = race  # tests without a device put another one here
+RACE = race  # tests without a device replace it

@@ -1,9 +1,11 @@
-"""Products and convolutions at level O2: a kernel of ours or the library's call, by measurement.
+"""Measured products and convolutions at level O2: a graftjit kernel or the library's call.
 
-In: a graph. Out: for those of its products and of the convolutions that a kernel of ours takes that are neither clearly the one nor the other, which is faster on this machine
-by itself, where that is not the default's answer (what is fused with a nest comes on top of it). Both run as programs of
-one step over tensors of their own with the operands' layouts. `answered` holds while the graph is planned;
-`lower_product.pays` and `convolutions.takes` ask. Called by `codegen.backend`; found out and remembered as all schedules are (`codegen.tuning.cpu`).
+In: a graph. Out: for its products, and for convolutions that a graftjit kernel takes, which of the
+two is faster on this machine by itself, if that is not clear beforehand and differs from the
+default's answer (fusion with a nest is a further gain). Both run as programs of one step over
+tensors of their own with the operands' layouts. `answered` holds while the graph is planned;
+`lower.matmul.pays` and `convolution.takes` read it. Results are kept as all measured schedules are
+(`codegen.tuning.cpu`).
 """
 
 from __future__ import annotations
@@ -35,20 +37,20 @@ from . import cpu as tune
 from . import timing as clock
 from .timing import Timing
 
-BUDGET = 0.25  # seconds of running a graph
+BUDGET = 0.25  # seconds of running per graph
 MOST = 8  # products of a graph
-THIN = 64  # rows or columns: the library, beyond
-SMALL, MOST_WORK = 1 << 16, 1 << 26  # multiplications: of any shape, of a thin one
-LEAST = (
-    1 << 20
-)  # multiplications of a convolution: below that a kernel of ours is clearly the faster one
+THIN = 64  # rows or columns; with more, the library is faster
+SMALL, MOST_WORK = 1 << 16, 1 << 26  # multiplications of a product of any shape; of a thin one
+# multiplications of a convolution: below, a graftjit kernel is clearly faster
+LEAST = 1 << 20
 WAYS = {True: "nest", False: "library"}
 CONVOLUTIONS = {True: "kernel", False: "library"}
 
 
 def answers(graph: Graph, stored: bool) -> dict[str, bool]:
-    """Product -> is a nest the faster one, where the default says otherwise. NotBuilt where something is not known
-    and `stored` says that nothing shall be built."""
+    """Product -> whether a nest is faster, where that differs from the default. NotBuilt if
+    something is unknown and `stored` forbids builds.
+    """
     found: dict[str, bool] = {}
     asked = _questions(graph)
     known = {key: tune.remembered((key,), _ways(node)) for key, node in asked.items()}
@@ -75,7 +77,7 @@ def answers(graph: Graph, stored: bool) -> dict[str, bool]:
 
 @contextmanager
 def answered(found: Mapping[str, bool]) -> Iterator[None]:
-    """What is planned within the block goes by these answers."""
+    """Plans made within the block use these answers."""
     token = matrix_products.MEASURED.set(found)
     try:
         yield
@@ -93,7 +95,7 @@ def _questions(graph: Graph) -> dict[str, Node]:
 
 
 def _open(node: Node) -> bool:
-    """May either be the faster one?"""
+    """Whether either may be faster."""
     if node.op != "call" or not (_convolves(node) or node.target in matrix_products.LETTERS):
         return False
     metas = [arg.meta for arg in node.args if isinstance(arg, Node)]
@@ -116,17 +118,16 @@ def _convolves(node: Node) -> bool:
 
 
 def _work(node: Node) -> int:
-    """Multiplications."""
+    """The number of multiplications."""
     if not _convolves(node):
         return int(matrix_products.work(matrix_products.sizes(node)))
-    walked = (
-        node.args[0] if node.args[6] else node
-    )  # whose each place meets the weight of its channel
+    # the tensor whose positions are multiplied with the weights of their channel
+    walked = node.args[0] if node.args[6] else node
     return int(math.prod((*walked.meta.shape, *node.args[1].meta.shape)) // walked.meta.shape[1])
 
 
 def _ways(node: Node) -> list[str]:
-    """The default one first."""
+    """The names of the ways, the default one first."""
     if _convolves(node):
         return [CONVOLUTIONS[True], CONVOLUTIONS[False]]
     ours = lower_product.pays(node)
@@ -143,7 +144,7 @@ def _answer(
 
 
 def _timed(node: Node, seconds: float) -> list[Timing]:
-    """In the order of `_ways`."""
+    """The timings, in the order of `_ways`."""
     alone = _alone(node)
     tensors = [_tensor(each.meta) for each in alone.inputs]
     named = CONVOLUTIONS if _convolves(node) else WAYS
@@ -178,7 +179,7 @@ def _program(
     graph: Graph, node: Node, ours: bool, tensors: Sequence[torch.Tensor]
 ) -> Callable[[], Any]:
     """A call of the product's program."""
-    from ...runtime.executor.lower import load  # late: it loads the native extension
+    from ...runtime.executor.lower import load  # lazy: it loads the native extension
 
     addresses: dict[str, int] = {}
     keep: Any = None
@@ -187,7 +188,7 @@ def _program(
     kernels = [step.nest for step in made.steps if isinstance(step, Kernel)]
     if kernels:
         addresses = build.once(cpp.render(kernels, build.vector_bytes()), [kernels[0].name])
-    if made.replaced:  # what the library's call is on this machine
+    if made.replaced:  # the replacement of the library's call on this machine
         keep = replaced.load(made.replaced.values())
         addresses |= keep.addresses
     program = load(schedule.spec(made, addresses, keep))

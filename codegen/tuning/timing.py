@@ -1,8 +1,9 @@
-"""How long kernels take: run on memory of their own, beside each other.
+"""Timing of kernels: they run on memory of their own, in turns.
 
-In: a nest, and the addresses of kernels that compute it in different ways. Out: a median and quartiles for each. The
-memory has the sizes and layouts of the real tensors and is taken from the system for the time of the measurement: no
-tensor of the user's is read or written, and no allocator of torch's is asked. Called by `codegen.tuning.cpu`.
+In: a nest, and the addresses of kernels that compute it in different ways. Out: a median and
+quartiles for each. The memory has the sizes and layouts of the real tensors and comes from the
+system for the time of the measurement: no tensor of the user is read or written, and torch's
+allocators are not used.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from ...ir.dataclass import dataclass
 from ..loops.extents import is_symbolic
 from ..loops.loop_nest import LoopNest
 
-ROOM = 256 << 20  # bytes of all buffers, at most
-SKEW = 64  # where a large tensor begins in its pages
+ROOM = 256 << 20  # the most bytes of all buffers
+SKEW = 64  # the offset of a tensor in its pages
 PIECE = 1 << 20
-SAMPLE = 100e-6  # seconds, at least, between two looks at the clock
-LEAST, MOST = 5, 25  # rounds
-NOISE = 0.25  # of the median, between the quartiles: more is a machine that does something else
+SAMPLE = 100e-6  # the least seconds between two reads of the clock
+LEAST, MOST = 5, 25  # the least and the most rounds
+# the most distance of the quartiles, relative to the median: with more, the machine is busy with
+# something else
+NOISE = 0.25
 
-# dtype -> format and numbers that no operator chokes on: no zeros, nothing so small or large that it overflows
+# dtype -> format and numbers that suit all operators: no zeros, none so small or large that it
+# overflows
 _FLOATS, _WHOLE = (0.75, 1.5, 1.0, 1.25, 0.5), (1, 3, 2, 5, 4)
 _FILL: dict[torch.dtype, tuple[str, tuple[Any, ...]]] = {
     torch.float32: ("f", _FLOATS), torch.float64: ("d", _FLOATS), torch.float16: ("e", _FLOATS),
@@ -40,7 +44,7 @@ _FILL: dict[torch.dtype, tuple[str, tuple[Any, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds a call: the median of the rounds, and the quartiles around it."""
+    """Seconds per call: the median of the rounds, and the quartiles around it."""
 
     median: float
     low: float
@@ -48,11 +52,14 @@ class Timing:
 
 
 def measurable(nest: LoopNest) -> bool:
-    """Can it be run by itself? Its sizes are known, and there is room. (Where a kernel reads at computed places, these
-    are in range whatever they are computed from: see `codegen.schedule.fallback`.)"""
+    """Whether the nest can run by itself: its sizes are known, and the memory suffices.
+
+    A kernel that reads at computed positions stays in range for all data: see
+    `codegen.schedule.fallback`.
+    """
     if nest.tiled is not None or is_symbolic([(b.shape, b.stride) for b in nest.buffers]):
         return False
-    if nest.scatters:  # there is one way to write it
+    if nest.scatters:  # there is only one way to write it
         return False
     if is_symbolic((nest.outer, nest.inner)) or any(value.op == "number" for value in nest.values):
         return False
@@ -62,7 +69,9 @@ def measurable(nest: LoopNest) -> bool:
 
 
 def spans(nest: LoopNest) -> list[tuple[int, int]]:
-    """For each buffer: the first byte that the nest may touch and the one behind the last, from its first element."""
+    """For each buffer: the first byte that the nest may access, and the end after the last one,
+    relative to its first element.
+    """
     found = []
     for buffer in nest.buffers:
         last = sum(
@@ -90,7 +99,9 @@ def spans(nest: LoopNest) -> list[tuple[int, int]]:
 
 
 class Scratch:
-    """Memory for the buffers of a nest. `addresses`: of their first elements, as an array for a kernel."""
+    """Memory for the buffers of a nest. `addresses`: of their first elements, as an array for a
+    kernel.
+    """
 
     def __init__(self, nest: LoopNest) -> None:
         self._pages: list[mmap.mmap] = []
@@ -101,7 +112,7 @@ class Scratch:
             start = ctypes.addressof(ctypes.c_char.from_buffer(pages)) + SKEW
             fill(start, high - low, buffer.dtype)
             starts.append(start - low)
-        self.trouble = ctypes.c_int(0)  # what a kernel that checks tells
+        self.trouble = ctypes.c_int(0)  # set by a kernel whose checks fail
         starts.append(ctypes.addressof(self.trouble))
         self.addresses = (ctypes.c_void_p * len(starts))(*starts)
 
@@ -115,7 +126,9 @@ def fill(start: int, size: int, dtype: torch.dtype) -> None:
 
 
 def run_at(address: int, scratch: Scratch, threads: int) -> Callable[[], None]:
-    """A call of the kernel at an address on this memory. Other Python threads may run meanwhile."""
+    """A call of the kernel at an address on this memory. Other Python threads may run at the same
+    time.
+    """
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
     kernel, buffers = kind(address), scratch.addresses
     return lambda: kernel(buffers, threads, None)
@@ -126,9 +139,12 @@ def race(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Timing]:
-    """Each of these in turn, round after round, until the time is spent; before a look at the clock each is run once, so
-    that none finds the caches as another left them. Empty where it is not enough for `LEAST` rounds, or where the
-    first one takes a different time each time: what cannot be measured is not guessed at."""
+    """Run each of these in turn, round after round, until the time is spent.
+
+    Before the clock starts, each is run once, so that the caches do not depend on the others. Empty
+    if the time does not suffice for `LEAST` rounds, or if the times of the first one vary too much:
+    there is no guess without a measurement.
+    """
     start = clock()
     repeat = []
     for run in runs:
