@@ -119,7 +119,7 @@ def _finish(
 ) -> None:
     """Wrap the program: a launch as a whole (`inner`: see `graphed`), and checks."""
     if sink and compiled.mode != "replay":
-        from .cuda_graphs import graphed  # late: few ask for it
+        from .cuda_graphs import graphed  # lazy: few programs use it
 
         compiled.program = graphed(compiled, graph, inner)
     if compiled.mode != "replay":

@@ -53,7 +53,7 @@ def _home(kernel: Kernel, number: int) -> loops.Store | None:
         )
         if (
             alone and one_place and not taken and plan.vector is not None and strides[plan.vector]
-            # a stride needs the loop over single elements, which squares do not have
+            # stores across the lanes go by squares, not by element
             and (strides[plan.vector] == 1 or not plan.squares)
             and kernel.phase[store.value] == last
             and nest.buffers[store.buffer].dtype == nest.values[number].dtype

@@ -45,7 +45,11 @@ template <class V, class S> INLINE V splat(S s) {
   // GCC makes a broadcast of this, but not of a loop over the lanes; -0 stays -0
   return lane - V{};
 }
-template <class V> INLINE V lanes(i64_t from) { V v; for (int i = 0; i < W; ++i) v[i] = from + i; return v; }
+template <class V> INLINE V lanes(i64_t from) {
+  V v;
+  for (int i = 0; i < W; ++i) v[i] = from + i;
+  return v;
+}
 template <class To, class From> INLINE To conv(From v) { return __builtin_convertvector(v, To); }
 INLINE int counted(full) { return W; }
 INLINE int counted(int n) { return n; }
@@ -120,10 +124,14 @@ template <class V> INLINE V fused(V a, V b, V c) {
   if constexpr (S == 8 && N == 8)
     return (V)__builtin_ia32_vfmaddpd512_mask((double8B)a, (double8B)b, (double8B)c, 0xff, 4);
 #endif
-  if constexpr (S == 4 && N == 8) return (V)__builtin_ia32_vfmaddps256((float8B)a, (float8B)b, (float8B)c);
-  if constexpr (S == 8 && N == 4) return (V)__builtin_ia32_vfmaddpd256((double4B)a, (double4B)b, (double4B)c);
-  if constexpr (S == 4 && N == 4) return (V)__builtin_ia32_vfmaddps((float4B)a, (float4B)b, (float4B)c);
-  if constexpr (S == 8 && N == 2) return (V)__builtin_ia32_vfmaddpd((double2B)a, (double2B)b, (double2B)c);
+  if constexpr (S == 4 && N == 8)
+    return (V)__builtin_ia32_vfmaddps256((float8B)a, (float8B)b, (float8B)c);
+  if constexpr (S == 8 && N == 4)
+    return (V)__builtin_ia32_vfmaddpd256((double4B)a, (double4B)b, (double4B)c);
+  if constexpr (S == 4 && N == 4)
+    return (V)__builtin_ia32_vfmaddps((float4B)a, (float4B)b, (float4B)c);
+  if constexpr (S == 8 && N == 2)
+    return (V)__builtin_ia32_vfmaddpd((double2B)a, (double2B)b, (double2B)c);
 #endif
   V r;
   for (int i = 0; i < (int)(sizeof(V) / sizeof(a[0])); ++i)
@@ -158,13 +166,15 @@ typedef short short8B __attribute__((vector_size(16)));
 #endif
 template <class V> INLINE u32 widened(V h) {
 #if defined(__AVX512BW__) && !defined(__clang__)
-  if constexpr (sizeof(V) == 32) return (u32)__builtin_ia32_pmovzxwd512_mask((short16B)h, int16B{}, 0xffff);
+  if constexpr (sizeof(V) == 32)
+    return (u32)__builtin_ia32_pmovzxwd512_mask((short16B)h, int16B{}, 0xffff);
 #endif
   return conv<u32>(h);
 }
 template <class V> INLINE u16 narrowed(V w) {
 #if defined(__AVX512BW__) && !defined(__clang__)
-  if constexpr (sizeof(V) == 64) return (u16)__builtin_ia32_pmovdw512_mask((int16B)w, short16B{}, 0xffff);
+  if constexpr (sizeof(V) == 64)
+    return (u16)__builtin_ia32_pmovdw512_mask((int16B)w, short16B{}, 0xffff);
 #endif
   return conv<u16>(w);
 }
@@ -180,7 +190,8 @@ INLINE f32 round_bf16(f32 v) { return v != v ? (f32)splat<u32>(0x7fc00000u) : ro
 // nan
 template <class V> INLINE f32 from_f16(V h) {
 #if defined(__AVX512BW__) && !defined(__clang__)
-  if constexpr (sizeof(V) == 32) return (f32)__builtin_ia32_vcvtph2ps512_mask((short16B)h, float16B{}, 0xffff, 4);
+  if constexpr (sizeof(V) == 32)
+    return (f32)__builtin_ia32_vcvtph2ps512_mask((short16B)h, float16B{}, 0xffff, 4);
 #endif
 #if defined(__F16C__) && !defined(__clang__)
   if constexpr (sizeof(V) == 16) return (f32)__builtin_ia32_vcvtph2ps256((short8B)h);
@@ -193,10 +204,12 @@ template <class V> INLINE f32 from_f16(V h) {
 }
 template <class V> INLINE u16 to_f16(V v) {
 #if defined(__AVX512BW__) && !defined(__clang__)
-  if constexpr (sizeof(V) == 64) return (u16)__builtin_ia32_vcvtps2ph512_mask((float16B)v, 0, short16B{}, 0xffff);
+  if constexpr (sizeof(V) == 64)
+    return (u16)__builtin_ia32_vcvtps2ph512_mask((float16B)v, 0, short16B{}, 0xffff);
 #endif
 #if defined(__F16C__) && !defined(__clang__)
-  if constexpr (sizeof(V) == 32) return (u16)__builtin_ia32_vcvtps2ph256((float __attribute__((vector_size(32))))v, 0);
+  if constexpr (sizeof(V) == 32)
+    return (u16)__builtin_ia32_vcvtps2ph256((float __attribute__((vector_size(32))))v, 0);
 #endif
   u32 u = (u32)v, sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
   f32 magnitude = (f32)a;
@@ -231,13 +244,18 @@ typedef long long long4V __attribute__((vector_size(32)));
   OF(32, int, int8V, si256) OF(16, int, int4V, si128) OF(32, long long, long4V, di256) OF(16, long long, long2V, di128)
 INLINE unsigned long long bits(int n) { return n < 64 ? (1ull << n) - 1 : ~0ull; }
 #endif
-template <class V, class T> INLINE V raw(const T *p, full) { V v; __builtin_memcpy(&v, p, sizeof v); return v; }
+template <class V, class T> INLINE V raw(const T *p, full) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
 template <class V, class T> INLINE V raw(const T *p, int n) {
 #if defined(__AVX512F__) && !defined(__clang__)
   if constexpr (sizeof(V) == 64 && sizeof(T) == 4)
     return (V)__builtin_ia32_loaddqusi512_mask((const int *)p, int64B{}, (u16_t)((1u << n) - 1));
   if constexpr (sizeof(V) == 64 && sizeof(T) == 8)
-    return (V)__builtin_ia32_loaddqudi512_mask((const long long *)p, long64B{}, (u8_t)((1u << n) - 1));
+    return (V)__builtin_ia32_loaddqudi512_mask((const long long *)p, long64B{},
+                                               (u8_t)((1u << n) - 1));
 #endif
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
 #define PART(BYTES, OF, KIND, NAME) \
@@ -277,18 +295,38 @@ template <class V, class T> INLINE V raws(const T *p, i64_t s, int n) {
   for (int i = 0; i < n; ++i) v[i] = p[i * s];
   return v;
 }
-template <class T, class V> INLINE void puts(T *p, i64_t s, V v, full) { for (int i = 0; i < W; ++i) p[i * s] = v[i]; }
-template <class T, class V> INLINE void puts(T *p, i64_t s, V v, int n) { for (int i = 0; i < n; ++i) p[i * s] = v[i]; }
+template <class T, class V> INLINE void puts(T *p, i64_t s, V v, full) {
+  for (int i = 0; i < W; ++i) p[i * s] = v[i];
+}
+template <class T, class V> INLINE void puts(T *p, i64_t s, V v, int n) {
+  for (int i = 0; i < n; ++i) p[i * s] = v[i];
+}
 INLINE mask truth(u8 v) { return narrow((i8)(v != 0)); }
 INLINE u8 untruth(mask m) { return ones<u8>(m); }
-template <class T, class N> INLINE auto ld(const T *p, N n) { return raw<typename vec<T>::type>(p, n); }
-template <class N> INLINE f32 ld(const bf16_t *p, N n) { return from_bf16(raw<u16>((const u16_t *)p, n)); }
-template <class N> INLINE f32 ld(const f16_t *p, N n) { return from_f16(raw<u16>((const u16_t *)p, n)); }
-template <class N> INLINE mask ld(const bool_t *p, N n) { return truth(raw<u8>((const u8_t *)p, n)); }
-template <class T, class N> INLINE auto lds(const T *p, i64_t s, N n) { return raws<typename vec<T>::type>(p, s, n); }
-template <class N> INLINE f32 lds(const bf16_t *p, i64_t s, N n) { return from_bf16(raws<u16>((const u16_t *)p, s, n)); }
-template <class N> INLINE f32 lds(const f16_t *p, i64_t s, N n) { return from_f16(raws<u16>((const u16_t *)p, s, n)); }
-template <class N> INLINE mask lds(const bool_t *p, i64_t s, N n) { return truth(raws<u8>((const u8_t *)p, s, n)); }
+template <class T, class N> INLINE auto ld(const T *p, N n) {
+  return raw<typename vec<T>::type>(p, n);
+}
+template <class N> INLINE f32 ld(const bf16_t *p, N n) {
+  return from_bf16(raw<u16>((const u16_t *)p, n));
+}
+template <class N> INLINE f32 ld(const f16_t *p, N n) {
+  return from_f16(raw<u16>((const u16_t *)p, n));
+}
+template <class N> INLINE mask ld(const bool_t *p, N n) {
+  return truth(raw<u8>((const u8_t *)p, n));
+}
+template <class T, class N> INLINE auto lds(const T *p, i64_t s, N n) {
+  return raws<typename vec<T>::type>(p, s, n);
+}
+template <class N> INLINE f32 lds(const bf16_t *p, i64_t s, N n) {
+  return from_bf16(raws<u16>((const u16_t *)p, s, n));
+}
+template <class N> INLINE f32 lds(const f16_t *p, i64_t s, N n) {
+  return from_f16(raws<u16>((const u16_t *)p, s, n));
+}
+template <class N> INLINE mask lds(const bool_t *p, i64_t s, N n) {
+  return truth(raws<u8>((const u8_t *)p, s, n));
+}
 // lane i is p[-i]
 template <class V> INLINE V behind(V v, int n) {
   V r;
@@ -306,9 +344,15 @@ template <class N> INLINE void st(bf16_t *p, f32 v, N n) { put((u16_t *)p, to_bf
 template <class N> INLINE void st(f16_t *p, f32 v, N n) { put((u16_t *)p, to_f16(v), n); }
 template <class N> INLINE void st(bool_t *p, mask v, N n) { put((u8_t *)p, untruth(v), n); }
 template <class T, class V, class N> INLINE void sts(T *p, i64_t s, V v, N n) { puts(p, s, v, n); }
-template <class N> INLINE void sts(bf16_t *p, i64_t s, f32 v, N n) { puts((u16_t *)p, s, to_bf16(v), n); }
-template <class N> INLINE void sts(f16_t *p, i64_t s, f32 v, N n) { puts((u16_t *)p, s, to_f16(v), n); }
-template <class N> INLINE void sts(bool_t *p, i64_t s, mask v, N n) { puts((u8_t *)p, s, untruth(v), n); }
+template <class N> INLINE void sts(bf16_t *p, i64_t s, f32 v, N n) {
+  puts((u16_t *)p, s, to_bf16(v), n);
+}
+template <class N> INLINE void sts(f16_t *p, i64_t s, f32 v, N n) {
+  puts((u16_t *)p, s, to_f16(v), n);
+}
+template <class N> INLINE void sts(bool_t *p, i64_t s, mask v, N n) {
+  puts((u8_t *)p, s, untruth(v), n);
+}
 
 //: tile <- memory
 // W vectors of W lanes as the rows of a square: lane j of row i and lane i of row j are exchanged.
@@ -342,23 +386,36 @@ template <int d = W / 2, class V> INLINE void turn_over(V (&t)[W]) {
 // vector.
 template <int d = W / 2, class V, class F> INLINE V fold_over(V (&t)[W], F f) {
 #pragma GCC unroll 16
-  for (int i = 0; i < d; ++i) t[i] = f(woven<d, false>(t[i], t[i + d]), woven<d, true>(t[i], t[i + d]));
+  for (int i = 0; i < d; ++i)
+    t[i] = f(woven<d, false>(t[i], t[i + d]), woven<d, true>(t[i], t[i + d]));
   if constexpr (d > 1) return fold_over<d / 2>(t, f);
   else return t[0];
 }
 
 //: gather <- memory
 // ldg: each lane at its own offset
-template <class V, class T> INLINE V rawg(const T *p, i64 at, full) { V v; for (int i = 0; i < W; ++i) v[i] = p[at[i]]; return v; }
+template <class V, class T> INLINE V rawg(const T *p, i64 at, full) {
+  V v;
+  for (int i = 0; i < W; ++i) v[i] = p[at[i]];
+  return v;
+}
 template <class V, class T> INLINE V rawg(const T *p, i64 at, int n) {
   V v = V{};
   for (int i = 0; i < n; ++i) v[i] = p[at[i]];
   return v;
 }
-template <class T, class N> INLINE auto ldg(const T *p, i64 at, N n) { return rawg<typename vec<T>::type>(p, at, n); }
-template <class N> INLINE f32 ldg(const bf16_t *p, i64 at, N n) { return from_bf16(rawg<u16>((const u16_t *)p, at, n)); }
-template <class N> INLINE f32 ldg(const f16_t *p, i64 at, N n) { return from_f16(rawg<u16>((const u16_t *)p, at, n)); }
-template <class N> INLINE mask ldg(const bool_t *p, i64 at, N n) { return truth(rawg<u8>((const u8_t *)p, at, n)); }
+template <class T, class N> INLINE auto ldg(const T *p, i64 at, N n) {
+  return rawg<typename vec<T>::type>(p, at, n);
+}
+template <class N> INLINE f32 ldg(const bf16_t *p, i64 at, N n) {
+  return from_bf16(rawg<u16>((const u16_t *)p, at, n));
+}
+template <class N> INLINE f32 ldg(const f16_t *p, i64 at, N n) {
+  return from_f16(rawg<u16>((const u16_t *)p, at, n));
+}
+template <class N> INLINE mask ldg(const bool_t *p, i64 at, N n) {
+  return truth(rawg<u8>((const u8_t *)p, at, n));
+}
 
 template <class V> INLINE bool none(V wrong) {
 #if defined(__AVX512DQ__) && defined(__AVX512VL__) && !defined(__clang__)
@@ -395,7 +452,9 @@ template <class T, class N> INLINE auto ldg(const T *p, i32 at, N n) {
 // Loads of some lanes only; the others are `other`, and their memory is not read. span: lanes
 // from..to-1.
 struct span { i64_t from, to; };
-INLINE span operator&(span a, span b) { return {a.from > b.from ? a.from : b.from, a.to < b.to ? a.to : b.to}; }
+INLINE span operator&(span a, span b) {
+  return {a.from > b.from ? a.from : b.from, a.to < b.to ? a.to : b.to};
+}
 // low <= at + lane < high
 INLINE span up(i64_t low, i64_t high, i64_t at) { return {low - at, high - at}; }
 // low <= at - lane < high
@@ -431,7 +490,8 @@ template <class T, class V, class N> INLINE V ldm(const T *p, i64 at, mask m, V 
 }
 
 template <class T, class V, class N> INLINE V ldsp(const T *p, i64 at, span s, V other, N n) {
-  for (int i = lane(s.from, counted(n)), last = lane(s.to, counted(n)); i < last; ++i) other[i] = one(p + at[i])[0];
+  for (int i = lane(s.from, counted(n)), last = lane(s.to, counted(n)); i < last; ++i)
+    other[i] = one(p + at[i])[0];
   return other;
 }
 
@@ -443,8 +503,12 @@ template <class T, class V, class N> INLINE V ldsp(const T *p, i64 at, span s, V
 struct replaced { template <class A, class B> INLINE B of(A, B b) { return b; } };
 struct added { template <class A, class B> INLINE A of(A a, B b) { return a + b; } };
 struct multiplied { template <class A, class B> INLINE A of(A a, B b) { return a * b; } };
-struct greatest { template <class A> INLINE A of(A a, A b) { return a != a ? a : ((b > a) | (b != b)) ? b : a; } };
-struct least { template <class A> INLINE A of(A a, A b) { return a != a ? a : ((b < a) | (b != b)) ? b : a; } };
+struct greatest {
+  template <class A> INLINE A of(A a, A b) { return a != a ? a : ((b > a) | (b != b)) ? b : a; }
+};
+struct least {
+  template <class A> INLINE A of(A a, A b) { return a != a ? a : ((b < a) | (b != b)) ? b : a; }
+};
 template <class F, class T, class V, class N> INLINE void merge(T *p, V v, N n) {
   if constexpr (__is_same(F, replaced)) st(p, v, n);
   else st(p, F::of(ld(p, n), v), n);
@@ -452,15 +516,23 @@ template <class F, class T, class V, class N> INLINE void merge(T *p, V v, N n) 
 template <class F, class T, class V, class N> INLINE void scatter(T *p, i64 at, V v, N n) {
   for (int i = 0; i < counted(n); ++i) p[at[i]] = F::of(p[at[i]], (T)v[i]);
 }
-template <class F, class N> INLINE void scatter(bf16_t *p, i64 at, f32 v, N n) { scatter<F>((u16_t *)p, at, to_bf16(v), n); }
-template <class F, class N> INLINE void scatter(f16_t *p, i64 at, f32 v, N n) { scatter<F>((u16_t *)p, at, to_f16(v), n); }
-template <class F, class N> INLINE void scatter(bool_t *p, i64 at, mask v, N n) { scatter<F>((u8_t *)p, at, untruth(v), n); }
+template <class F, class N> INLINE void scatter(bf16_t *p, i64 at, f32 v, N n) {
+  scatter<F>((u16_t *)p, at, to_bf16(v), n);
+}
+template <class F, class N> INLINE void scatter(f16_t *p, i64 at, f32 v, N n) {
+  scatter<F>((u16_t *)p, at, to_f16(v), n);
+}
+template <class F, class N> INLINE void scatter(bool_t *p, i64 at, mask v, N n) {
+  scatter<F>((u8_t *)p, at, untruth(v), n);
+}
 INLINE void copied(void *to, const void *from, i64_t bytes, int threads) {
-  const i64_t parts = bytes >= 1 << 18 ? threads : 1, step = ((bytes + parts - 1) / parts + 63) & -64ll;
+  const i64_t parts = bytes >= 1 << 18 ? threads : 1,
+              step = ((bytes + parts - 1) / parts + 63) & -64ll;
 #pragma omp parallel for num_threads(threads) schedule(static) if (parts > 1)
   for (i64_t part = 0; part < parts; ++part) {
     const i64_t at = part * step, left = bytes - at;
-    if (left > 0) __builtin_memcpy((char *)to + at, (const char *)from + at, left < step ? left : step);
+    if (left > 0)
+      __builtin_memcpy((char *)to + at, (const char *)from + at, left < step ? left : step);
   }
 }
 template <class T, class V> INLINE void filled(T *p, V v, i64_t count) {
@@ -476,7 +548,8 @@ template <class N> INLINE i64 checked(i64 v, i64_t low, i64_t high, int *trouble
   const i64 wrong = (v < low) | (v >= high);
   i64_t any = 0;
 #if defined(__AVX512DQ__) && !defined(__clang__)
-  if constexpr (sizeof(i64) == 64) any = __builtin_ia32_cvtq2mask512((long64B)wrong) & ((1 << counted(n)) - 1);
+  if constexpr (sizeof(i64) == 64)
+    any = __builtin_ia32_cvtq2mask512((long64B)wrong) & ((1 << counted(n)) - 1);
   else
 #endif
   for (int i = 0; i < counted(n); ++i) any |= wrong[i];
@@ -515,14 +588,19 @@ INLINE i32 abs(i32 v) { return v < 0 ? -v : v; }
 INLINE i64 abs(i64 v) { return v < 0 ? -v : v; }
 INLINE u8 abs(u8 v) { return v; }
 INLINE f32 copysign(f32 a, f32 b) { return (f32)(((u32)a & 0x7fffffffu) | ((u32)b & 0x80000000u)); }
-INLINE f64 copysign(f64 a, f64 b) { return (f64)(((u64)a & ~(1ull << 63)) | ((u64)b & (1ull << 63))); }
+INLINE f64 copysign(f64 a, f64 b) {
+  return (f64)(((u64)a & ~(1ull << 63)) | ((u64)b & (1ull << 63)));
+}
 INLINE mask isinf(f32 v) { return abs(v) == __builtin_inff(); }
 INLINE mask isinf(f64 v) { return narrow(abs(v) == __builtin_inf()); }
 INLINE mask isfinite(f32 v) { return abs(v) < __builtin_inff(); }
 INLINE mask isfinite(f64 v) { return narrow(abs(v) < __builtin_inf()); }
 INLINE mask signbit(f32 v) { return (i32)v < 0; }
 INLINE mask signbit(f64 v) { return narrow((i64)v < 0); }
-template <class V> INLINE V sign(V v) { V one = splat<V>(1), zero = V{}; return (v > 0 ? one : zero) - (v < 0 ? one : zero); }
+template <class V> INLINE V sign(V v) {
+  V one = splat<V>(1), zero = V{};
+  return (v > 0 ? one : zero) - (v < 0 ? one : zero);
+}
 
 //: rounding <- types
 // The instruction by its name where the machine has it: GCC moves a loop over the lanes through
@@ -530,14 +608,16 @@ template <class V> INLINE V sign(V v) { V one = splat<V>(1), zero = V{}; return 
 template <int HOW, class V> INLINE bool rounded(V v, V &r) {
 #if defined(__AVX512F__) && !defined(__clang__)
   if constexpr (sizeof(V) == 64) {
-    if constexpr (sizeof(v[0]) == 4) r = (V)__builtin_ia32_rndscaleps_mask((float16B)v, HOW, (float16B)v, 0xffff, 4);
+    if constexpr (sizeof(v[0]) == 4)
+      r = (V)__builtin_ia32_rndscaleps_mask((float16B)v, HOW, (float16B)v, 0xffff, 4);
     else r = (V)__builtin_ia32_rndscalepd_mask((double8B)v, HOW, (double8B)v, 0xff, 4);
     return true;
   }
 #endif
 #if defined(__AVX__) && !defined(__clang__)
   if constexpr (sizeof(V) == 32) {
-    if constexpr (sizeof(v[0]) == 4) r = (V)__builtin_ia32_roundps256((float __attribute__((vector_size(32))))v, HOW);
+    if constexpr (sizeof(v[0]) == 4)
+      r = (V)__builtin_ia32_roundps256((float __attribute__((vector_size(32))))v, HOW);
     else r = (V)__builtin_ia32_roundpd256((double __attribute__((vector_size(32))))v, HOW);
     return true;
   }
@@ -579,13 +659,16 @@ INLINE void *from_torch(const char *name) {
 }
 // looked up once, when the kernel is loaded, for the functions that it uses
 template <class F> sleef_t (*const of_one)(sleef_t) = (sleef_t (*)(sleef_t))from_torch(F::name);
-template <class F> sleef_t (*const of_two)(sleef_t, sleef_t) = (sleef_t (*)(sleef_t, sleef_t))from_torch(F::name);
+template <class F>
+sleef_t (*const of_two)(sleef_t, sleef_t) = (sleef_t (*)(sleef_t, sleef_t))from_torch(F::name);
 INLINE sleef_t piece(const f64 &v, int at) {
   sleef_t r = sleef_t{};
   __builtin_memcpy(&r, (const double *)&v + at, (W < S ? W : S) * 8);
   return r;
 }
-INLINE void set_piece(f64 &v, int at, sleef_t r) { __builtin_memcpy((double *)&v + at, &r, (W < S ? W : S) * 8); }
+INLINE void set_piece(f64 &v, int at, sleef_t r) {
+  __builtin_memcpy((double *)&v + at, &r, (W < S ? W : S) * 8);
+}
 #define LANES64(NAME, ULP) \
   struct in_##NAME { static constexpr const char *name = SLEEF(NAME, ULP); }; \
   static f64 NAME(f64 v) { \
@@ -781,13 +864,17 @@ typedef float df __attribute__((vector_size(D * 4)));
 INLINE dd all(double d) { return d - dd{}; }
 template <class V> INLINE dd widen(V v) {
 #if defined(__AVX512F__) && !defined(__clang__)
-  if constexpr (sizeof(V) == 32) return (dd)__builtin_ia32_cvtps2pd512_mask((float __attribute__((vector_size(32))))v, double8B{}, 0xff, 4);
+  if constexpr (sizeof(V) == 32)
+    return (dd)__builtin_ia32_cvtps2pd512_mask((float __attribute__((vector_size(32))))v,
+                                               double8B{}, 0xff, 4);
 #endif
   return __builtin_convertvector(v, dd);
 }
 template <class V> INLINE df rounded(V v) {
 #if defined(__AVX512F__) && !defined(__clang__)
-  if constexpr (sizeof(V) == 64) return (df)__builtin_ia32_cvtpd2ps512_mask((double8B)v, (float __attribute__((vector_size(32)))){}, 0xff, 4);
+  if constexpr (sizeof(V) == 64)
+    return (df)__builtin_ia32_cvtpd2ps512_mask((double8B)v,
+                                               (float __attribute__((vector_size(32)))){}, 0xff, 4);
 #endif
   return __builtin_convertvector(v, df);
 }
@@ -826,7 +913,8 @@ template <class F> INLINE f32 doubly(f32 x, f32 y, F f) {
   if constexpr (D == W) return (f32)rounded(f(widen((df)x), widen((df)y)));
   else {
     halves a = apart(x), b = apart(y);
-    return together<f32>({rounded(f(widen(a.low), widen(b.low))), rounded(f(widen(a.high), widen(b.high)))});
+    return together<f32>({rounded(f(widen(a.low), widen(b.low))),
+                          rounded(f(widen(a.high), widen(b.high)))});
   }
 }
 template <class V> INLINE V fma(V a, V b, V c) {  // if dd is not f64
@@ -844,14 +932,17 @@ template <class... C> INLINE dd series(dd x, double last, C... rest) {
 }
 template <class V> INLINE V root(V v) {
 #if defined(__AVX512F__) && !defined(__clang__)
-  if constexpr (sizeof(V) == 64) return (V)__builtin_ia32_sqrtpd512_mask((double8B)v, double8B{}, 0xff, 4);
+  if constexpr (sizeof(V) == 64)
+    return (V)__builtin_ia32_sqrtpd512_mask((double8B)v, double8B{}, 0xff, 4);
 #endif
   V r;
   for (int i = 0; i < D; ++i) r[i] = __builtin_sqrt(v[i]);
   return r;
 }
 INLINE dd size(dd v) { return (dd)((dl)v & 0x7fffffffffffffffll); }
-INLINE dd signed_as(dd v, dd sign) { return (dd)(((dl)v & 0x7fffffffffffffffll) | ((dl)sign & (1ll << 63))); }
+INLINE dd signed_as(dd v, dd sign) {
+  return (dd)(((dl)v & 0x7fffffffffffffffll) | ((dl)sign & (1ll << 63)));
+}
 // the nearest whole number, also as an integer in the low bits, for |v| < 2^51
 INLINE dd nearest(dd v, dl &whole) {
   dd moved = v + 0x1.8p52;
@@ -861,49 +952,57 @@ INLINE dd nearest(dd v, dl &whole) {
 INLINE dd exp_dd(dd x) {  // |x| < 700
   dl k;
   dd n = nearest(x * 1.4426950408889634, k), r = fma(n, all(-0.6931471805599453), x);
-  dd p = series(r, 0.00019907569310848288, 0.0013948578326459795, 0.008333283538708528, 0.041666218319291945,
-                0.16666666786308587, 0.5000000107729166, 0.999999999995509, 0.9999999999595618);
+  dd p = series(r, 0.00019907569310848288, 0.0013948578326459795, 0.008333283538708528,
+                   0.041666218319291945, 0.16666666786308587, 0.5000000107729166, 0.999999999995509,
+                   0.9999999999595618);
   return (dd)((dl)p + (k << 52));
 }
 // for normal x > 0: the logarithm of the mantissa times `unit`, plus the exponent times ln2
 INLINE dd log_dd(dd x, dd unit, dd ln2) {
   dl b = (dl)x - 0x3fe6a09e667f3bcdll;
-  dl k = (dl)(((unsigned long long __attribute__((vector_size(D * 8))))b + (1ull << 63)) >> 52) - 2048;
+  dl k = (dl)(((unsigned long long __attribute__((vector_size(D * 8))))b + (1ull << 63)) >> 52)
+         - 2048;
   dd f = (dd)((b & 0xfffffffffffffll) + 0x3fe6a09e667f3bcdll) - 1.0;
   dd s = f / (f + 2.0), z = s * s;
-  dd p = series(z, 0.09805643118933004, 0.11087019255842062, 0.14286085493390444, 0.19999997423652094,
-                0.33333333339859816, 0.9999999999999732);
+  dd p = series(z, 0.09805643118933004, 0.11087019255842062, 0.14286085493390444,
+                   0.19999997423652094, 0.33333333339859816, 0.9999999999999732);
   dd n = (dd)(k + 0x4338000000000000ll) - 0x1.8p52;
   return fma(n, ln2, (s + s) * p * unit);
 }
 INLINE dd log_dd(dd x) { return log_dd(x, all(1.0), all(0.6931471805599453)); }
 INLINE dd atan_dd(dd t) {  // 0 <= t <= 1
-  return t * series(t * t, -0.0006633954571104787, 0.00473248419342192, -0.015828322749149415, 0.033826218952786875,
-                    -0.05395668057137172, 0.07228278345377252, -0.08974171958363882, 0.11091922963683302,
-                    -0.14283813255743194, 0.19999901102171555, -0.3333333129088999, 0.9999999999293037);
+  return t * series(t * t, -0.0006633954571104787, 0.00473248419342192, -0.015828322749149415,
+                           0.033826218952786875, -0.05395668057137172, 0.07228278345377252,
+                           -0.08974171958363882, 0.11091922963683302, -0.14283813255743194,
+                           0.19999901102171555, -0.3333333129088999, 0.9999999999293037);
 }
 INLINE dd asin_dd(dd z) {  // asin(sqrt z) / sqrt z, z <= 1/4
-  return series(z, 0.0347484248080839, 0.0074010072390753795, 0.024650862660604088, 0.03010250689966149,
-                0.04466113930866896, 0.07499941908754719, 0.16666667364186447, 0.9999999999863537);
+  return series(z, 0.0347484248080839, 0.0074010072390753795, 0.024650862660604088,
+                   0.03010250689966149, 0.04466113930866896, 0.07499941908754719,
+                   0.16666667364186447, 0.9999999999863537);
 }
 struct sine_cosine { dd sine, cosine; dl quadrant; };
 // pi / 2 in parts, and the largest float (REACH) for which they give the quadrant exactly
 #ifdef __FP_FAST_FMA
 constexpr float REACH = 0x1p30f;
-INLINE dd reduced(dd x, dd n) { return fma(n, all(-6.123233995736766e-17), fma(n, all(-1.5707963267948966), x)); }
+INLINE dd reduced(dd x, dd n) {
+  return fma(n, all(-6.123233995736766e-17), fma(n, all(-1.5707963267948966), x));
+}
 #else
 constexpr float REACH = 0x1p19f;
 INLINE dd reduced(dd x, dd n) {
-  return ((x - n * 1.57079632673412561417e+00) - n * 6.07710050630396597660e-11) - n * 2.02226624879595063154e-21;
+  return ((x - n * 1.57079632673412561417e+00) - n * 6.07710050630396597660e-11)
+         - n * 2.02226624879595063154e-21;
 }
 #endif
 INLINE sine_cosine sincos_dd(dd x) {  // |x| <= REACH
   dl q;
   dd n = nearest(x * 0.6366197723675814, q);
   dd r = reduced(x, n), z = r * r;
-  dd s = series(z, 2.717269367045458e-06, -0.00019839193964485497, 0.00833332875517132, -0.1666666663131027, 0.9999999999956297);
-  dd c = series(z, -2.7172666562783097e-07, 2.479891815008481e-05, -0.0013888880342838477, 0.04166666654292815,
-                -0.4999999999934461, 0.9999999999999437);
+  dd s = series(z, 2.717269367045458e-06, -0.00019839193964485497, 0.00833332875517132,
+                   -0.1666666663131027, 0.9999999999956297);
+  dd c = series(z, -2.7172666562783097e-07, 2.479891815008481e-05, -0.0013888880342838477,
+                   0.04166666654292815, -0.4999999999934461, 0.9999999999999437);
   return {r * s, c, q};
 }
 #define COLD1(NAME) \
@@ -967,7 +1066,8 @@ INLINE f32 log2(f32 x) {
 
 //: log10 <- doubles
 INLINE f32 log10(f32 x) {
-  return log_edges(x, doubly(x, [](dd v) { return log_dd(v, all(0.4342944819032518), all(0.30102999566398119)); }));
+  return log_edges(x, doubly(x, [](dd v) { return log_dd(v, all(0.4342944819032518),
+      all(0.30102999566398119)); }));
 }
 
 //: exp2 <- exp
@@ -987,7 +1087,8 @@ INLINE f32 exp2(f32 x) {
 INLINE f32 sinh(f32 x) {
   return doubly(x, [](dd v) {
     dd a = size(v), e = exp_dd(a > 100.0 ? all(100.0) : a), z = v * v;
-    dd p = series(z, 2.819018792792959e-06, 0.00019835713875553468, 0.008333353205516371, 0.1666666641809776, 1.0000000000497202);
+    dd p = series(z, 2.819018792792959e-06, 0.00019835713875553468, 0.008333353205516371,
+                     0.1666666641809776, 1.0000000000497202);
     dd r = a < 1.0 ? v * p : signed_as(0.5 * (e - 1.0 / e), v);
     return v != v ? v : r;
   });
@@ -1076,7 +1177,8 @@ INLINE f32 atanh(f32 x) {
 //: tan <- doubles
 COLD1(tan)
 INLINE f32 tan(f32 x) {
-  if (__builtin_expect(any_lane(~(((f32)((u32)x & 0x7fffffffu)) <= REACH)), 0)) return tan_by_lanes(x);
+  if (__builtin_expect(any_lane(~(((f32)((u32)x & 0x7fffffffu)) <= REACH)), 0))
+    return tan_by_lanes(x);
   f32 r = doubly(x, [](dd v) {
     sine_cosine t = sincos_dd(v);
     dl odd = (t.quadrant & 1) != 0;
@@ -1092,9 +1194,11 @@ INLINE f32 erfc(f32 x) {
     dd a = size(v);
     a = a > 12.0 ? all(12.0) : a;
     dd t = 1.0 / fma(a, all(0.5), all(1.0));
-    dd p = series(t, -0.1770136535165625, 1.4118443533271814, -4.93126860907309, 9.783102041873585, -11.927718504596655,
-                  9.054266585064546, -4.28746868008984, 1.4407981121228168, -0.3358491508890481, -0.14875934334233218,
-                  -0.07136582478467003, 0.07945087326948491, 0.3755317605770487, 0.9999609438985807, -1.265510903861503);
+    dd p = series(t, -0.1770136535165625, 1.4118443533271814, -4.93126860907309, 9.783102041873585,
+                     -11.927718504596655, 9.054266585064546, -4.28746868008984, 1.4407981121228168,
+                     -0.3358491508890481, -0.14875934334233218, -0.07136582478467003,
+                     0.07945087326948491, 0.3755317605770487, 0.9999609438985807,
+                     -1.265510903861503);
     dd r = t * exp_dd(fma(-a, a, p));
     r = v < 0.0 ? 2.0 - r : r;
     return v != v ? v : r;
@@ -1168,30 +1272,40 @@ template <class V> INLINE V floor_div(V a, V b) {
 #if defined(__AVX512F__) && !defined(__clang__)
 // one row per power; that of 0 in two parts
 alignas(64) static const float ERF[7][16] = {
-  {1.12837911f, 1.10423255f, 1.03716648f, 0.941022575f, 0.832687557f, 0.72663343f, 0.631904244f, 0.552025914f,
-   0.486695588f, 0.433776587f, 0.390723825f, 0.355284363f, 0.325695157f, 0.300645143f, 0.279171109f, 0.260559767f},
-  {5.69111158e-08f, -1.5749515e-09f, 9.75084014e-09f, -2.67952718e-08f, -1.72160703e-08f, 2.46743781e-08f, 6.1944383e-09f, -2.88540232e-08f,
-   -9.93963756e-09f, 9.78818715e-09f, 1.25041746e-08f, -1.14569021e-08f, -8.47217052e-09f, 8.89392648e-09f, -1.2276427e-08f, 1.40810368e-08f},
-  {0.f, -0.18508476f, -0.329753995f, -0.410402119f, -0.426803499f, -0.396315396f, -0.341991752f, -0.282736301f,
-   -0.229422733f, -0.185934916f, -0.152077407f, -0.126090139f, -0.106049232f, -0.0903824195f, -0.0779356882f, -0.0678912848f},
-  {-0.376122355f, -0.333489448f, -0.224020571f, -0.0913376957f, 0.0211460572f, 0.0901618153f, 0.115879692f, 0.112223521f,
-   0.0949890688f, 0.0751277804f, 0.0578185096f, 0.0443913788f, 0.0344493203f, 0.0271553975f, 0.0217543636f, 0.0176892746f},
-  {0.f, 0.106794782f, 0.168346703f, 0.167476743f, 0.120504014f, 0.0596090406f, 0.0107052205f, -0.0166575443f,
-   -0.0258619189f, -0.0248143617f, -0.0200463198f, -0.0150526837f, -0.0110440087f, -0.00812671613f, -0.00606626226f, -0.00460799597f},
-  {0.112180732f, 0.0875329748f, 0.0294480175f, -0.0277573075f, -0.0576123297f, -0.0563728511f, -0.0374855101f, -0.0167736188f,
-   -0.00279162102f, 0.00359430932f, 0.00508574955f, 0.00446671899f, 0.00335918157f, 0.00239032926f, 0.00168489583f, 0.00120057305f},
-  {0.f, -0.0363512896f, -0.0497781523f, -0.0361418501f, -0.010165629f, 0.0102017317f, 0.0172211528f, 0.0140989944f,
-   0.00771642383f, 0.00265159761f, 4.1018764e-05f, -0.00081097486f, -0.000849492906f, -0.000653929368f, -0.000455839414f, -0.000310029543f},
+  {1.12837911f, 1.10423255f, 1.03716648f, 0.941022575f, 0.832687557f, 0.72663343f, 0.631904244f,
+   0.552025914f, 0.486695588f, 0.433776587f, 0.390723825f, 0.355284363f, 0.325695157f, 0.300645143f,
+   0.279171109f, 0.260559767f},
+  {5.69111158e-08f, -1.5749515e-09f, 9.75084014e-09f, -2.67952718e-08f, -1.72160703e-08f,
+   2.46743781e-08f, 6.1944383e-09f, -2.88540232e-08f, -9.93963756e-09f, 9.78818715e-09f,
+   1.25041746e-08f, -1.14569021e-08f, -8.47217052e-09f, 8.89392648e-09f, -1.2276427e-08f,
+   1.40810368e-08f},
+  {0.f, -0.18508476f, -0.329753995f, -0.410402119f, -0.426803499f, -0.396315396f, -0.341991752f,
+   -0.282736301f, -0.229422733f, -0.185934916f, -0.152077407f, -0.126090139f, -0.106049232f,
+   -0.0903824195f, -0.0779356882f, -0.0678912848f},
+  {-0.376122355f, -0.333489448f, -0.224020571f, -0.0913376957f, 0.0211460572f, 0.0901618153f,
+   0.115879692f, 0.112223521f, 0.0949890688f, 0.0751277804f, 0.0578185096f, 0.0443913788f,
+   0.0344493203f, 0.0271553975f, 0.0217543636f, 0.0176892746f},
+  {0.f, 0.106794782f, 0.168346703f, 0.167476743f, 0.120504014f, 0.0596090406f, 0.0107052205f,
+   -0.0166575443f, -0.0258619189f, -0.0248143617f, -0.0200463198f, -0.0150526837f, -0.0110440087f,
+   -0.00812671613f, -0.00606626226f, -0.00460799597f},
+  {0.112180732f, 0.0875329748f, 0.0294480175f, -0.0277573075f, -0.0576123297f, -0.0563728511f,
+   -0.0374855101f, -0.0167736188f, -0.00279162102f, 0.00359430932f, 0.00508574955f, 0.00446671899f,
+   0.00335918157f, 0.00239032926f, 0.00168489583f, 0.00120057305f},
+  {0.f, -0.0363512896f, -0.0497781523f, -0.0361418501f, -0.010165629f, 0.0102017317f, 0.0172211528f,
+   0.0140989944f, 0.00771642383f, 0.00265159761f, 4.1018764e-05f, -0.00081097486f, -0.000849492906f,
+   -0.000653929368f, -0.000455839414f, -0.000310029543f},
 };
 template <int of> INLINE float16B erf_part(float16B which) {
-  return (float16B)__builtin_ia32_permvarsf512_mask(*(const float16B *)ERF[of], (int64B)which, float16B{}, 0xffff);
+  return (float16B)__builtin_ia32_permvarsf512_mask(*(const float16B *)ERF[of], (int64B)which,
+                                                    float16B{}, 0xffff);
 }
 #endif
 template <class V> INLINE V erf(V x) {
   V a = abs(x);
 #if defined(__AVX512F__) && !defined(__clang__)
   if constexpr (sizeof(V) == 64) {
-    V y = smaller(splat<V>(3.95f), a), which = fma(y, splat<V>(512.f / 131.f), splat<V>(12582912.f));
+    V y = smaller(splat<V>(3.95f), a),
+      which = fma(y, splat<V>(512.f / 131.f), splat<V>(12582912.f));
     V d = fma(which - 12582912.f, splat<V>(-131.f / 512.f), y);
     float16B w = (float16B)which;
     V p = fma((V)erf_part<6>(w), d, (V)erf_part<5>(w));
@@ -1222,13 +1336,15 @@ template <class V> INLINE V erf(V x) {
 // position wins.
 template <class V, class P> INLINE void pick_max(V &best, P &place, V v, P at) {
   mask equal = narrow(v == best) | (narrow(v != v) & narrow(best != best));
-  mask take = narrow(v > best) | (narrow(v != v) & narrow(best == best)) | (equal & narrow(at < place));
+  mask take = narrow(v > best) | (narrow(v != v) & narrow(best == best))
+              | (equal & narrow(at < place));
   best = where(take, v, best);
   place = where(take, at, place);
 }
 template <class V, class P> INLINE void pick_min(V &best, P &place, V v, P at) {
   mask equal = narrow(v == best) | (narrow(v != v) & narrow(best != best));
-  mask take = narrow(v < best) | (narrow(v != v) & narrow(best == best)) | (equal & narrow(at < place));
+  mask take = narrow(v < best) | (narrow(v != v) & narrow(best == best))
+              | (equal & narrow(at < place));
   best = where(take, v, best);
   place = where(take, at, place);
 }
@@ -1248,7 +1364,8 @@ template <class V, class P> INLINE void later_min(V &best, P &place, V v, P at) 
 // whether some lanes hold a zero and others a zero of the other sign
 template <class... V> INLINE bool both_zeros(V... a) {
   if (!any_lane((narrow(a == 0) | ...))) return false;
-  return any_lane(((narrow(a == 0) & signbit(a)) | ...)) && any_lane(((narrow(a == 0) & ~signbit(a)) | ...));
+  return any_lane(((narrow(a == 0) & signbit(a)) | ...)) &&
+         any_lane(((narrow(a == 0) & ~signbit(a)) | ...));
 }
 // the smallest position p of a zero, as 2 * p, plus 1 if that zero is negative
 template <class P, class V, class N> INLINE void first_zero(P &found, V v, P at, N n) {
@@ -1283,9 +1400,13 @@ template <int... I> struct counted_off<0, I...> { typedef places<I...> type; };
 template <int by, class V, int... I> INLINE V behind(V v, V other, places<I...>) {
   return __builtin_shufflevector(v, other, (I < by ? W + I : I - by)...);
 }
-template <class V, int... I> INLINE V last(V v, places<I...>) { return __builtin_shufflevector(v, v, (I, W - 1)...); }
+template <class V, int... I> INLINE V last(V v, places<I...>) {
+  return __builtin_shufflevector(v, v, (I, W - 1)...);
+}
 template <int by = 1, class V, class F> INLINE V prefixes(V v, V identity, F f) {
-  if constexpr (by < W) return prefixes<by * 2>(f(behind<by>(v, identity, typename counted_off<W>::type()), v), identity, f);
+  if constexpr (by < W)
+    return prefixes<by * 2>(f(behind<by>(v, identity, typename counted_off<W>::type()), v),
+                            identity, f);
   return v;
 }
 template <class V, class F> INLINE V scanned(V v, V &before, V identity, F f) {

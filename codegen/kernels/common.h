@@ -14,7 +14,8 @@ enum { COLUMNS = 32 };  // columns of a tile
 // Rows [first, last), counted over all batches, and columns [from, to) of a result; a row of the
 // tile holds 32.
 template <class T>
-using Epilogue = void (*)(void **buffers, const Z *numbers, const T *tile, Z first, Z last, Z from, Z to);
+using Epilogue = void (*)(void **buffers, const Z *numbers, const T *tile, Z first, Z last,
+                          Z from, Z to);
 
 // y[b] = bias[b] + x[b] * w[b]; codegen/kernels/matmul_f32.py defines the numbers.
 template <class T>
@@ -27,8 +28,10 @@ struct Product {
   Z batch, m, n, k, x_batch, x_row, w_batch, w_n, w_k, bias_batch, bias_row;
 
   Product(void **given, const Z *at)
-      : x((const T *)given[0] + at[0]), w((const T *)given[1] + at[1]), bias(at[2] ? (const T *)given[2] + at[3] : nullptr),
-        y((T *)given[3]), epilogue((Epilogue<T>)at[15]), buffers(given + 4), numbers(at + 16), batch(at[4]), m(at[5]), n(at[6]),
-        k(at[7]), x_batch(at[8]), x_row(at[9]), w_batch(at[10]), w_n(at[11]), w_k(at[12]), bias_batch(at[13]), bias_row(at[14]) {}
+      : x((const T *)given[0] + at[0]), w((const T *)given[1] + at[1]),
+        bias(at[2] ? (const T *)given[2] + at[3] : nullptr), y((T *)given[3]),
+        epilogue((Epilogue<T>)at[15]), buffers(given + 4), numbers(at + 16),
+        batch(at[4]), m(at[5]), n(at[6]), k(at[7]), x_batch(at[8]), x_row(at[9]),
+        w_batch(at[10]), w_n(at[11]), w_k(at[12]), bias_batch(at[13]), bias_row(at[14]) {}
 };
 

@@ -50,12 +50,14 @@ struct Places {
 };
 
 static Side side(const Convolution &c, int d, Z phase) {
-  if (!c.transposed) return {c.result[d], c.kernel[d], c.stride[d], c.dilation[d], -c.pad[d], 1, 0, 1, 0};
+  if (!c.transposed)
+    return {c.result[d], c.kernel[d], c.stride[d], c.dilation[d], -c.pad[d], 1, 0, 1, 0};
   Z s = c.stride[d], taps = (c.kernel[d] - phase + s - 1) / s;
   Z first = (c.pad[d] - phase + s - 1) / s, end = (c.result[d] - 1 + c.pad[d] - phase + s) / s;
   if (c.pad[d] < phase) first = 0;
   if (c.result[d] - 1 + c.pad[d] < phase) end = 0;
-  return {end > first ? end - first : 0, taps > 0 ? taps : 0, 1, -1, first, s, phase, s, phase + s * first - c.pad[d]};
+  return {end > first ? end - first : 0, taps > 0 ? taps : 0, 1, -1, first, s, phase, s,
+          phase + s * first - c.pad[d]};
 }
 
 ALWAYS Mask mask_of(I v) { return __builtin_ia32_cvtd2mask512(v); }
@@ -68,7 +70,9 @@ static Places places(const Convolution &c, const Side *s, Z from) {
     const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     int h = high * s[0].step + s[0].from, w = wide * s[1].step + s[1].from;
     p.high = h - I{}, p.wide = w + lane * (int)s[1].step;
-    *(Y *)p.y = (int)((high * s[0].y_step + s[0].y_from) * c.result[1] + wide * s[1].y_step + s[1].y_from) + lane * (int)s[1].y_step;
+    *(Y *)p.y = (int)((high * s[0].y_step + s[0].y_from) * c.result[1]
+                      + wide * s[1].y_step + s[1].y_from)
+                + lane * (int)s[1].y_step;
     p.there = -1;
     p.stride = s[1].step == 1 || s[1].step == 2 ? s[1].step : 0;
     return p;
@@ -93,7 +97,8 @@ static Places places(const Convolution &c, const Side *s, Z from) {
 
 // x at sixteen positions under tap (high, wide), of `n` channels, into `to`: one row per channel,
 // `step` rows apart; zeros outside of x. Returns whether all positions are inside.
-ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high, Z wide, Z n, float *to, Z step) {
+ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high, Z wide, Z n,
+                   float *to, Z step) {
   I h = p.high + (int)high, w = p.wide + (int)wide;
   Mask in = mask_of(((U)h < (unsigned)c.size[0]) & ((U)w < (unsigned)c.size[1]));
   I at = h * (int)c.x_row + w;
@@ -103,13 +108,17 @@ ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high
       *(V *)to = (V)__builtin_ia32_loadups512_mask(from, F{}, in);
   } else if (p.stride == 2) {
     const float *from = x + at[0];
-    Mask low = __builtin_ia32_pdep_si(in & 0xff, 0x5555), upper = __builtin_ia32_pdep_si(in >> 8, 0x5555);
+    Mask low = __builtin_ia32_pdep_si(in & 0xff, 0x5555),
+         upper = __builtin_ia32_pdep_si(in >> 8, 0x5555);
     for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel) {
-      F a = __builtin_ia32_loadups512_mask(from, F{}, low), b = __builtin_ia32_loadups512_mask(from + LANES, F{}, upper);
+      F a = __builtin_ia32_loadups512_mask(from, F{}, low),
+        b = __builtin_ia32_loadups512_mask(from + LANES, F{}, upper);
 #ifdef __clang__
-      *(V *)to = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+      *(V *)to = __builtin_shufflevector(
+          a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
 #else
-      *(V *)to = (V)__builtin_shuffle(a, b, (I){0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30});
+      *(V *)to = (V)__builtin_shuffle(
+          a, b, (I){0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30});
 #endif
     }
   } else {
@@ -122,8 +131,8 @@ ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high
 // y = start + a * b over R rows and N vectors of columns; `at` has the offsets in a row of a.
 // `start` may be y. Returns whether a result is nan.
 template <int R, int N>
-ALWAYS bool tile(const float *a, Z a_row, const int *at, const float *b, Z depth, float *y, Z y_row, const float *start,
-                 Z start_row, const float *bias, Z bias_row) {
+ALWAYS bool tile(const float *a, Z a_row, const int *at, const float *b, Z depth, float *y,
+                 Z y_row, const float *start, Z start_row, const float *bias, Z bias_row) {
   V sums[R][N];
 #pragma GCC unroll 12
   for (int r = 0; r < R; ++r)
@@ -161,19 +170,24 @@ static bool is_finite(const Convolution &c, const float *w, Z out) {
     for (Z i = 0; i < c.in; ++i)
       for (Z h = 0; h < c.kernel[0]; ++h)
         for (Z k = 0; k < c.kernel[1]; ++k)
-          if (!(__builtin_fabsf(w[o * c.w_out + i * c.w_in + h * c.w_step[0] + k * c.w_step[1]]) <= __FLT_MAX__)) return false;
+          if (!(__builtin_fabsf(
+                    w[o * c.w_out + i * c.w_in + h * c.w_step[0] + k * c.w_step[1]])
+                <= __FLT_MAX__))
+            return false;
   return true;
 }
 
 // One position of one channel, summed over the taps inside of x.
-static float inside(const Convolution &c, const Side *s, const float *x, const float *w, Z high, Z wide) {
+static float inside(const Convolution &c, const Side *s, const float *x, const float *w, Z high,
+                    Z wide) {
   double sum = 0;
   for (Z i = 0; i < c.in; ++i)
     for (Z a = 0; a < s[0].taps; ++a)
       for (Z b = 0; b < s[1].taps; ++b) {
         Z h = high + a * s[0].tap, v = wide + b * s[1].tap;
         if (h < 0 || h >= c.size[0] || v < 0 || v >= c.size[1]) continue;
-        Z at = i * c.w_in + (a * s[0].weight_step + s[0].weight_from) * c.w_step[0] + (b * s[1].weight_step + s[1].weight_from) * c.w_step[1];
+        Z at = i * c.w_in + (a * s[0].weight_step + s[0].weight_from) * c.w_step[0] +
+            (b * s[1].weight_step + s[1].weight_from) * c.w_step[1];
         sum += (double)x[i * c.x_channel + h * c.x_row + v] * w[at];
       }
   return sum;
@@ -181,8 +195,10 @@ static float inside(const Convolution &c, const Side *s, const float *x, const f
 
 // Channels [from, to) at 32 positions (or 16) of an image.
 template <int N>
-static __attribute__((noinline)) void panel(const Convolution &c, const Side *s, Z image, Z from, Z to, Z place) {
-  float packed[DEPTH * COLUMNS] __attribute__((aligned(64))), room[ROWS * COLUMNS] __attribute__((aligned(64)));
+static __attribute__((noinline)) void panel(const Convolution &c, const Side *s, Z image, Z from,
+                                            Z to, Z place) {
+  float packed[DEPTH * COLUMNS] __attribute__((aligned(64))),
+      room[ROWS * COLUMNS] __attribute__((aligned(64)));
   float done[12 * COLUMNS] __attribute__((aligned(64)));
   int at[DEPTH];
   const float zero = 0;
@@ -202,14 +218,17 @@ static __attribute__((noinline)) void panel(const Convolution &c, const Side *s,
     for (Z i = 0; i < s[0].taps; ++i)
       for (Z j = 0; j < s[1].taps; ++j, ++tap) {
         Z high = i * s[0].tap, wide = j * s[1].tap;
-        Z in_w = (i * s[0].weight_step + s[0].weight_from) * c.w_step[0] + (j * s[1].weight_step + s[1].weight_from) * c.w_step[1];
+        Z in_w = (i * s[0].weight_step + s[0].weight_from) * c.w_step[0] +
+            (j * s[1].weight_step + s[1].weight_from) * c.w_step[1];
         for (int v = 0; v < N; ++v)
-          whole &= gather(c, p[v], x + before * c.x_channel, high, wide, n, packed + tap * COLUMNS + v * LANES, taps);
+          whole &= gather(c, p[v], x + before * c.x_channel, high, wide, n,
+                          packed + tap * COLUMNS + v * LANES, taps);
         for (Z k = 0; k < n; ++k) at[k * taps + tap] = (before + k) * c.w_in + in_w;
       }
     bool last = before + deep >= in;
     for (Z m = from; m < to;) {
-      float *mine = room + (m - from) * COLUMNS, *target = !last ? mine : direct ? y + m * plane + place : c.epilogue ? done : mine;
+      float *mine = room + (m - from) * COLUMNS,
+            *target = !last ? mine : direct ? y + m * plane + place : c.epilogue ? done : mine;
       Z target_row = direct && last ? plane : COLUMNS, left = to - m;
       const float *start = before ? mine : nullptr;
 #define TAKE(R) \
@@ -227,8 +246,10 @@ static __attribute__((noinline)) void panel(const Convolution &c, const Side *s,
     for (Z m = from; m < to; ++m)
       for (int v = 0; v < N; ++v)
         for (int i = 0; i < LANES && p[v].there >> i; ++i) {
-          float *target = direct ? y + m * plane + p[v].y[i] : room + (m - from) * COLUMNS + v * LANES + i;
-          *target = inside(c, s, x, w + m * c.w_out, p[v].high[i], p[v].wide[i]) + bias[m * bias_row];
+          float *target = direct ? y + m * plane + p[v].y[i]
+                                 : room + (m - from) * COLUMNS + v * LANES + i;
+          *target = inside(c, s, x, w + m * c.w_out, p[v].high[i], p[v].wide[i]) +
+              bias[m * bias_row];
         }
     if (c.epilogue) c.epilogue(c.buffers, c.numbers, room, first + from, first + to, place, end);
   }
@@ -240,9 +261,11 @@ static __attribute__((noinline)) void panel(const Convolution &c, const Side *s,
 }
 
 extern "C" void convolution_f32(void **buffers, int threads, const Z *n) {
-  Convolution c = {(const float *)buffers[0] + n[0], (const float *)buffers[1] + n[1], nullptr, (float *)buffers[3],
-                   (Epilogue<float>)n[27], buffers + 4, n + 28, n[4], n[5], n[6], {n[7], n[8]}, {n[9], n[10]}, {n[11], n[12]}, {n[13], n[14]}, {n[15], n[16]},
-                   {n[17], n[18]}, n[19], n[20], n[21], n[22], n[23], {n[24], n[25]}, n[26]};
+  Convolution c = {(const float *)buffers[0] + n[0], (const float *)buffers[1] + n[1], nullptr,
+                   (float *)buffers[3], (Epilogue<float>)n[27], buffers + 4, n + 28, n[4], n[5],
+                   n[6], {n[7], n[8]}, {n[9], n[10]}, {n[11], n[12]}, {n[13], n[14]},
+                   {n[15], n[16]}, {n[17], n[18]}, n[19], n[20], n[21], n[22], n[23],
+                   {n[24], n[25]}, n[26]};
   if (n[2]) c.bias = (const float *)buffers[2] + n[3];
   Z phases[2] = {c.transposed ? c.stride[0] : 1, c.transposed ? c.stride[1] : 1};
   Side sides[64][2];
@@ -253,7 +276,9 @@ extern "C" void convolution_f32(void **buffers, int threads, const Z *n) {
       Z places = sides[kinds][0].places * sides[kinds][1].places;
       if (places > longest) longest = places;
     }
-  if (c.batch * c.result[0] * c.result[1] * c.out * c.in * c.kernel[0] * c.kernel[1] / kinds < SERIAL) threads = 1;
+  if (c.batch * c.result[0] * c.result[1] * c.out * c.in * c.kernel[0] * c.kernel[1] / kinds
+      < SERIAL)
+    threads = 1;
   Z panels = (longest + COLUMNS - 1) / COLUMNS, tasks = c.batch * kinds * panels;
   Z blocks = (c.out + ROWS - 1) / ROWS;
   while (threads > 1 && tasks * blocks < 4 * threads && c.out / (blocks + 1) >= 24) ++blocks;

@@ -48,7 +48,8 @@ ALWAYS Q folded(const V *t) {
 
 // R rows of x by C rows of w; `more`: add to the content of `to`.
 template <int R, int C>
-static __attribute__((noinline)) void meet(const H *x, Z x_row, const H *const *w, Z k, bool more, float *to) {
+static __attribute__((noinline)) void meet(const H *x, Z x_row, const H *const *w, Z k, bool more,
+                                           float *to) {
   V sums[R][C];
   const H *rows[C];
 #pragma GCC unroll 8
@@ -115,14 +116,17 @@ static void panel(const Product<H> &p, Z batch, Z from, Z to, Z j) {
   const H *x = p.x + batch * p.x_batch, *w = p.w + batch * p.w_batch;
   Z columns = p.n - j < COLUMNS ? p.n - j : COLUMNS, height = to - from, parts = (height + 5) / 6;
   int together = height <= 2 ? 8 : 4;
-  Z passes = (p.k + DEPTH - 1) / DEPTH, deep = ((p.k + passes - 1) / passes + STEP - 1) / STEP * STEP;
+  Z passes = (p.k + DEPTH - 1) / DEPTH,
+    deep = ((p.k + passes - 1) / passes + STEP - 1) / STEP * STEP;
   for (Z k = 0; k < p.k; k += deep)
     for (Z part = 0; part < parts; ++part) {
-      Z m = height * part / parts, count = height * (part + 1) / parts - m, depth = p.k - k < deep ? p.k - k : deep;
+      Z m = height * part / parts, count = height * (part + 1) / parts - m,
+        depth = p.k - k < deep ? p.k - k : deep;
       const H *left = x + (from + m) * p.x_row + k;
       for (Z c = 0; c < columns; c += together) {
         const H *rows[8];
-        for (int i = 0; i < 8; ++i) rows[i] = w + (c + i < columns ? j + c + i : p.n - 1) * p.w_n + k;
+        for (int i = 0; i < 8; ++i)
+          rows[i] = w + (c + i < columns ? j + c + i : p.n - 1) * p.w_n + k;
         float *target = sums + m * COLUMNS + c;
         if (count == 1) meet<1, 8>(left, p.x_row, rows, depth, k > 0, target);
         else if (count == 2) meet<2, 8>(left, p.x_row, rows, depth, k > 0, target);
@@ -133,12 +137,14 @@ static void panel(const Product<H> &p, Z batch, Z from, Z to, Z j) {
       }
     }
   for (Z m = from; m < to; ++m) {
-    const H *bias = p.bias == nullptr ? nullptr : p.bias + batch * p.bias_batch + m * p.bias_row + j;
+    const H *bias =
+        p.bias == nullptr ? nullptr : p.bias + batch * p.bias_batch + m * p.bias_row + j;
     H *target = p.epilogue ? done + (m - from) * COLUMNS : p.y + (batch * p.m + m) * p.n + j;
     if (columns == COLUMNS) finish(sums + (m - from) * COLUMNS, bias, COLUMNS, target);
     else finish(sums + (m - from) * COLUMNS, bias, columns, target);
   }
-  if (p.epilogue) p.epilogue(p.buffers, p.numbers, done, batch * p.m + from, batch * p.m + to, j, j + columns);
+  if (p.epilogue)
+    p.epilogue(p.buffers, p.numbers, done, batch * p.m + from, batch * p.m + to, j, j + columns);
 }
 
 extern "C" void product_bf16(void **buffers, int threads, const Z *n) {
@@ -149,5 +155,6 @@ extern "C" void product_bf16(void **buffers, int threads, const Z *n) {
 #pragma omp parallel for collapse(3) num_threads(threads) schedule(static) if (threads > 1)
   for (Z batch = 0; batch < p.batch; ++batch)
     for (Z block = 0; block < blocks; ++block)
-      for (Z j = 0; j < panels; ++j) panel(p, batch, p.m * block / blocks, p.m * (block + 1) / blocks, j * COLUMNS);
+      for (Z j = 0; j < panels; ++j)
+        panel(p, batch, p.m * block / blocks, p.m * (block + 1) / blocks, j * COLUMNS);
 }

@@ -12,7 +12,8 @@ enum { DEPTH = 192, ROWS = 192, SERIAL = 1 << 17 };
 
 // c = start + a * b over R rows and 32 columns; `start` may be c.
 template <int R>
-ALWAYS void tile(const float *a, Z a_row, const float *b, Z depth, float *c, Z c_row, const float *start, Z start_row) {
+ALWAYS void tile(const float *a, Z a_row, const float *b, Z depth, float *c, Z c_row,
+                 const float *start, Z start_row) {
   V sums[R][2];
 #pragma GCC unroll 12
   for (int r = 0; r < R; ++r) sums[r][0] = sums[r][1] = V{};
@@ -34,12 +35,14 @@ ALWAYS void tile(const float *a, Z a_row, const float *b, Z depth, float *c, Z c
 
 // The same for the last columns of the result, which may be fewer than 32.
 template <int R>
-static __attribute__((noinline)) void rows(const float *a, Z a_row, const float *b, Z depth, float *c, Z c_row,
-                                           const float *start, Z start_row, Z columns) {
+static __attribute__((noinline)) void rows(const float *a, Z a_row, const float *b, Z depth,
+                                           float *c, Z c_row, const float *start, Z start_row,
+                                           Z columns) {
   if (columns == COLUMNS) return tile<R>(a, a_row, b, depth, c, c_row, start, start_row);
   float room[R * COLUMNS], given[R * COLUMNS];
   for (int r = 0; r < R; ++r)
-    for (Z j = 0; j < COLUMNS; ++j) given[r * COLUMNS + j] = j < columns ? start[r * start_row + j] : 0.0f;
+    for (Z j = 0; j < COLUMNS; ++j)
+      given[r * COLUMNS + j] = j < columns ? start[r * start_row + j] : 0.0f;
   tile<R>(a, a_row, b, depth, room, COLUMNS, given, COLUMNS);
   for (int r = 0; r < R; ++r)
     for (Z j = 0; j < columns; ++j) c[r * c_row + j] = room[r * COLUMNS + j];
@@ -58,7 +61,8 @@ ALWAYS void transpose(V *t) {
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
       int far = i ^ (1 << s);
-      u[i] = i & (1 << s) ? __builtin_shuffle(t[far], t[i], low[s] + (1 << s)) : __builtin_shuffle(t[i], t[far], low[s]);
+      u[i] = i & (1 << s) ? __builtin_shuffle(t[far], t[i], low[s] + (1 << s))
+                          : __builtin_shuffle(t[i], t[far], low[s]);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) t[i] = u[i];
@@ -92,7 +96,8 @@ static void pack(const float *w, Z w_n, Z w_k, Z columns, Z depth, float *to) {
 // Rows [from, to) of the panel of columns that begins at j.
 static void panel(const Product<float> &p, Z batch, Z from, Z to, Z j) {
   float packed[DEPTH * COLUMNS] __attribute__((aligned(64))), zero[COLUMNS] = {};
-  float room[ROWS * COLUMNS] __attribute__((aligned(64))), done[12 * COLUMNS] __attribute__((aligned(64)));
+  float room[ROWS * COLUMNS] __attribute__((aligned(64))),
+        done[12 * COLUMNS] __attribute__((aligned(64)));
   const float *x = p.x + batch * p.x_batch, *w = p.w + batch * p.w_batch + j * p.w_n;
   const float *bias = p.bias == nullptr ? zero : p.bias + batch * p.bias_batch + j;
   float *y = p.epilogue ? room - from * COLUMNS : p.y + batch * p.m * p.n + j;

@@ -14,8 +14,10 @@ import torch
 from torch._ops import OpOverload
 
 from ...ir.dataclass import dataclass, field
-from ...ir.passes import defer_writes as late  # noqa: F401  (operators of ours that a plan may name)
-from ...ir.trace import autocast_cache as cast_cache  # noqa: F401  (operators of ours that a plan may name)
+
+# The two files below define operators of graftjit that a plan may name.
+from ...ir.passes import defer_writes as late  # noqa: F401
+from ...ir.trace import autocast_cache as cast_cache  # noqa: F401
 from ...runtime.program.fallback_tape import Tape
 from ...runtime.program.program import (
     Alloc,

@@ -185,7 +185,9 @@ def _only_for_kernels(made: Plan) -> frozenset[Node]:
         if isinstance(step, Node):
             continue
         if step.nest.may_fail and made.flow.writes_memory:
-            seen.update(step.reads)  # if the kernel fails, these may have changed
+            seen.update(
+                step.reads
+            )  # they cannot be computed again if the kernel fails: their operands may have changed
     return frozenset(stored - seen)
 
 

@@ -111,7 +111,8 @@ class Server:
         self.writing = threading.Lock()
         self.ended = False
         self.folder = tempfile.mkdtemp(prefix="graftjit-triton-")
-        self.said: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  (closed when the process has ended)
+        # `_clean` closes it when the process has ended.
+        self.said: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         facts = {
             "path": [str(place.parent), *filter(os.path.isabs, sys.path)],
             "folder": self.folder,

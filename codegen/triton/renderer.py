@@ -77,7 +77,7 @@ def render(
     *,
     aligned: Sequence[int] = (),
     fp_fusion: bool = False,
-    tiling: Tiling = Tiling(),  # frozen  # noqa: B008 - frozen
+    tiling: Tiling = Tiling(),  # noqa: B008 - frozen
 ) -> TritonKernel:
     """The kernel of a nest. `aligned`: buffers that start at a multiple of 16 bytes.
 

@@ -376,7 +376,7 @@ def _nested(nest: LoopNest, limit: int) -> tuple[Dim, tuple[Dim, ...]]:
 
 
 def _side_by_side(nest: LoopNest) -> bool:
-    """Whether the elements of a row are contiguous in some tensor along it (if rows exist)."""
+    """Whether the elements of a row are contiguous in some tensor; True without rows or columns."""
     if not nest.inner or not nest.outer:
         return True
     steps = [index.strides[-1] for index in loops.indices(nest) if nest.moves_inner(index)]
