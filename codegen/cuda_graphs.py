@@ -36,15 +36,10 @@ _WAITING = frozenset((
     "aten.is_pinned", "aten.segment_reduce",
 ))  # fmt: skip
 # operators that do so only for masks, not for positions
-_PLACES = frozenset(
-    (
-        "aten.index",
-        "aten.index_put",
-        "aten.index_put_",
-        "aten._unsafe_index",
-        "aten._unsafe_index_put",
-    )
-)
+_PLACES = frozenset((
+    "aten.index", "aten.index_put", "aten.index_put_", "aten._unsafe_index",
+    "aten._unsafe_index_put",
+))  # fmt: skip
 _NAMESPACES = ("aten", "prims")
 
 

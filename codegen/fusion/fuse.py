@@ -48,10 +48,8 @@ class Unit(Placed):
     """A kernel (`shape` is set) or one ATen call, in the order of units.
 
     device  of the results of its members: a kernel runs on one
-    shape   full sizes of the iteration; `folded`: its reduced dimensions (None: no reduction
-            yet)
-    where   for each member that has a value: its map, as forms over the dimensions of `shape`
-            (empty in a unit of `rows`)
+    shape   full sizes of the iteration; `folded`: its reduced dimensions (None: none yet)
+    where   for each member with a value: its map over `shape` (empty in a unit of `rows`)
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -90,8 +88,8 @@ def fusable(node: Node, placed: bool = False) -> Rule | None:
 class Fusion:
     """The state of one run; `units` is the result (units with `merged` set are gone).
 
-    near     no node joins a group from before the last operator that made something large, so
-             that no more memory is in use at a time than in eager
+    near     no node joins a group from before the last operator that made something large:
+             the plan then needs no more memory at a time than eager
     alone    the inputs whose stores no kernel does beside other work
     kinds    the types of devices that have kernels
     refused  the nodes that stay calls of ATen
@@ -263,13 +261,11 @@ class Fusion:
         return rule is not None and rule.kind == "create"
 
     def copied(self, operand: Node, unit: Unit, far: bool = False) -> bool:
-        """Whether the unit computes this value itself, because it is small and cheap beside the
-        unit's iteration.
+        """Whether the unit computes this value itself, because it is small and cheap.
 
-        The rule: a chain of at most three light operators over a tensor of at most half the unit's
-        elements. A far operand that nothing else reads is also computed where it is read, if that
-        is at most about twice per element. False if the graph writes memory: an operand might be
-        read at another time.
+        It is a chain of at most three light operators over a tensor of at most half the unit's
+        elements. A far operand without other readers is also computed where it is read, if that is
+        at most about twice per element. False if the graph writes memory, which might be read late.
         """
         if not unit.is_kernel or unit.rows is not None or self.flow.writes_memory:
             return False
@@ -343,9 +339,7 @@ class Fusion:
         return "NF703" if self._place_in(node, rule, unit) is None else ""
 
     def _quiet(self, nodes: list[Node], unit: Unit) -> bool:
-        """Whether a kernel of both would not both write into an input and report an error. In eager
-        the writes before the error are visible, those after it do not happen.
-        """
+        """Whether not one of both would store into an input while the other may report an error."""
         if not self.flow.moves and not self.flow.apart:
             return True
         stores = [any(map(self.flow.is_store, some)) for some in (nodes, unit.nodes)]
@@ -415,8 +409,8 @@ class Fusion:
         return all(self._agrees(operand, place, unit) for operand, place in near)
 
     def _elsewhere(self, source: Node, unit: Unit, reader: Node) -> bool:
-        """Whether the unit can have a value at another position than its own: from memory, or, for
-        a reader of one element per row, computed again.
+        """Whether the unit can have a value elsewhere than at its own position: loaded or
+        recomputed.
         """
         if source not in unit.where:
             return True
@@ -424,8 +418,7 @@ class Fusion:
         if unit.folded is None or rule is None or not isinstance(source.meta, Meta):
             return False
         once = rule.kind == "pointwise" and rule.far is None and source.target in LIGHT
-        # The whole row is reduced again for each reader's position. That pays for a reader that
-        # picks elements, not for one that reads parts of the row under masks.
+        # A reader that picks elements may use the reduced row; one with masked parts may not.
         picks = source.target is aten._log_softmax.default and _picks(reader)
         return (once or picks) and all(
             self._elsewhere(self.source(operand), unit, reader)
@@ -442,8 +435,8 @@ class Fusion:
         return () if plain and rowwise.fits(node, rule, unit.rows, member) else None
 
     def _agrees(self, operand: Node, where: Map, unit: Unit) -> bool:
-        """Whether the operand, read at `where`, is loaded from elsewhere or computed at exactly
-        that position in the unit.
+        """Whether the operand at `where` is loaded, or computed in the unit at exactly
+        that position.
         """
         assert unit.shape is not None
         axes = unit.shape
@@ -610,8 +603,8 @@ def _places(unit: Unit, shape: tuple[int, ...]) -> list[Map]:
 
 
 def _cheap_beside(node: Node, unit: Unit) -> bool:
-    """Whether the unit's other work is so light that one thread may do it, if a scatter in the unit
-    leaves the work to one thread.
+    """Whether one thread may do the unit's other work too, if a scatter leaves all to one
+    thread.
     """
     if lower_scatter.spread_over_threads(node):
         return True

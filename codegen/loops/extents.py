@@ -90,8 +90,7 @@ __all__ = [
 ]
 
 
-# Bytes of a vector of torch's kernels on this processor. Few kernels of torch have an AVX-512
-# version.
+# Bytes of a vector of torch's kernels on this processor; WIDEST: of the few with AVX-512.
 VECTOR = 32
 WIDEST = 64 if "AVX512" in torch.backends.cpu.get_cpu_capability() else VECTOR
 

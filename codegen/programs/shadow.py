@@ -40,11 +40,9 @@ FLIPS = 1e-3
 def shadowed(
     program: Callable[..., Any], replay: Callable[..., Any], graph: Graph, kernels: Sequence[str]
 ) -> Callable[..., Any]:
-    """The program, followed by the comparison.
+    """The program, followed by the comparison of its results, written inputs and random states.
 
-    It compares the results, the inputs that the program writes to, and the final states of the
-    random generators. The calls run on copies of those inputs, with the random numbers of the
-    program.
+    The calls run on copies of those inputs, with the random numbers of the program.
     """
     allowed, devices = tolerance(graph), generators.drawn_from(graph)
     tail = f"; kernels: {', '.join(kernels) or 'none'}"

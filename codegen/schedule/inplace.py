@@ -29,30 +29,17 @@ from ..loops.kernel import Kernel
 from ..loops.loop_nest import LoopNest
 
 # operators whose (first) result always has memory of its own
-_FRESH = frozenset(
-    (
-        "aten.mm.default",
-        "aten.addmm.default",
-        "aten.bmm.default",
-        "aten.baddbmm.default",
-        "aten.convolution.default",
-        "aten._scaled_dot_product_flash_attention_for_cpu.default",
-        "aten.cat.default",
-        "aten.embedding.default",
-        "aten.max_pool2d_with_indices.default",
-        "aten.avg_pool2d.default",
-        "aten._adaptive_avg_pool2d.default",
-        "aten.native_batch_norm.default",
-        "mkldnn._linear_pointwise.default",
-        "mkldnn._convolution_pointwise.default",
-        "aten.max_pool2d_with_indices_backward.default",
-        "aten.avg_pool2d_backward.default",
-        "aten._adaptive_avg_pool2d_backward.default",
-        "aten.native_batch_norm_backward.default",
-        "aten.native_layer_norm_backward.default",
-        "aten.native_group_norm_backward.default",
-    )
-)
+_FRESH = frozenset((
+    "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default",
+    "aten.convolution.default", "aten._scaled_dot_product_flash_attention_for_cpu.default",
+    "aten.cat.default", "aten.embedding.default", "aten.max_pool2d_with_indices.default",
+    "aten.avg_pool2d.default", "aten._adaptive_avg_pool2d.default",
+    "aten.native_batch_norm.default", "mkldnn._linear_pointwise.default",
+    "mkldnn._convolution_pointwise.default", "aten.max_pool2d_with_indices_backward.default",
+    "aten.avg_pool2d_backward.default", "aten._adaptive_avg_pool2d_backward.default",
+    "aten.native_batch_norm_backward.default", "aten.native_layer_norm_backward.default",
+    "aten.native_group_norm_backward.default",
+))  # fmt: skip
 # operators for which that holds for these results; results that were not requested are None
 _ALL_FRESH = {
     "aten.convolution_backward.default": (0, 1, 2),

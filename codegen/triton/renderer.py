@@ -178,7 +178,7 @@ def _told(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **named)
         except triton_compile.Fault as fault:
-            from .cubins import error_of  # late: it knows the processes that compile
+            from .cubins import error_of  # lazy: it imports the compile server
 
             raise error_of(fault) from fault.__cause__
 
