@@ -48,7 +48,7 @@ class Unit(Placed):
     """A kernel (`shape` is set) or one ATen call, in the order of units.
 
     device  of the results of its members: a kernel runs on one
-    shape   full sizes of the iteration; `folded`: its reduced dimensions (None: none yet)
+    shape   sizes of the iteration; `folded`: its reduced dimensions (None: none yet)
     where   for each member with a value: its map over `shape` (empty in a unit of `rows`)
     """
 
@@ -339,7 +339,7 @@ class Fusion:
         return "NF703" if self._place_in(node, rule, unit) is None else ""
 
     def _quiet(self, nodes: list[Node], unit: Unit) -> bool:
-        """Whether not one of both would store into an input while the other may report an error."""
+        """Whether no kernel of both would store into an input and also report an error."""
         if not self.flow.moves and not self.flow.apart:
             return True
         stores = [any(map(self.flow.is_store, some)) for some in (nodes, unit.nodes)]
@@ -476,9 +476,7 @@ class Fusion:
             else:
                 place = _place_of(unit, meta.shape, rule.kind in ("fold", "product"))
             unit.where[node] = place
-        # a call with several results has no value itself, only its gets do; this is the map of
-        # result 0
-        else:
+        else:  # of several results only the gets have values; this is the map of result 0
             unit.where[node] = _place_of(unit, node.meta[0].shape, 0 in rule.rows)
         for operand in reads(node):
             if self.source(operand) not in unit.where and not self._inlined(self.source(operand)):

@@ -46,7 +46,6 @@ def shadowed(
     """
     allowed, devices = tolerance(graph), generators.drawn_from(graph)
     tail = f"; kernels: {', '.join(kernels) or 'none'}"
-
     cancels, names = bool(graph.written) or graph.spends, _names(graph)
     blank = {at for at, node in enumerate(graph.outputs) if is_blank(graph, node)}
 
