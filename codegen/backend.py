@@ -176,7 +176,8 @@ def _told(graph: Graph, error: Exception) -> tuple[str, str]:
     reason = f"{type(error).__name__}: {error}".splitlines()[0]
     SESSION.warn_once(
         "WN606",
-        f"a graph runs operator by operator, for its kernels could not be made: {reason}. What it gives is right; it is"
-        " slower than it could be. `python -m graftjit doctor` tries the compiler.",
+        f"a graph runs operator by operator, for its kernels could not be made: {reason}."
+        " What it gives is right; it is slower than it could be."
+        " `python -m graftjit doctor` tries the compiler.",
     )
     return "FB306" if isinstance(error, BuildError) else "FB303", reason

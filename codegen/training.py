@@ -260,7 +260,8 @@ class Twin:
             )
             if difference:
                 raise CheckError(
-                    f"the gradient of input {at} of the compiled graph {self._graph.name} is not what eager gives",
+                    f"the gradient of input {at} of the compiled graph {self._graph.name}"
+                    " is not what eager gives",
                     expected="eager's gradient",
                     found=difference,
                 )

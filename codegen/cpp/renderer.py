@@ -424,7 +424,10 @@ class Kernel:
             kind = register(value.dtype)
             return f"const {kind} {name} = {self._index(value.attr, row, kind)};"
         if value.op == "number":
-            return f"const {register(value.dtype)} {name} = {argument(self.n(value.attr), value.dtype)};"
+            return (
+                f"const {register(value.dtype)} {name} = "
+                f"{argument(self.n(value.attr), value.dtype)};"
+            )
         args = tuple(f"v{arg}" for arg in value.args)
         dtypes = tuple(self.nest.values[arg].dtype for arg in value.args)
         if value.op == "cast" and value.dtype == torch.bfloat16 and value.args[0] in self.plain:

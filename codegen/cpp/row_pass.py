@@ -218,7 +218,8 @@ class PassWriter:
             if self.nest.values[number].attr in PLACES:
                 parameters += f", {self.place} &k{number}_0"
         self.put(
-            f"auto {of} = [&](const i64_t {name}{more}{parameters}) __attribute__((always_inline)) {{"
+            f"auto {of} = [&](const i64_t {name}{more}{parameters})"
+            " __attribute__((always_inline)) {"
         )
         self.kernel.depth += 1
         self._known_again()
@@ -279,7 +280,8 @@ class PassWriter:
             length >= step and (self.unroll == 1 or length % together >= step or length < together)
         ):
             self.put(
-                f"for (; at + {step} <= {last}; at += {step}) body(at{count}{self.names(0, blocked)});"
+                f"for (; at + {step} <= {last}; at += {step})"
+                f" body(at{count}{self.names(0, blocked)});"
             )
         if lanes and (unknown or length % step):
             known = first == "0" and not unknown
@@ -314,7 +316,8 @@ class PassWriter:
             else:
                 joined = combined(self.nest, number, "a", "b")
                 self.put(
-                    f"const {kind} v{number} = fold({accumulator}, []({kind} a, {kind} b) {{ return {joined}; }});"
+                    f"const {kind} v{number} ="
+                    f" fold({accumulator}, []({kind} a, {kind} b) {{ return {joined}; }});"
                 )
             self.kernel.known.add(number)
 

@@ -59,7 +59,8 @@ def _item(kernel: Kernel, blocks: Any) -> None:
             put(f"for (int k = count; k < W; ++k) t{number}[k] = {start};")
         text = combined(kernel.nest, number, "a", "b")
         put(
-            f"const {kind} v{number} = fold_over(t{number}, []({kind} a, {kind} b) {{ return {text}; }});"
+            f"const {kind} v{number} ="
+            f" fold_over(t{number}, []({kind} a, {kind} b) {{ return {text}; }});"
         )
     _behind(kernel, axis, whole)
 

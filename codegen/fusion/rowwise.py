@@ -54,8 +54,10 @@ _ELEMENTS = frozenset(
             "lt le gt ge eq ne": "Tensor Scalar",
             "masked_fill": "Scalar",
             "clone _to_copy": "default",
-            "neg abs relu sigmoid tanh exp log sqrt rsqrt reciprocal sin cos erf expm1 log1p": "default",
-            "gelu silu leaky_relu elu hardtanh hardswish hardsigmoid softplus mish relu6": "default",
+            "neg abs relu sigmoid tanh exp log sqrt rsqrt reciprocal sin cos erf expm1"
+            " log1p": "default",
+            "gelu silu leaky_relu elu hardtanh hardswish hardsigmoid softplus mish"
+            " relu6": "default",
             "clamp clamp_min clamp_max maximum minimum logical_not": "default",
             "addcmul": "default",
         }.items()

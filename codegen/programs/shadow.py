@@ -40,10 +40,7 @@ FLIPS = 1e-3
 def shadowed(
     program: Callable[..., Any], replay: Callable[..., Any], graph: Graph, kernels: Sequence[str]
 ) -> Callable[..., Any]:
-    """The program, followed by the comparison of its results, written inputs and random states.
-
-    The calls run on copies of those inputs, with the random numbers of the program.
-    """
+    """The program, then the calls on copies of its inputs and random states, and a comparison."""
     allowed, devices = tolerance(graph), generators.drawn_from(graph)
     tail = f"; kernels: {', '.join(kernels) or 'none'}"
     cancels, names = bool(graph.written) or graph.spends, _names(graph)
@@ -92,7 +89,8 @@ def shadowed(
             generators.put_back(after)
         if any(not torch.equal(a, b) for (_, a), (_, b) in zip(after, drawn, strict=True)):
             raise CheckError(
-                f"the compiled graph {graph.name} has not drawn the random numbers that eager draws{tail}"
+                f"the compiled graph {graph.name} has not drawn the random numbers"
+                f" that eager draws{tail}"
             )
         return found
 

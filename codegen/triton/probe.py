@@ -57,7 +57,8 @@ def kernels() -> Iterator[Check]:
     yield Check(
         "test kernel, GPU",
         "ok",
-        f"compiled for sm_{capability} in {(middle - start) * 1e3:.0f} ms with the start of a process, in"
+        f"compiled for sm_{capability} in {(middle - start) * 1e3:.0f} ms"
+        " with the start of a process, in"
         f" {(end - middle) * 1e3:.0f} ms without; {workers.most()} at a time",
     )
 

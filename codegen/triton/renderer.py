@@ -25,7 +25,10 @@ from .dialect import TYPES, helpers_of
 from .tiling import Plan, Tiling, choices, plan_of
 
 # names that bodies use
-_TAKEN = r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|left|right|tile|first|beside|triton|libdevice|.+_mask|.+_pid|_.*"
+_TAKEN = (
+    r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|left|right|tile|first|beside|triton|libdevice"
+    r"|.+_mask|.+_pid|_.*"
+)
 
 _HEADER = """\
 import triton
