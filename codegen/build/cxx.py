@@ -48,9 +48,9 @@ def link_flags(compiler: device.Compiler) -> tuple[str, ...]:
     process has already loaded.
 
     They save a fifth of the time of a small build. libm is named: its functions have versions, and
-    without its name the linker takes the oldest. Empty on systems where these libraries may have
-    other names. If a link with these flags fails, `_compile` links without them; the library then
-    does the same.
+    without its name the linker takes the oldest version. Empty on systems where these libraries may
+    have other names. If a link with these flags fails, `_compile` links without them; the library
+    then does the same.
     """
     if compiler.kind != "gcc" or not _has_gnu_libc():
         return ()

@@ -498,7 +498,7 @@ template <class T, class V, class N> INLINE V ldsp(const T *p, i64 at, span s, V
 //: inside <- load_if
 
 //: scatter <- memory
-// Stores at positions that are data: `merge` for neighbours, `scatter` lane by lane in order,
+// Stores at data-dependent positions: `merge` for neighbours, `scatter` lane by lane in order,
 // because two lanes may have the same position.
 struct replaced { template <class A, class B> INLINE B of(A, B b) { return b; } };
 struct added { template <class A, class B> INLINE A of(A a, B b) { return a + b; } };

@@ -1,4 +1,4 @@
-"""Scatters in C++: stores at positions that are data. This file writes the initial content of the
+"""Scatters in C++: stores at data-dependent positions. This file writes the initial content of the
 buffer, the order of the elements and the store.
 
 In: a kernel being written (`renderer.Kernel`) whose nest scatters. Elements go in the order of the

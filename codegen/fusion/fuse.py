@@ -614,6 +614,6 @@ def _cheap_beside(node: Node, unit: Unit) -> bool:
 
 
 def _picks(node: Node) -> bool:
-    """Whether it reads at positions that are data of another tensor."""
+    """Whether it reads at positions given by another tensor."""
     row = plan_of(node.target).row
     return row is not None and row.kind in ("index", "loss")

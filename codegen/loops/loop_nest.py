@@ -94,7 +94,7 @@ FOLDS = frozenset(("reduce", "scan"))
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """A store at positions that are data. Elements are stored in the order of the axes.
+    """A store at data-dependent positions. Elements are stored in the order of the axes.
 
     offset   number of an int64 value, in elements, that is added to the index
     how      a key of `MERGES`: how the stored element and the value are combined
@@ -120,7 +120,7 @@ class Store:
     """buffer[index] = value, once per row if the index is constant in the inner axes, else per
     element.
 
-    The value has the buffer's dtype. `scatter`: the positions are data; the nest has no reductions.
+    The value has the buffer's dtype. `scatter`: the positions depend on data; no reductions.
     """
 
     buffer: int
@@ -235,7 +235,7 @@ class LoopNest:
 
     @property
     def scatters(self) -> bool:
-        """Whether it stores at positions that are data."""
+        """Whether it stores at data-dependent positions."""
         return any(store.scatter is not None for store in self.stores)
 
     def moves_inner(self, index: Index) -> bool:

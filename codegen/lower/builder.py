@@ -256,7 +256,7 @@ class Rule:
               "normalize": it reduces, and its (first) result is one value per element;
               "product": it reduces an iteration that is not that of an operand;
               "create": it needs no tensor data, and its result is never stored for others;
-              "scatter": it stores at positions that are data, over a copy of its first operand
+              "scatter": it stores at data-dependent positions, over a copy of its first operand
               (`far`) or of a constant; `build` returns (value, map of its position, how to merge)
     folds     for "fold" and "normalize": (operand, reduced dimensions, keepdim) of a node
     space     for "product" and "scatter": (sizes of the iteration, reduced dimensions) of a node
@@ -294,7 +294,7 @@ RULES: dict[Any, Rule] = {}
 
 
 def scatters(node: Node) -> bool:
-    """Whether a node of a kernel stores at positions that are data."""
+    """Whether a node of a kernel stores at data-dependent positions."""
     rule = RULES.get(node.target) if node.op == "call" else None
     return rule is not None and rule.kind == "scatter"
 

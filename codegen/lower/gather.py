@@ -1,4 +1,4 @@
-"""Lowering of gathers: elements read at positions that are data of other tensors.
+"""Lowering of gathers: elements read at positions given by other tensors.
 
 The operand that is read this way is `far`: it is in memory. An index is checked when it is read
 (`Builder.checked`), so that the kernel never reads out of range. If a check fails, the program runs

@@ -1,5 +1,5 @@
-"""Lowering of scatters: elements stored at positions that are data of other tensors, over a copy of
-the first operand.
+"""Lowering of scatters: elements stored at positions given by other tensors, over a copy of the
+first operand.
 
 The iteration is that of the scattered elements, so the operators that compute them (the messages of
 a graph layer) are in the same kernel, and the elements are never in memory. Elements go in the

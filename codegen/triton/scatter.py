@@ -1,4 +1,4 @@
-"""Scatters on a GPU: stores at positions that are data. Separate kernels write the initial content
+"""Scatters on a GPU: stores at data-dependent positions. Separate kernels write the initial content
 of a buffer.
 
 `split` turns a nest that scatters into several nests that run one after the other: fills and
