@@ -1,8 +1,10 @@
-"""Graphs before they are programs: passes, fusion, the kernels' text, and what becomes of them.
+"""The pipeline: from a graph to a program. It runs the passes, fusion, the text of the kernels and
+their build.
 
-`programmed(graph, ...)` plans a graph, builds its kernels and gives a `Compiled`; with `background` it gives ATen's operators
-over the same graph, exchanged for the fused program when its kernels are built. Called by `codegen.backend` for a graph
-whose plan is not kept: only then all that plans and writes kernels is imported.
+`programmed(graph, ...)` plans a graph, builds its kernels and returns a `Compiled`. With
+`background` it returns ATen's operators over the same graph, which the fused program replaces when
+its kernels are built. `codegen.backend` calls it for a graph whose plan is not kept: only then the
+modules that plan and write kernels are imported.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ Told = Callable[[Graph, Exception], tuple[str, str]]
 def programmed(
     graph: Graph, level: str, background: bool, tune: bool, told: Told, key: kept_plans.Key | None
 ) -> Compiled:
-    """The graph's program; its plan is kept under `key`. `told` gives code and reason of a failure in the background."""
+    """The graph's program; its plan is kept under `key`. `told` gives code and reason of a failure
+    in the background.
+    """
     planned = _planned(graph, expect=key is not None)
     planned.key = key
     try:
@@ -80,19 +84,19 @@ def programmed(
 
 
 def by_aten(graph: Graph) -> Compiled:
-    """The graph's operators by ATen, one by one, as they stand."""
+    """The graph's operators by ATen, one by one, without passes."""
     return _finished(_Planned(graph, _Clock({}), graph, schedule.plan(graph, fuse=False)), _Built())
 
 
 def verify(graph: Graph, kept: kept_plans.Plain) -> None:
-    """Raise CheckError where the graph's plan, made anew, is another than the one that was kept."""
+    """Raise CheckError if the graph's plan, made anew, differs from the kept one."""
     planned = _planned(graph)
     planned.render()
     kept_plans.compare(graph, kept, _plain(planned))
 
 
 def _plain(planned: _Planned, rows: list[facts.Plain] | None = None) -> kept_plans.Plain:
-    """The plan as it is kept. Raises NotKept."""
+    """The plan in the form that is kept. Raises NotKept."""
     made, symbols = planned.made, planned.symbols
     addresses: dict[str, Any] = {name: kept_plans.At(of) for name, of in symbols.items()}
     addresses |= {one.SYMBOL: kept_plans.At(one.SYMBOL) for one in made.replaced.values()}
@@ -121,7 +125,9 @@ def _library_calls(made: schedule.Plan) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """Kernels that are there: the library of those of the processor, and those of GPUs by the keys of their texts."""
+    """The kernels: the library of those for the CPU, and those for GPUs by the keys of
+    their texts.
+    """
 
     library: Library | None = None
     gpu: dict[str, Any] = field(default_factory=dict)
@@ -129,8 +135,11 @@ class _Built:
 
 @dataclass(slots=True)
 class _Planned:
-    """A graph before its kernels are built. `source` is their text, empty where there are none; `numbers`: the
-    expressions that each one takes; `symbols`: the one that stands for it there."""
+    """A graph before its kernels are built.
+
+    `source`: the text of its CPU kernels, empty if there are none; `numbers`: kernel -> the
+    expressions that it takes; `symbols`: kernel -> the symbol in the text.
+    """
 
     graph: Graph
     clock: _Clock
@@ -139,19 +148,20 @@ class _Planned:
     source: str = ""
     numbers: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)  # of each kernel by itself
-    kinds: Kinds = KINDS  # types of devices for which there is a way to have kernels
-    gpu: Written | None = None  # the kernels on GPUs, where there are any
-    later: bool = False  # schedules are to be looked for when kernels are built
-    asked: list[Question] = field(default_factory=list)  # what has not been measured yet
+    texts: dict[str, str] = field(default_factory=dict)  # the text of each kernel by itself
+    kinds: Kinds = KINDS  # types of devices that can have kernels
+    gpu: Written | None = None  # the kernels on GPUs, if there are any
+    later: bool = False  # schedules are looked up or measured when kernels are built
+    asked: list[Question] = field(default_factory=list)  # kernels that have not been measured yet
+    # the kernels that replace calls of ATen, if there are any
     replaced: fixed.Loaded | None = (
         None  # the kernels in place of ATen's calls, where there are any
     )
-    key: kept_plans.Key | None = None  # under which the plan is kept
-    passes: tuple[PassRecord, ...] = ()  # where somebody looks on
+    key: kept_plans.Key | None = None  # the plan is kept under this key
+    passes: tuple[PassRecord, ...] = ()  # only recorded for an observer
 
     def rows(self) -> list[facts.Plain]:
-        """What is told of each step."""
+        """The facts of each step."""
         symbols: dict[str, tuple[str, ...]] = {name: (of,) for name, of in self.symbols.items()}
         for name, one in () if self.gpu is None else self.gpu.launches.items():
             symbols[name] = tuple([part.text.name for part in one.parts])
@@ -163,9 +173,10 @@ class _Planned:
         return "\n\n\n".join([self.source, *(text.source for text in texts)])
 
     def tune(self, stored: bool) -> None:
-        """Take the schedules that are known to be the best. NotBuilt where there are others to measure, and `stored`
-        says that nothing shall be built."""
-        from .tuning import cpu as tune  # late: nothing of it is needed below O2
+        """Take the schedules that are known to be the best. NotBuilt if others must be measured and
+        `stored` forbids builds.
+        """
+        from .tuning import cpu as tune  # lazy: only needed at O2
         from .tuning import library_calls as tune_products
 
         if self.gpu is not None:
@@ -182,7 +193,9 @@ class _Planned:
         self.later = False
 
     def tune_gpu(self, stored: bool) -> None:
-        """Products with their epilogues on GPUs; kernels on the CPU beside them are as they are."""
+        """Tune the GPU kernels and the products with their epilogues; kernels on the CPU beside
+        them stay as they are.
+        """
         from .schedule import gpu_kernels as gpu_plan
         from .tuning import gpu as tune_gpu
 
@@ -193,7 +206,7 @@ class _Planned:
         self.later = False
 
     def render(self) -> None:
-        """The kernels' text, after what is left to measure."""
+        """Write the text of the kernels, after the remaining measurements."""
         if self.later:
             self.tune(stored=False)
         if self.asked:
@@ -211,8 +224,11 @@ class _Planned:
 
 
 def _planned(graph: Graph, expect: bool = False) -> _Planned:
-    """Passes and fusion. Without a compiler: for kernels that a bundle brought, or none. `expect`: kernels are to be
-    built, so that the process which compiles those of GPUs may start meanwhile."""
+    """Run the passes and fusion.
+
+    Without a compiler the plan has kernels only if a bundle brought some. `expect`: kernels will be
+    built, so the process that compiles those of GPUs starts now.
+    """
     clock = _Clock({})
     passes: list[PassRecord] | None = [] if watching.watched() else None
     better = optimize(graph, check=SESSION.options.check, show=show(), records=passes)
@@ -224,7 +240,7 @@ def _planned(graph: Graph, expect: bool = False) -> _Planned:
     if found and not against:
         kinds |= {"cuda"}
         if expect:
-            from .triton import cubins  # late: programs on the CPU need nothing of it
+            from .triton import cubins  # lazy: programs on the CPU do not need it
 
             cubins.expect()
     if any("_backward" in str(node.target) for node in better.nodes if node.op == "call"):
@@ -241,8 +257,11 @@ def _planned(graph: Graph, expect: bool = False) -> _Planned:
 
 
 def _built(planned: _Planned, stored: bool = False) -> _Built:
-    """The kernels, built or found. Where that cannot be, the plan becomes one without those: on the processor without a
-    compiler and without a bundle that has them, on GPUs where triton fails."""
+    """The kernels, built or found.
+
+    If kernels cannot be built, the plan becomes one without them: on the CPU without a compiler and
+    without a bundle that has them, on GPUs if triton fails.
+    """
     planned.render()
     gpu = _gpu_kernels(planned, stored)
     return _Built(_library(planned, _covers(planned), stored), gpu)
@@ -253,8 +272,11 @@ def _covers(planned: _Planned) -> tuple[str, ...]:
 
 
 def _gpu_kernels(planned: _Planned, stored: bool) -> dict[str, Any]:
-    """The kernels of GPUs, by key. The operators of those that the compiler rejects are ATen's in another plan; where there is
-    no compiler, or it rejects too much, all are."""
+    """The kernels of GPUs, by key.
+
+    The plan is made again with calls of ATen for the operators of kernels that the compiler
+    rejects. If there is no compiler, or it rejects too many, no kernel is left on the GPU.
+    """
     if planned.gpu is None or not planned.gpu.launches:
         return {}
     from .schedule import gpu_kernels as gpu_plan
@@ -303,7 +325,9 @@ def _library(planned: _Planned, covers: tuple[str, ...], stored: bool) -> Librar
 
 
 def _replan(planned: _Planned, kinds: Kinds, made: schedule.Plan | None = None) -> None:
-    """This plan, or one with kernels for these devices alone. It is not kept."""
+    """Replace the plan by this one, or by one with kernels only for these devices. It is
+    not kept.
+    """
     planned.kinds, planned.key, planned.gpu = kinds, None, None
     planned.made = made or schedule.plan(planned.better, kinds=kinds)
     planned.source, planned.asked, planned.replaced = "", [], None
@@ -313,7 +337,7 @@ def _replan(planned: _Planned, kinds: Kinds, made: schedule.Plan | None = None) 
 
 
 def _write_gpu(planned: _Planned) -> None:
-    """The text of the kernels on GPUs, where there are to be any."""
+    """Write the text of the kernels on GPUs, if the plan may have some."""
     if "cuda" in planned.kinds:
         from .schedule import (
             gpu_kernels as gpu_plan,  # late: programs on the CPU need nothing of it
@@ -341,13 +365,13 @@ def _without_gpu(reason: str) -> None:
 
 
 def _at_once(planned: _Planned, stored: bool = False) -> Compiled:
-    """The program, when its kernels are there."""
+    """The program, with its kernels built first."""
     return _finished(planned, _built(planned, stored))
 
 
 def _finished(planned: _Planned, built: _Built) -> Compiled:
     """The program over loaded kernels."""
-    from ..runtime.executor.lower import load  # late: it loads the native extension
+    from ..runtime.executor.lower import load  # lazy: it loads the native extension
 
     made, graph, symbols, keep = planned.made, planned.graph, planned.symbols, built.library
     addresses = {} if keep is None else {n: keep.addresses[of] for n, of in symbols.items()}
@@ -385,7 +409,7 @@ def _finished(planned: _Planned, built: _Built) -> Compiled:
 
 
 def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
-    """ATen's operators one by one, exchanged for the kernels when these are built."""
+    """ATen's operators one by one, which the fused program replaces when its kernels are built."""
     from ..runtime import _native
     from ..runtime.executor.lower import load
 
@@ -393,7 +417,7 @@ def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
     one_by_one = schedule.plan(planned.better, fuse=False)
     spec = schedule.spec(one_by_one, {})
     program: Program = load(spec)
-    if not isinstance(program, _native.Program):  # nothing could be exchanged
+    if not isinstance(program, _native.Program):  # a program of another type cannot be exchanged
         return _at_once(planned)
     owner, library = SESSION.owner, sum(isinstance(step, Node) for step in one_by_one.steps)
     made = Compiled(graph, program, "background", spec, (), library, sampled=program)

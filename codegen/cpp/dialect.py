@@ -125,7 +125,7 @@ def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
 
 
 def rounded_plain(text: str, source: torch.dtype) -> str:
-    """A cast to bfloat16 of a value that is never nan (`cpp.nans`)."""
+    """A cast to bfloat16 of a value whose nans are plain (`cpp.nans`)."""
     if source == torch.float32:
         return f"round_bf16_plain({text})"
     return cast(text, source, torch.bfloat16)

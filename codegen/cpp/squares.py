@@ -1,12 +1,12 @@
-"""Squares in C++: rows in lanes where memory is contiguous along the rows. Squares of W x W
+"""Squares in C++: rows in lanes whose elements are contiguous along each row. Squares of W x W
 elements are transposed in registers.
 
 In: a kernel being written (`renderer.Kernel`) whose plan has `squares`: its lanes are rows, and
-some loads or stores are contiguous along the columns. Out: lines, put to the kernel. W rows by W
-columns are loaded as vectors along the rows and transposed; each vector is then a column of W rows,
-one per lane. Stores across the lanes are collected and transposed back. This reduces short rows
-without moves between lanes. Rows that are read in one order of memory and written in another access
-each line of it once. `pays` decides; `tile` does the same for nests without reductions.
+some loads or stores are contiguous along a row. Out: lines, put to the kernel. W rows by W columns
+are loaded as vectors along the rows and transposed; each vector is then a column of W rows, one per
+lane. Stores across the lanes are collected and transposed back. This reduces short rows without
+moves between lanes. Rows that are read in one order of memory and written in another access each
+line of it once. `pays` decides; `tile` does the same for nests without reductions.
 """
 
 from __future__ import annotations

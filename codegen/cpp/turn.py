@@ -83,7 +83,7 @@ def _left(rows: str) -> str:
 
 
 def _copies(kernel: Kernel) -> int:
-    """Copies of an accumulator; other rows are reduced at the same time."""
+    """The number of copies of an accumulator: one, because other rows run at the same time."""
     return kernel.nest.hints.unroll or 1
 
 
