@@ -244,7 +244,8 @@ def _planned(graph: Graph, expect: bool = False) -> _Planned:
 
             cubins.expect()
     if any("_backward" in str(node.target) for node in better.nodes if node.op == "call"):
-        from .lower import backward as lower_backward  # noqa: F401 (late: it fills the table of rules, which few programs need)
+        # lazy: it fills the table of rules with some that few programs need
+        from .lower import backward as lower_backward  # noqa: F401
     planned = _Planned(graph, clock, better, schedule.plan(better, kinds=kinds), kinds=kinds)
     planned.passes = tuple(passes or ())
     clock.lap("plan")
@@ -339,9 +340,8 @@ def _replan(planned: _Planned, kinds: Kinds, made: schedule.Plan | None = None) 
 def _write_gpu(planned: _Planned) -> None:
     """Write the text of the kernels on GPUs, if the plan may have some."""
     if "cuda" in planned.kinds:
-        from .schedule import (
-            gpu_kernels as gpu_plan,  # late: programs on the CPU need nothing of it
-        )
+        # lazy: programs on the CPU do not need it
+        from .schedule import gpu_kernels as gpu_plan
 
         planned.made, planned.gpu = gpu_plan.write(planned.made)
         planned.clock.lap("render_gpu")
@@ -351,7 +351,8 @@ def _without_compiler() -> None:
     SESSION.emit(Fallback(code="FB302", reason="no C++ compiler was found"))
     SESSION.warn_once(
         "WN604",
-        "no C++ compiler was found: programs run as ATen steps. Install g++ or clang++, or set CXX.",
+        "no C++ compiler was found: programs run as ATen steps."
+        " Install g++ or clang++, or set CXX.",
     )
 
 
