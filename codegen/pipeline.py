@@ -154,9 +154,7 @@ class _Planned:
     later: bool = False  # schedules are looked up or measured when kernels are built
     asked: list[Question] = field(default_factory=list)  # kernels that have not been measured yet
     # the kernels that replace calls of ATen, if there are any
-    replaced: fixed.Loaded | None = (
-        None  # the kernels in place of ATen's calls, where there are any
-    )
+    replaced: fixed.Loaded | None = None
     key: kept_plans.Key | None = None  # the plan is kept under this key
     passes: tuple[PassRecord, ...] = ()  # only recorded for an observer
 

@@ -265,7 +265,8 @@ class Fusion:
 
         It is a chain of at most three light operators over a tensor of at most half the unit's
         elements. A far operand without other readers is also computed where it is read, if that is
-        at most about twice per element. False if the graph writes memory, which might be read late.
+        at most about twice per element. False if the graph writes memory: a read might then come
+        after a write.
         """
         if not unit.is_kernel or unit.rows is not None or self.flow.writes_memory:
             return False

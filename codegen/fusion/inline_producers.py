@@ -44,7 +44,7 @@ def absorb(fusion: Fusion) -> None:
 
 
 def _may_go(fusion: Fusion, unit: Unit) -> bool:
-    """Whether it is pointwise and only for kernels."""
+    """Whether its members are pointwise, and do not write, raise or draw random numbers."""
     if not unit.is_kernel or unit.folded is not None or unit.rows is not None:
         return False
     for node in unit.nodes:

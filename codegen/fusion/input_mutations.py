@@ -6,7 +6,7 @@ written value, and of several writes the last one is kept (an optimizer's moment
 and then added to). `copies(graph)` gives for each remaining write a copy with the layout of the
 written memory. `fuse` takes it into a kernel like any pointwise node, and `schedule` makes no step
 for the write (see `concat`, which does the same for a cat). Version counters rise as often as in
-eager. Only where inputs are known not to overlap (`Graph.apart`).
+eager. This is done only if inputs are known not to overlap (`Graph.apart`).
 """
 
 from __future__ import annotations

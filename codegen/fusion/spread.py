@@ -2,9 +2,9 @@
 c[n:])).
 
 The cat itself is then never in memory: `concat` writes each part of the last result into place
-(rotary embeddings: x * cos + cat(-x2, x1) * sin is one kernel). Only if the cat has no other
-reader, and if the other operands are in memory (as the tensors are whose slices the cat moves) or
-are such work themselves. So nothing is computed or stored that was not before.
+(rotary embeddings: x * cos + cat(-x2, x1) * sin is one kernel). This is done only if the cat has no
+other reader, and if the other operands are in memory (as the tensors are whose slices the cat
+moves) or are such work themselves. So nothing is computed or stored that was not before.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 # x 768 x 768; ATen's / nest / packed, AVX-512): float32 1: 51 / 15 / 46, 4: 123 / 20 / 42, 16: 216
 # / 74 / 83; bfloat16 1: 71 / 14 / 30, 4: 74 / 60 / 32, 16: 96 / 87 / 47. `matmul_bf16` now computes
 # bfloat16 products that are not tiny, where there are instructions for them.
+
 # rows that share each element of the larger factor; registers do not suffice for more
 TOGETHER = 8
 THIN = 12  # rows or columns up to which a nest is better

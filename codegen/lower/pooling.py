@@ -112,7 +112,7 @@ def _max_pool(at: At) -> tuple[int, int]:
     """
     windows, dtype = _windows(at.node), at.dtype
     plane = math.prod(window.length for window in windows)
-    # the type of distances in a plane: as narrow as the elements', if that can hold them
+    # distances in a plane have 32 bits, as float32 elements have, if these can hold them
     kind = torch.int32 if surely("<", plane, 1 << 31) else torch.int64
     best = least = at.const(-math.inf, dtype)
     step = at.builder.cast(_first_distance(at, windows), kind)
@@ -217,7 +217,9 @@ def _max_when(node: Node) -> bool:
 
 
 def _avg_when(node: Node) -> bool:
-    """Eager refuses narrow floats in three dimensions, or rounds each sum: no rule for these."""
+    """Whether eager sums as the rule does: it refuses narrow floats in three dimensions, or rounds
+    each of their sums.
+    """
     return _small(node) and (_RANKS[node.target] == 2 or node.meta.dtype in WIDE)
 
 
