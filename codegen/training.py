@@ -186,7 +186,7 @@ class Twin:
         graph, n = self._graph, len(self._graph.inputs)
         before = generators.states(generators.drawn_from(graph))
         with torch.enable_grad():
-            # in memory of their own: the graph writes later to the inputs that it writes
+            # copies of the inputs that the program writes to later
             bare = [
                 t.detach().clone() if at in graph.written else t.detach()
                 for at, t in enumerate(inputs[:n])
@@ -228,8 +228,8 @@ class Twin:
 
     def compare(self, begun: Any, given: Sequence[Any], found: Sequence[Any]) -> None:
         leaves, pieces, *_, before = begun
-        # Through `.data`: the program saves its results for its backward, eager's twin has results
-        # of its own.
+        # Writes through `.data` reach the results that the program saves for its backward, but not
+        # the results of eager's twin.
         if any(differs(now, then) for now, then in before):
             not_compared(self._graph, "a result was written to, and autograd has not seen it")
             return

@@ -1,4 +1,5 @@
 """The C++ compiler: from text to a library.
 
-In: C++ text. Out: a loaded library, now or in the background. Open first: `cxx.py`.
+In: C++ text. Out: a loaded library, now or in the background.
+Open first: `cxx.py`.
 """

@@ -1,4 +1,5 @@
 """C++ kernels: from a loop nest to text.
 
-In: a loop nest. Out: C++ with vector types, without headers. Open first: `renderer.py`.
+In: a loop nest. Out: C++ with vector types, without headers.
+Open first: `renderer.py`.
 """

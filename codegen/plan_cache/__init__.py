@@ -1,5 +1,5 @@
 """Kept plans: a graph is planned once per machine.
 
-In: a graph. Out: its plan from the kernel store, or a note that keeps the plan. Open first:
-`cache.py`.
+In: a graph. Out: its plan from the kernel store, or a note that keeps the plan.
+Open first: `cache.py`.
 """

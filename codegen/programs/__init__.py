@@ -1,5 +1,6 @@
 """Compiled graphs at run time.
 
 In: a program and its graph. Out: a callable; its fallback, its comparison with eager, the facts of
-its steps. Open first: `compiled.py`.
+its steps.
+Open first: `compiled.py`.
 """

@@ -1,4 +1,5 @@
 """The schedule: units become the steps of a program.
 
-In: fused units. Out: steps in order, with memory assigned. Open first: `plan.py`.
+In: fused units. Out: steps in order, with memory assigned.
+Open first: `plan.py`.
 """

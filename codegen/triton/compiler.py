@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 ALIGNMENT = 16  # bytes; with it Triton can use the widest loads and stores
-OLDEST = (3, 6)  # supported version of triton
+OLDEST = (3, 6)  # the oldest supported version of triton
 
 
 class Fault(Exception):

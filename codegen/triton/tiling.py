@@ -30,7 +30,7 @@ PROGRAMS = 264  # programs that keep a device busy
 STRIDED_BLOCK = 64  # elements per block of a reduced axis that is not contiguous
 FEW_TILES = 64  # a line of fewer tiles ends before wider loads would matter
 WARP = 32  # threads that load together
-SHORT = 16  # a dimension that holds less than this part of a tile takes another axis
+SHORT = 16  # a dimension that holds less than 1 / SHORT of a tile takes another axis
 TILE = 2048  # elements of a tile of short rows
 LANES = 128  # rows side by side that are walked one element at a time
 

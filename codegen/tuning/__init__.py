@@ -1,5 +1,5 @@
 """Tuning at level O2: candidates are timed.
 
-In: kernels with several tilings, products with several implementations. Out: the fastest one. Open
-first: `cpu.py`.
+In: kernels with several tilings, products with several implementations. Out: the fastest one.
+Open first: `cpu.py`.
 """
