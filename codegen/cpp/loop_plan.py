@@ -32,10 +32,8 @@ GROUPS = 8  # vectors of rows that go down the columns together
 MANY_ROWS = 1024  # from this many vectors of rows on, GROUPS may be doubled
 STRIP = 512  # elements at a time of an axis that is not contiguous in memory
 CACHE_LINE, CACHE_PERIOD, CACHE_WAYS = 64, 4096, 8  # bytes, bytes, number: of a first-level cache
-SHORT_ROW, MANY_ITEMS = (
-    1024,
-    64,
-)  # rows up to this length are taken several at a time, if that leaves this many items to share
+# Rows up to this length are taken several at a time, if that leaves this many items to share.
+SHORT_ROW, MANY_ITEMS = 1024, 64
 # The most vectors of a row that is reduced beside other rows; in longer rows the reduction of the
 # last vector hardly counts.
 SHORT_VECTORS = 16
@@ -43,7 +41,6 @@ SHORT_VECTORS = 16
 APART = frozenset(("load_if", "inside", "checked", "scan", "index"))
 PLACES = ("argmax", "argmin")  # reductions that give a position
 KEEP_COST = 8  # flops up to which a value is computed again instead of kept
-
 
 BYTES = frozenset((torch.bool, torch.uint8, torch.int8))
 # the operators that math.h has for masks of one byte per lane
@@ -126,7 +123,6 @@ class Plan:
     groups: int = 1  # vectors of rows side by side, where lanes are rows
     # the axis along which loads are contiguous whose squares are transposed (`tile`)
     tile: int | None = None
-
     squares: bool = False  # lanes are rows that follow each other in memory (`squares`)
     turned: bool = False  # as many rows as there are lanes are reduced together (`turn`)
 

@@ -3,11 +3,12 @@
 // No file includes this one. codegen.cpp takes the sections from it that a translation unit needs
 // and puts them into a namespace for each W. A section is a line `//: name <- sections it needs`
 // and the lines up to the next such line. There is never an #include: that way a kernel compiles in
-// 40 ms. GCC 12 or newer, or Clang; at -O3 loops over the lanes of a vector become vector
-// instructions (fma, sqrt, floor) where the machine has them. Registers: bool is an i32 mask (0 or
-// -1), or an i8 mask where all of a kernel's registers are bytes (BYTES); bfloat16 and float16 are
-// f32, already rounded. Errors are against the exact result, in units in the last place; nan, inf,
-// -0 and denormals as in libm.
+// 40 ms. The compiler is GCC 12 or newer, or Clang; at -O3 loops over the lanes of a vector become
+// vector instructions (fma, sqrt, floor) where the machine has them.
+//
+// Registers: bool is an i32 mask (0 or -1), or an i8 mask where all of a kernel's registers are
+// bytes (BYTES); bfloat16 and float16 are f32, already rounded. Errors (ulp) are against the exact
+// result; nan, inf, -0 and denormals are as in libm.
 
 //: types
 // GCC calls functions of this length through the linkage table instead of inlining them, and spills

@@ -53,11 +53,7 @@ TOGETHER = 8
 THIN = 12  # rows or columns up to which a nest is better
 LONG = 64  # k from which on the reduction of a sum's lanes does not matter
 # bytes of an element -> multiplications that take less time than the call
-SMALL = {
-    4: 4096,
-    8: 4096,
-    2: 16384,
-}
+SMALL = {4: 4096, 8: 4096, 2: 16384}
 HALF_WORK = 1 << 20  # multiplications from which on the library's half precision instructions win
 SCATTERED_BYTES = 1 << 14  # bytes of a factor that may be read out of the order of its memory
 
