@@ -1,10 +1,13 @@
-"""Dataclasses that cost little to define: their methods are made when they are first needed.
+"""A `dataclass` decorator that costs little: methods are made when they are first needed.
 
-In: a class with annotated fields. Out: the same as from `dataclasses.dataclass`, for the options that the house uses,
-with real `dataclasses.Field`s, so that `fields`, `replace`, `asdict` and `is_dataclass` work. The standard decorator
-compiles six functions a class, half a millisecond; with 150 classes that was nearly half of a first call. Here
-`__init__` is compiled at the first instance, and the other methods are closures over the names of the fields. A class
-that users make themselves takes the standard decorator: `inspect.signature` shows its parameters.
+In: a class with annotated fields. Out: the same as from `dataclasses.dataclass`, for the options
+below, with real `dataclasses.Field`s, so that `fields`, `replace`, `asdict` and `is_dataclass`
+work.
+
+The standard decorator compiles six functions per class, in half a millisecond; with 150 classes
+that was nearly half of a first call. Here `__init__` is compiled at the first instance, and the
+other methods are closures over the names of the fields. Classes that users instantiate take the
+standard decorator, so that `inspect.signature` shows their parameters.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from typing import Any, TypeVar, dataclass_transform, overload
 
 __all__ = ["dataclass", "field"]
 
-_FIELD = dataclasses._FIELD  # type: ignore[attr-defined]  # what `dataclasses.fields` looks for
+# `dataclasses.fields` compares with this marker.
+_FIELD = dataclasses._FIELD  # type: ignore[attr-defined]
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -39,7 +43,7 @@ def dataclass(
 
 @dataclass_transform(field_specifiers=(field,))
 def dataclass(cls: Any = None, /, **options: bool) -> Any:
-    """As `dataclasses.dataclass`. `slots`: the class is made again, as there."""
+    """As `dataclasses.dataclass`. `slots` makes the class anew, as the standard decorator does."""
     if cls is not None:
         return _made(cls)
     return lambda cls: _made(cls, **options)
@@ -59,7 +63,7 @@ def _made(
     for base in cls.__mro__[-1:0:-1]:
         fields.update(base.__dict__.get("__dataclass_fields__", ()))
     fields.update(own)
-    holder: list[type] = []  # the class, once it is there
+    holder: list[type] = []  # gets the finished class
     scope = dict(cls.__dict__)
     added: dict[str, Any] = {
         "__dataclass_fields__": fields,
@@ -119,7 +123,7 @@ def _again(
     fields: dict[str, Field],
     weakref_slot: bool,
 ) -> type:
-    """The class with slots."""
+    """A new class with `__slots__` in place of `cls`."""
     inherited: set[str] = set()
     for base in cls.__mro__[1:-1]:
         inherited.update(base.__dict__.get("__slots__", ()))
@@ -145,7 +149,9 @@ def _late_init(holder: list[type], fields: dict[str, Field], frozen: bool) -> Ca
 
 
 def _init_of(cls: type, fields: dict[str, Field], frozen: bool) -> Any:
-    """The compiled `__init__`. Parameters without a default after such with one are an error, as ever."""
+    """The compiled `__init__`. A parameter without a default after one with a default is a
+    SyntaxError.
+    """
     scope: dict[str, Any] = {"_set": object.__setattr__, "_none": MISSING}
     by_place: list[str] = []
     by_name: list[str] = []
@@ -232,7 +238,7 @@ def _frozen(holder: list[Any], names: frozenset[str]) -> tuple[Any, Any]:
 
 
 def _state(names: tuple[str, ...]) -> tuple[Any, Any]:
-    """How copies and pickles of frozen objects with slots are filled."""
+    """`__getstate__` and `__setstate__` for copies and pickles of frozen objects with slots."""
 
     def __getstate__(self: Any) -> list[Any]:
         return [getattr(self, name) for name in names]

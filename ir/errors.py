@@ -1,14 +1,15 @@
-"""What can go wrong while a torch call is traced; raised by `Tracer`, answered by capture with a graph break.
+"""Exceptions that `Tracer` raises for a torch call that it cannot record.
 
-None of these reaches a user: at each of them plain Python runs the call again, on real tensors, and gives
-the result or raises the exception that the program would have seen anyway.
+None of them reaches a user. Capture answers each with a graph break: plain Python runs the call
+again on real tensors, and returns its result or raises the exception that the program would have
+seen anyway.
 """
 
 from __future__ import annotations
 
 
 class CannotTrace(Exception):
-    """The call cannot be part of a graph. `code` is a short stable word, `text` says what was met."""
+    """The call cannot be part of a graph. `code` is a short stable word, `text` is the reason."""
 
     code = "cannot-trace"
 
@@ -20,7 +21,7 @@ class CannotTrace(Exception):
 
 
 class Unsupported(CannotTrace):
-    """A tensor or an operator of a kind that the tracer does not know (sparse, quantized, a subclass...)."""
+    """The tracer does not support this tensor or operator (sparse, quantized, a subclass...)."""
 
     code = "unsupported"
 
@@ -29,7 +30,9 @@ class Unsupported(CannotTrace):
 
 
 class DataDependent(CannotTrace):
-    """The result depends on tensor data: a Python number, a truth value, or (`shape`) the sizes of a tensor."""
+    """The result depends on tensor data: a Python number, a truth value, or (`shape`) sizes of a
+    tensor.
+    """
 
     code = "data-dependent"
 
@@ -40,7 +43,7 @@ class DataDependent(CannotTrace):
 
 
 class TraceError(CannotTrace):
-    """torch refused the call. `original` is its exception: an error in the user's program, most likely."""
+    """torch refused the call. `original` is its exception, most likely an error of the program."""
 
     code = "raised"
 
@@ -50,4 +53,6 @@ class TraceError(CannotTrace):
 
 
 class NoRule(Exception):
-    """Raised by a result rule for arguments it does not cover; the tracer then asks torch instead."""
+    """Raised by a result rule for arguments it does not cover; the tracer then asks torch
+    instead.
+    """

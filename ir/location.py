@@ -1,8 +1,8 @@
-"""Where in the user's program something happened.
+"""`Location`: a place in the user's program.
 
-A `Location` is attached to every node, guard row, break and event, so that whatever graftjit did can be
-told by file, line and columns. Made by capture from a code object's position table; read by everyone.
-People read `shown`, which names a notebook's cell as the notebook does.
+Every node, guard row, break and event has a `Location`, so that reports can name its file, line and
+columns. Capture makes it from a code object's position table. `shown` is the form for people: it
+names a notebook's cell as the notebook does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A range in a source file. Lines count from 1, columns from 0 (as `ast` does); None where unknown."""
+    """A range in a source file. Lines count from 1, columns from 0 (as in `ast`); None: unknown."""
 
     file: str
     line: int | None
@@ -35,8 +35,12 @@ class Location:
 
 
 def shown_file(path: str) -> str:
-    """The name of a source file for people: `In[3]` for a cell of a notebook, whose file has a made-up name with a
-    process number in it; any other as it is. The cell's lines can be read by `linecache` under both names."""
+    """The display name of a source file.
+
+    A notebook cell has a made-up file name with a process number in it; its display name is
+    `In[3]`. Any other path is returned unchanged. `linecache` then has the cell's lines under both
+    names.
+    """
     if "ipykernel_" not in path and not path.startswith("<ipython-input"):
         return path
     name_of = getattr(getattr(_shell(), "compile", None), "format_code_name", None)
@@ -50,8 +54,10 @@ def shown_file(path: str) -> str:
 
 
 def shown_text(text: str) -> str:
-    """A kernel's text for people. Comments in it name the program's files, and it is stored under what it says: so the cells
-    of a notebook have their made-up names there, and their numbers here."""
+    """A kernel's text for display: file names of notebook cells become `In[3]`.
+
+    The kernel store hashes the text, so the stored text keeps the made-up file names.
+    """
     if "IPython" not in sys.modules:
         return text
     cells = {os.path.basename(path): path for path in [*linecache.cache] if "ipykernel_" in path}
@@ -61,6 +67,6 @@ def shown_text(text: str) -> str:
 
 
 def _shell() -> object:
-    """IPython's shell of this process; None outside of one."""
+    """IPython's shell of this process; None outside IPython."""
     module = sys.modules.get("IPython")
     return None if module is None else module.get_ipython()

@@ -1,4 +1,4 @@
-"""The graph: nodes, metadata, schemas, and what is read off them.
+"""The graph: nodes, metadata, operator schemas, and analyses of a graph.
 
 In: recorded operators. Out: `Graph` and `Node`, layouts, effects, costs and printed forms.
 Open first: `nodes.py`.

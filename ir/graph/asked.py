@@ -1,8 +1,10 @@
-"""The part of a trace that computes one value, where it is cheap and follows from the graph's inputs.
+"""The part of a trace that computes one value, if it is cheap and depends on the graph's inputs
+only.
 
-In: a node and the nodes recorded so far. Out: the nodes that the value is made of, in order; None where it costs too much, is
-random, may read memory that was written to, or where an operator is none of those that are known. `capture.data_model.value_questions`
-asks: a condition on tensor data that consists of such a part can be computed before the graph.
+In: a node and the nodes recorded so far. Out: the nodes that compute the value, in order. None
+where they cost too much, are random, may read memory that the trace wrote to, or contain an
+operator of another kind than `_KINDS`. `capture.data_model.value_questions` evaluates such a part
+before the graph runs, to answer a condition on tensor data.
 """
 
 from __future__ import annotations
@@ -19,22 +21,25 @@ from .nodes import Meta, Node
 from .schema import plan_of
 
 MOST_NODES = 48
-MOST_OPERATORS = 16  # that compute: views cost little
-MOST_ELEMENTS = (
-    1 << 18
-)  # read and written in all: what takes longer is no cheaper than a graph break
+# Without views, which cost little.
+MOST_OPERATORS = 16
+# Read and written in all: a longer computation is no cheaper than a graph break.
+MOST_ELEMENTS = 1 << 18
 
 _KINDS = frozenset(
     {"pointwise", "view", "create", "copy", "reduction", "scan", "join", "index", "sort"}
 )
-_UNSET = ("empty", "new_empty")  # memory as it happens to be
+_UNSET = ("empty", "new_empty")  # uninitialised memory
 
 
 def producing(
     node: Node, recorded: Sequence[Node], written: frozenset[int]
 ) -> tuple[list[Node], int] | None:
-    """(the nodes behind `node`, inputs and itself included, in the order of the trace; how many of them compute), or None.
-    `written`: positions of the inputs that the trace has written to so far."""
+    """The nodes that compute `node`, with inputs and itself, in trace order; and how many are no
+    views.
+
+    `written`: positions of the inputs that the trace has written to so far. None: see the module.
+    """
     found = _behind(node)
     if found is None or _reads_written(found, recorded, written):
         return None
@@ -61,7 +66,9 @@ def _behind(node: Node) -> set[Node] | None:
 
 
 def _reads_written(found: set[Node], recorded: Sequence[Node], written: frozenset[int]) -> bool:
-    """Whether memory that the value is read from was written to: a node of this part names it, and cannot say when."""
+    """Whether the trace wrote to memory that the value reads: these nodes do not show at which time
+    they read it.
+    """
     roots = {root(one) for one in found}
     if any(one.op == "input" and one.target in written for one in roots):
         return True
@@ -84,7 +91,9 @@ def _is_cheap(node: Node) -> bool:
 
 
 def _elements(node: Node) -> int:
-    """What an operator reads and writes; one that reads at places of data reads as much as it gives."""
+    """Elements that an operator reads and writes; one that reads through an index reads as many as
+    it returns.
+    """
     row = plan_of(node.target).row
     values = [node] if row is not None and row.kind == "index" else [node, *reads(node)]
     return sum(_size(one.meta) for one in values)

@@ -1,19 +1,22 @@
-"""What an operator costs: the one table of its arithmetic, and the bytes that it moves at least.
+"""The cost model: arithmetic operations of each operator, and the least number of bytes it moves.
 
-`flops(node)` counts arithmetic operations; `moved(node)` bytes, `traffic(node)` the same as (read, written). In: nodes
-of a graph, forward or backward. Symbolic sizes count as they were at capture. Asked by reports and by `Lowered.cost()`.
+`flops(node)` counts arithmetic operations; `moved(node)` counts bytes, `traffic(node)` the same as
+(read, written). In: nodes of a graph, forward or backward. Symbolic sizes count with their values
+at capture. Reports and `Lowered.cost()` call it.
 
-What counts as one operation: an addition, multiplication, division, comparison, choice or rounding, and a function of
-the mathematical library (exp, tanh, erf, sqrt ...), of any type. A fused multiplication and addition are two. Moves,
-casts, views and constants are none. So are the bias of a product or a convolution and the softmax of an attention, as
-in torch.utils.flop_counter, with which products, convolutions and attention agree (tests/ir/test_cost.py).
+One operation is an addition, multiplication, division, comparison, selection or rounding, or a
+function of the mathematical library (exp, tanh, erf, sqrt ...), of any type. A fused multiply-add
+is two. Moves, casts, views and constants count nothing. Neither do the bias of a product or a
+convolution and the softmax of an attention, as in torch.utils.flop_counter, which agrees for
+products, convolutions and attention (tests/ir/test_cost.py).
 
 matmul       2 m n k
-convolution  2 x (result's batch and places) x (elements of the weight), over the input's places if transposed;
-             backward: as much for each of the gradients of input and weight
-attention    2 b h s t (d + d_v); backward five products in place of two (Dao et al., FlashAttention, appendix B)
-the others   operations an element of the result, or of the first operand where some are folded: `PER_RESULT` and
-             `PER_OPERAND`, written down from the formulas in torch's documentation
+convolution  2 x (batch and positions of the result) x (elements of the weight); positions of the
+             input if transposed; backward: as much for each gradient of input and weight
+attention    2 b h s t (d + d_v); backward five products instead of two (Dao et al.,
+             FlashAttention, appendix B)
+others       operations per element of the result (`PER_RESULT`), or of the first operand for
+             reductions (`PER_OPERAND`), from the formulas in torch's documentation
 """
 
 from __future__ import annotations
@@ -33,12 +36,14 @@ from .schema import SILENT_VIEWS, plan_of
 
 
 def elements(meta: Meta) -> int:
-    """Elements of a tensor, at capture."""
+    """Number of elements of a tensor, at capture."""
     return math.prod(int(hint_of(size)) for size in meta.shape)
 
 
 def nbytes(meta: Meta) -> int:
-    """Bytes of the different elements of a tensor: what was expanded counts once, as do windows that overlap."""
+    """Bytes of the distinct elements of a tensor: expanded elements and overlaps of windows count
+    once.
+    """
     sizes = [int(hint_of(size)) for size in meta.shape]
     if 0 in sizes:
         return 0
@@ -49,7 +54,7 @@ def nbytes(meta: Meta) -> int:
 
 
 def metas(value: Any) -> Iterator[Meta]:
-    """The tensors of a result or an operand."""
+    """The tensors' metadata in a result or an operand."""
     if type(value) is Meta:
         yield value
     elif type(value) is Node:
@@ -63,11 +68,11 @@ def _shape(value: Any) -> tuple[int, ...]:
     return tuple(int(hint_of(size)) for size in next(metas(value)).shape)
 
 
-# -- products, convolutions, attention ---------------------------------------------------------------------
+# -- products, convolutions, attention -------------------------------------------------------------
 
 
 def _product(left: int) -> Callable[..., int]:
-    """2 m n k, from the shapes of the factors, of which the left one is argument `left`."""
+    """2 m n k, from the shapes of the factors; the left factor is argument `left`."""
 
     def count(node: Node) -> int:
         (*rows, k), right = _shape(node.args[left]), _shape(node.args[left + 1])
@@ -78,7 +83,9 @@ def _product(left: int) -> Callable[..., int]:
 
 
 def _windows(places: tuple[int, ...], weight: tuple[int, ...]) -> int:
-    """`places`: sizes of batch, channels and the places where the weight is laid; channels are those of the weight."""
+    """Operations of a convolution. `places`: batch, channels (unused), and the positions of the
+    window.
+    """
     return 2 * places[0] * math.prod(places[2:]) * math.prod(weight)
 
 
@@ -98,7 +105,9 @@ def _convolution_backward(node: Node) -> int:
 
 
 def _attention(first: int, with_keys: int, with_values: int) -> Callable[..., int]:
-    """Products over (queries, keys): so many along the keys' size, and so many along that of the values."""
+    """Products over (queries, keys): `with_keys` along the keys' size and `with_values` along the
+    values'.
+    """
 
     def count(node: Node) -> int:
         query, key, value = (_shape(node.args[first + i]) for i in range(3))
@@ -137,17 +146,17 @@ PRODUCTS: dict[str, Callable[[Node], int]] = {
     **{_FUSED + kernel: _attention(0, 1, 1) for kernel in _KERNELS},
     **{f"{_FUSED}{kernel}_backward": _attention(1, 3, 2) for kernel in _KERNELS},
 }
-"""Operations as a function of the node, by the name of the operator."""
+"""Operations as a function of the node, by the operator's name."""
 
-# -- the others --------------------------------------------------------------------------------------------
+# -- the others ------------------------------------------------------------------------------------
 
 PER_RESULT: dict[str, int] = {
-    # compositions of several operations; all other pointwise operators are one
+    # Compositions of several operations; every other pointwise operator counts as one.
     "sigmoid": 4,  # 1 / (1 + exp(-x))
     "log_sigmoid_forward": 5,
     "logit": 4,
     "silu": 5,
-    "mish": 6,  # x * tanh(log(1 + exp(x))), with its choice
+    "mish": 6,  # x * tanh(log(1 + exp(x))), with its selection
     "gelu": 5,  # x / 2 * (1 + erf(x / sqrt(2)))
     "softplus": 5,
     "elu": 4,
@@ -184,19 +193,19 @@ PER_RESULT: dict[str, int] = {
     "threshold_backward": 2,
     "log_sigmoid_backward": 6,
     "mse_loss_backward": 3,
-    # the random numbers are one operation each
-    "native_dropout": 3,  # a number, a comparison, the scaled choice
+    # Each random number is one operation.
+    "native_dropout": 3,  # a number, a comparison, the scaled selection
     "native_dropout_backward": 2,
-    # interpolation: the weighted sum of 2, 4, 8 or 16 neighbours
+    # Interpolation: the weighted sum of 2, 4, 8 or 16 neighbours.
     "upsample_linear1d": 3,
     "upsample_bilinear2d": 7,
     "upsample_trilinear3d": 15,
     "upsample_bicubic2d": 31,
 }
-"""Operations an element of the result."""
+"""Operations per element of the result."""
 
 PER_OPERAND: dict[str, int] = {
-    # a fold is one operation an element unless it says otherwise
+    # A reduction is one operation per element unless a row says otherwise.
     "mean": 1,
     "nansum": 2,
     "aminmax": 2,
@@ -209,7 +218,7 @@ PER_OPERAND: dict[str, int] = {
     "logsumexp": 4,  # max, difference, exp, sum
     "linalg_vector_norm": 2,
     "norm": 2,
-    # a reduction and its pointwise use
+    # A reduction and its pointwise use.
     "_softmax": 5,  # max, difference, exp, sum, quotient
     "_safe_softmax": 5,
     "_log_softmax": 5,
@@ -237,21 +246,25 @@ PER_OPERAND: dict[str, int] = {
     "binary_cross_entropy": 7,
     "binary_cross_entropy_with_logits": 9,
 }
-"""Operations an element of the first operand."""
+"""Operations per element of the first operand."""
 
 FREE = frozenset({"view", "create", "copy", "join"})
-"""Kinds of operators that compute nothing."""
+"""Kinds of operators without arithmetic."""
 
 ADDING = frozenset(
     {"scatter_add", "index_add", "scatter_reduce", "index_reduce", "embedding_dense_backward"}
 )
-"""Operators of the kind "index" that compute: an operation an element of what is scattered, the last operand but
-for the embedding's gradient."""
+"""Operators of kind "index" that compute: one operation per element of the scattered operand.
+
+That is the last operand, or the first for the embedding's gradient.
+"""
 
 
 @cache
 def _known(op: Any) -> tuple[str, str]:
-    """(name without its overload, kind) of an operator; of an in-place or out= one those of what it computes."""
+    """(name without overload, kind) of an operator; in-place and out= operators take those of their
+    functional twin.
+    """
     plan = plan_of(op)
     if plan.row is None and plan.functional is not None:
         return _known(plan.functional)
@@ -265,7 +278,7 @@ def _known(op: Any) -> tuple[str, str]:
 
 
 def flops(node: Node) -> int:
-    """Arithmetic operations of one run of a node; 0 for what is no operator."""
+    """Arithmetic operations of one run of a node; 0 unless it calls an operator."""
     if node.op != "call":
         return 0
     name, kind = _known(node.target)
@@ -302,7 +315,9 @@ def _sorted(node: Node, name: str) -> int:
 
 
 def _window(node: Node, name: str) -> int:
-    """Pools: each element of the windows is folded once. Nearest neighbours are moves."""
+    """Pools: one operation per element of each window. Nearest-neighbour interpolation only
+    moves.
+    """
     if "nearest" in name:
         return 0
     if "pool" not in name or "backward" in name:
@@ -338,21 +353,26 @@ _BY_KIND: dict[str, Callable[[Node, str], int]] = {
     "window": _window,
     "index": _scattered,
 }
-"""The rest by kind; what is left is an operation an element of its first result, which is a guess for operators that
-have no row in THE op table."""
+"""Functions by kind for the remaining operators.
 
-# -- bytes -------------------------------------------------------------------------------------------------
+For other kinds the count is one operation per element of the first result: a guess for operators
+without a row in the op table.
+"""
+
+# -- bytes -----------------------------------------------------------------------------------------
 
 GATHERS = frozenset(
     {"embedding", "index_select", "gather", "index", "_unsafe_index", "take", "_embedding_bag"}
 )
-"""Operators that read of their first operand no more than they give."""
+"""Operators that read no more of their first operand than they return."""
 OVERWRITES = frozenset({"fill_", "zero_", "copy_", "normal_", "uniform_", "bernoulli_"})
-"""In-place operators that do not read what they write."""
+"""In-place operators that do not read their target."""
 
 
 def traffic(node: Node) -> tuple[int, int]:
-    """Bytes (read, written) of one run of a node by itself, each element once. Views move none."""
+    """Bytes (read, written) of one run of a node alone; each element counts once. Views move
+    none.
+    """
     if node.op != "call":
         return 0, 0
     name, kind = _known(node.target)
@@ -366,12 +386,13 @@ def traffic(node: Node) -> tuple[int, int]:
         counted[0] = min(counted[0], written)
     elif own in OVERWRITES and counted:
         counted[0] = 0
-    elif node.alias is not None and kind == "index" and len(counted) > 1:  # a write of some places
+    # An in-place write of some positions.
+    elif node.alias is not None and kind == "index" and len(counted) > 1:
         written = min(written, counted[-1])
         counted[0] = written if _scattered(node, name) else 0
     return sum(counted), written
 
 
 def moved(node: Node) -> int:
-    """Bytes read and written by one run of a node by itself."""
+    """Bytes read and written by one run of a node alone."""
     return sum(traffic(node))

@@ -1,4 +1,4 @@
-"""The GPUs of a graph. Asked by whoever plans for them, and by what keeps the state of their generators."""
+"""The GPUs of a graph, for planning and for the state of their random generators."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What nodes read, write and share: the facts on memory that every pass must respect.
+"""Memory effects of nodes: what they read, write and share.
 
-A node names memory, and reads it when it runs. Memory that the graph made itself is known exactly (`root`);
-inputs and constants may overlap each other in ways that only a call knows, so a write to one of them counts
-as a write to all. Asked by passes, verifier and codegen.
+A node names memory, and reads it when it runs. Memory that the graph made itself is known exactly
+(`root`). Inputs and constants may overlap in ways that only a call knows, so a write to one of them
+counts as a write to all. Passes, verifier and codegen use these facts.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ def operands(value: Any) -> Iterator[Node]:
 
 
 def reads(node: Node) -> list[Node]:
-    """The nodes that a node names, in order."""
+    """The nodes among a node's operands, in order."""
     return [*operands(node.args), *operands(node.kwargs)]
 
 
 def root(node: Node) -> Node:
-    """The node that made the memory a node lives in."""
+    """The node that made the memory of a node's value."""
     while node.alias is not None:
         node = node.alias
     return node
 
 
 def is_fresh(node: Node) -> bool:
-    """The graph itself made the memory."""
+    """Whether the graph itself made the memory."""
     return root(node).op in ("call", "get")
 
 
@@ -66,13 +66,15 @@ def _positional(plan: Any, node: Node, at: int) -> Any:
 
 
 def is_random(node: Node) -> bool:
-    """Reads (and moves) the random state."""
+    """Whether the node reads (and advances) the random state."""
     return node.op == "call" and plan_of(node.target).random
 
 
 @dataclass(slots=True)
 class Facts:
-    """Memory facts of a whole graph. `written` and `returned` hold roots; `outputs` the output nodes."""
+    """Memory facts of a whole graph. `written` and `returned` hold roots, `outputs` the output
+    nodes.
+    """
 
     written: set[Node] = field(default_factory=set)
     returned: set[Node] = field(default_factory=set)
@@ -81,14 +83,16 @@ class Facts:
     users: dict[Node, int] = field(default_factory=dict)
 
     def steady(self, node: Node) -> bool:
-        """What is read there is the same at any point of the graph."""
+        """Whether a read of this memory gives the same value at any point of the graph."""
         origin = root(node)
         if origin.op in ("input", "constant"):
             return not self.writes_outside
         return origin not in self.written
 
     def private(self, node: Node) -> bool:
-        """Nobody could tell if the node's value lived in other memory."""
+        """Whether the node's value may be in other memory: the graph made it, never writes it
+        again, and does not return it.
+        """
         origin = root(node)
         return origin not in self.returned and origin not in self.written and is_fresh(node)
 
@@ -108,7 +112,9 @@ def facts_of(graph: Graph) -> Facts:
 
 
 def can_wait(memory: Node) -> bool:
-    """Whether a copy made by the graph can stand for memory from outside: it lies as that does."""
+    """Whether a copy made by the graph can replace this memory from outside: it has the same
+    layout.
+    """
     if memory.op != "input":
         return False
     meta = memory.meta

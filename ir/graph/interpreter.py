@@ -1,7 +1,8 @@
-"""Plain interpreters of a graph's two levels: the reference that everything compiled is compared with.
+"""Plain interpreters of a graph's two levels: the reference for all compiled code.
 
-`replay` runs the torch-level calls as the program wrote them (through autograd, hooks and autocast);
-`run_nodes` runs the ATen nodes one by one. Both take the graph's inputs in order and return its outputs.
+`replay` runs the torch-level calls as the program wrote them (through autograd, hooks and
+autocast); `run_nodes` runs the ATen nodes one by one. Both take the graph's inputs in order and
+return its outputs.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def substitute(value: Any, read: Callable[[Any], Any], leaf: type) -> Any:
 
 
 def bind_results(shape: Any, value: Any, values: dict[int, Any]) -> None:
-    """Write the parts of a call's result down under the numbers of its Refs."""
+    """Store the parts of a call's result under the numbers of its Refs."""
     if type(shape) is Ref:
         values[shape.index] = value
     elif type(shape) is dict:

@@ -1,4 +1,4 @@
-"""What each operator means to the compiler.
+"""The operator table: result rules of ATen operators.
 
 In: an operator and the metadata of its arguments. Out: the metadata of its result, and whether it
 may raise.

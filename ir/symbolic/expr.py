@@ -1,28 +1,32 @@
-"""Symbolic numbers: what a graph knows of a size or a Python number that may differ from call to call.
+"""Symbolic numbers: sizes and Python numbers that may differ from call to call.
 
-An expression is a plain Python number or an `Expr`, which is immutable and one of three:
+An expression is a plain Python number or an immutable `Expr` of one of three classes:
 
-- `Symbol(name, kind, hint, low, high)`: a number that is read at each call. `kind` is "int" (sizes, strides, Python
-  ints; within low..high, ends included, None: no end) or "float" (Python floats);
-- `Sum(terms)`: an integer polynomial in canonical form. `terms` is a sorted tuple of `(coefficient, factors)`;
-  coefficient a Python int (never 0), factors a sorted tuple of Symbols and Applys of kind "int", a factor once for
-  each power; the constant term has no factors;
-- `Apply(op, args, kind)`: `op` over expressions; the ops are the keys of `number_ops.OPS`, with Python's meaning (floor
-  division and modulo go by the divisor's sign). Integer sums and products are never an Apply; float ones always are,
-  in the program's own order.
+- `Symbol(name, kind, hint, low, high)`: a number that is read at each call. `kind` is "int" (sizes,
+  strides, Python ints; within low..high, ends included, None: unbounded) or "float" (Python
+  floats);
+- `Sum(terms)`: an integer polynomial in canonical form. `terms` is a sorted tuple of `(coefficient,
+  factors)`; coefficient is a Python int (never 0), factors is a sorted tuple of Symbols and Applys
+  of kind "int", a factor repeated for each power; the constant term has no factors;
+- `Apply(op, args, kind)`: `op` over expressions; the ops are the keys of `operators.OPS`, with
+  Python's meaning (floor division and modulo take the divisor's sign). Integer sums and products
+  are never an Apply; float ones always are, in the program's order.
 
-Each has `.kind`, `.hint` (its value at capture), `evaluate(values)` (values: symbol name -> number), and text (`str`).
-Equal numbers have equal canonical forms where a Sum can tell: `s0*4//4` is `s0`. A backend walks an expression
-with `fold(expr, number, symbol, apply)`, in which sums are spelled out with "add" and "mul".
+Each has `.kind`, `.hint` (its value at capture), `evaluate(values)` (values: symbol name ->
+number), and a text (`str`). Equal numbers have equal canonical forms where a Sum can show it:
+`s0*4//4` is `s0`. A backend walks an expression with `fold(expr, number, symbol, apply)`, which
+spells sums out with "add" and "mul".
 
-Where they stand: `Meta.shape`, `Meta.stride` and `Meta.offset`, node args and kwargs, and args of torch-level calls.
-`Graph.symbols` says where each symbol of a graph comes from: Symbol -> ("size", input position, dim),
-("stride", input position, dim) or ("number", position), where position counts the program's arguments: its
-tensors in the order of `Graph.inputs`, then the Python numbers in the order of `Graph.numbers`.
+Expressions occur in `Meta.shape`, `Meta.stride` and `Meta.offset`, in args and kwargs of nodes, and
+in args of torch-level calls. `Graph.symbols` gives the origin of each symbol: Symbol -> ("size",
+input position, dim), ("stride", input position, dim) or ("number", position), where position counts
+the program's arguments: its tensors in the order of `Graph.inputs`, then the Python numbers in the
+order of `Graph.numbers`.
 
-While a trace runs its facts (`ir.symbolic.shape_env`) are active: there a comparison of expressions is a question about this and
-later calls, answered from what is known, or from the hints and then guarded; `int(expr)` pins a number. Outside,
-equality and hash go by form, and an order that the ranges do not decide is a TypeError.
+While a trace runs, its facts (`ir.symbolic.shape_env`) are active: they answer a comparison of
+expressions from what is known; else the hints answer it, and a guard holds the answer for later
+calls. `int(expr)` pins a number to its value at capture. Outside a trace, equality and hash go by
+form, and an order that the ranges do not decide is a TypeError.
 """
 
 from __future__ import annotations
@@ -34,11 +38,12 @@ from typing import Any
 
 from .operators import KINDS, OPS, OUTCOMES, SIGNS
 
-Bounds = tuple[float, float]  # ends of a range; infinities where there is none
+# Ends of a range; infinite where the range is unbounded.
+Bounds = tuple[float, float]
 
 
 class _Active(threading.local):
-    """The facts of the trace that runs in this thread (an `ir.symbolic.shape_env.Facts`), or None."""
+    """Per thread: the facts of the running trace (`ir.symbolic.shape_env.Facts`), or None."""
 
     facts: Any = None
 
@@ -47,12 +52,14 @@ ACTIVE = _Active()
 
 
 class Undecided(TypeError):
-    """A question about symbolic numbers that nobody is there to answer, and that the ranges do not decide."""
+    """A comparison of symbolic numbers outside a trace that their ranges do not decide."""
 
 
 class Expr:
-    """See the module's docstring. `key` is the canonical form as nested tuples, `extent` how deep and how large
-    the tree is."""
+    """A symbolic number, see the module's docstring.
+
+    `key` is the canonical form as nested tuples, `extent` the (depth, size) of the tree.
+    """
 
     __slots__ = ("_hash", "extent", "hint", "key", "kind")
     key: tuple[Any, ...]
@@ -66,7 +73,7 @@ class Expr:
         raise NotImplementedError
 
     def bounds(self) -> Bounds:
-        """A range that the number is sure to be in."""
+        """A range that certainly contains the number."""
         return (-math.inf, math.inf)
 
     # -- as numbers
@@ -122,7 +129,7 @@ class Expr:
         low, high = self.bounds()
         return self if low >= 0 else neg(self) if high <= 0 else apply("abs", self)
 
-    # -- as questions
+    # -- comparisons
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Expr) and self.key == other.key and self.kind == "int":
             return True
@@ -171,7 +178,7 @@ class Expr:
 
 
 def _asked(op: str, left: Any, right: Any, otherwise: bool | None = None) -> bool:
-    """The answer to a comparison: of the trace that runs, or by form and ranges alone."""
+    """The answer to a comparison: from the running trace, or from form and ranges alone."""
     if ACTIVE.facts is not None:
         return bool(ACTIVE.facts.ask(op, left, right))
     found = decided(op, left, right)
@@ -183,7 +190,7 @@ def _asked(op: str, left: Any, right: Any, otherwise: bool | None = None) -> boo
 
 
 def pinned(value: Any) -> Any:
-    """A plain number in place of an expression: the trace that runs is bound to its value at capture."""
+    """A plain number for an expression: binds the running trace to its value at capture."""
     if not isinstance(value, Expr):
         return value
     if ACTIVE.facts is None:
@@ -192,7 +199,7 @@ def pinned(value: Any) -> Any:
 
 
 class Symbol(Expr):
-    """A number that each call brings along."""
+    """A number that is read at each call."""
 
     __slots__ = ("high", "low", "name")
 
@@ -217,7 +224,7 @@ class Symbol(Expr):
 
 
 class Sum(Expr):
-    """An integer polynomial. Made by the functions below, which return a plainer form where there is one."""
+    """An integer polynomial. The functions below make it, or a plainer form where one exists."""
 
     __slots__ = ("terms",)
 
@@ -252,7 +259,7 @@ class Sum(Expr):
 
 
 class Apply(Expr):
-    """An operation that stays as it is."""
+    """An operation that does not simplify."""
 
     __slots__ = ("args", "op")
 
@@ -298,7 +305,8 @@ class Apply(Expr):
         return f"{self.op}({', '.join(map(str, self.args))})"
 
 
-# Of trees: a number that many steps of a loop made, or many numbers, is told at its value.
+# Limits on trees (depth, size): a larger expression, which many steps of a loop made, is pinned to
+# its value.
 _DEEPEST, _LARGEST = 24, 60
 
 
@@ -308,7 +316,7 @@ def _around(parts: Iterable[Any]) -> tuple[int, int]:
 
 
 def is_handy(value: Any) -> bool:
-    """Whether an expression is small enough to go on computing with it."""
+    """Whether an expression is small enough to compute with it symbolically."""
     if not isinstance(value, Expr):
         return True
     deep, large = value.extent
@@ -327,7 +335,8 @@ def _times(a: Bounds, b: Bounds) -> Bounds:
     return (min(ends), max(ends))
 
 
-# --- what is asked of any number, symbolic or plain ----------------------------------------------------
+# --- functions of any number, symbolic or plain
+# ----------------------------------------------------
 
 
 def hint_of(value: Any) -> Any:
@@ -341,17 +350,17 @@ def kind_of(value: Any) -> str:
 
 
 def is_int(value: Any) -> bool:
-    """Whether this is a whole number, symbolic or plain (no truth value)."""
+    """Whether this is an int, symbolic or plain, and no bool."""
     return type(value) is int or (isinstance(value, Expr) and value.kind == "int")
 
 
 def bounds_of(value: Any) -> Bounds:
-    """A range that the number is sure to be in."""
+    """A range that certainly contains the number."""
     return value.bounds() if isinstance(value, Expr) else (value, value)
 
 
 def is_symbolic(value: Any) -> bool:
-    """Whether an expression stands anywhere in nested tuples, lists, dicts and slices."""
+    """Whether nested tuples, lists, dicts and slices contain an expression."""
     kind = type(value)
     if kind is tuple or kind is list:
         return any(is_symbolic(item) for item in value)
@@ -363,7 +372,7 @@ def is_symbolic(value: Any) -> bool:
 
 
 def hints(value: Any) -> Any:
-    """The same nested value with plain numbers."""
+    """The same nested value with the hint of each expression."""
     return mapped(value, hint_of)
 
 
@@ -373,7 +382,7 @@ def evaluate(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same nested tuples, lists, dicts and slices, with `change` done to what is in them."""
+    """The same nested tuples, lists, dicts and slices, with `change` applied to their items."""
     kind = type(value)
     if kind is tuple or kind is list:
         return kind(mapped(item, change) for item in value)
@@ -444,7 +453,7 @@ def substituted(value: Any, by: Mapping[Symbol, Any]) -> Any:
 
 
 def decided(op: str, left: Any, right: Any) -> bool | None:
-    """Whether left <op> right for every value of the symbols; None where that is not sure."""
+    """Whether left <op> right for every value of the symbols; None: unknown."""
     if not is_symbolic((left, right)):
         return bool(OUTCOMES[op](left, right))
     if kind_of(left) == "float" or kind_of(right) == "float":
@@ -465,7 +474,7 @@ def decided_by(op: str, low: float, high: float) -> bool | None:
     return True if limit(high, 0) else None if limit(low, 0) else False
 
 
-# --- making canonical forms ----------------------------------------------------------------------------
+# --- making canonical forms -----------------------------------------------------------------------
 
 Terms = dict[tuple[Expr, ...], int]
 
@@ -525,7 +534,11 @@ def mul(left: Any, right: Any) -> Any:
 
 
 def _quotient(terms: Terms, divisor: Terms) -> tuple[Terms, Terms] | None:
-    """terms as quotient * divisor + rest, by the terms that the divisor (one term, not zero) divides."""
+    """(quotient, rest) with terms == quotient * divisor + rest; the divisor has one nonzero term.
+
+    The quotient takes the terms that the divisor divides. None: the divisor has several terms, or
+    may be 0.
+    """
     if len(divisor) != 1:
         return None
     ((by, count),) = divisor.items()
@@ -543,8 +556,8 @@ def _quotient(terms: Terms, divisor: Terms) -> tuple[Terms, Terms] | None:
 
 
 def _without(factors: tuple[Expr, ...], by: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
-    """The factors that are left when those of `by` are taken out; None if one of them is not there."""
-    left = {place: one.key for place, one in enumerate(factors)}  # == would be a question
+    """`factors` without those of `by`; None if `factors` lacks one of them."""
+    left = {place: one.key for place, one in enumerate(factors)}  # == of expressions asks the trace
     for factor in by:
         left.pop(next((place for place, key in left.items() if key == factor.key), -1), None)
     return tuple(factors[i] for i in left) if len(left) == len(factors) - len(by) else None
@@ -575,7 +588,9 @@ def mod(left: Any, right: Any) -> Any:
 
 
 def _small(op: str, left: Any, right: Any) -> Any:
-    """left // right or left % right where 0 <= left < right is sure; else as it is."""
+    """left // right or left % right: simplified where 0 <= left < right is certain, else an
+    Apply.
+    """
     if not is_symbolic((left, right)):
         return OPS[op](left, right)
     if bounds_of(left)[0] >= 0 and bounds_of(sub(right, left))[0] > 0:
@@ -613,7 +628,7 @@ def power(left: Any, right: Any) -> Any:
 
 
 def apply(op: str, *args: Any) -> Any:
-    """op over numbers: computed where all are plain."""
+    """op over numbers: computed at once where all are plain."""
     if not is_symbolic(args):
         return OPS[op](*args)
     kinds = {kind_of(a) for a in args}
@@ -624,7 +639,7 @@ def apply(op: str, *args: Any) -> Any:
     return Apply(op, args, KINDS.get(op) or ("float" if "float" in kinds else "int"))
 
 
-# op -> what makes its canonical form
+# op -> the function that makes its canonical form
 _FORMS: dict[str, Callable[..., Any]] = {
     **{op: (lambda *args, _op=op: apply(_op, *args)) for op in OPS},
     "add": add,

@@ -1,9 +1,9 @@
-"""What a trace knows of its symbolic numbers, and what it must hold them to.
+"""The shape environment: what a trace knows of its symbolic numbers, and its guards on them.
 
-`Facts.ask(op, left, right)` answers a comparison: from canonical forms, ranges and what was answered before where
-that is enough, else from the hints, and then the answer is a `Relation`, which capture makes a guard of.
-`Facts.pin(expr)` binds an expression to its value at capture. A symbol that turns out to equal a number or an
-expression of others is replaced by it (`form`).
+`Facts.ask(op, left, right)` answers a comparison from canonical forms, ranges and earlier answers
+where those suffice. Else the hints answer it, and the answer becomes a `Relation`, which capture
+turns into a guard. `Facts.pin(expr)` binds an expression to its value at capture. Where a symbol
+turns out to equal a number or an expression of other symbols, `form` replaces it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ from .operators import OUTCOMES
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """`left <op> right` is `holds`. op is a comparison, or "is" for a float with these very bits."""
+    """The truth value of `left <op> right` is `holds`.
+
+    op is a comparison, or "is" for a float with exactly these bits.
+    """
 
     op: str
     left: Any
@@ -51,37 +54,40 @@ class Relation:
 
 
 class Facts:
-    """The symbols of one trace with their relations, in the order in which they were needed."""
+    """The symbols of one trace and their relations, in the order in which they were needed."""
 
     def __init__(self) -> None:
-        self.symbols: dict[
-            Symbol, tuple[Any, ...]
-        ] = {}  # -> where each comes from, as capture says
+        # -> where each comes from, in capture's terms
+        self.symbols: dict[Symbol, tuple[Any, ...]] = {}
         self.relations: list[Relation] = []
         self.where: Location | None = None
-        self.calling: Any = None  # the function of torch that is traced
-        # Whether a relation can be a guard; numbers that it cannot speak of are pinned.
+        self.calling: Any = None  # the torch function being traced
+        # Whether a guard can state a relation between these numbers; the others are pinned.
         self.can_hold: Callable[..., bool] = lambda *_sides: True
-        self.needed: dict[Symbol, str] = {}  # by which operator it is to be a plain number
-        self.pinned: dict[
-            Symbol, Location | None
-        ] = {}  # symbols bound to one number, and by what line
+        # -> name of the operator that needs the symbol as a plain number
+        self.needed: dict[Symbol, str] = {}
+        # Symbols bound to one number, and the line that bound them.
+        self.pinned: dict[Symbol, Location | None] = {}
         self._by: dict[Symbol, Any] = {}
-        self._open: dict[Symbol, None] = {}  # those of `_by` that became expressions, not numbers
-        # By `Expr.key`: a look-up by the expression itself may compare, which is a question again.
+        # The symbols of `_by` that became expressions, not numbers.
+        self._open: dict[Symbol, None] = {}
+        # Keyed by `Expr.key`: a look-up by the expression itself may compare, which asks the trace
+        # again.
         self._ranges: dict[Any, tuple[float, float]] = {}
         self._excluded: dict[Any, set[int]] = {}
-        self._single: dict[Any, int] = {}  # what can only be one number
+        self._single: dict[Any, int] = {}  # expressions with one possible value
         self._answers: dict[Any, bool] = {}
 
     def forget_origins(self) -> None:
-        """The capture is over: where symbols come from names objects of the program, which a graph does not keep."""
+        """Drop the origins at the end of a capture: they name objects of the program, which a graph
+        must not hold.
+        """
         self.symbols = {symbol: origin[:1] for symbol, origin in self.symbols.items()}
 
     def symbol(
         self, kind: str, hint: Any, origin: Any, low: int | None = None, high: int | None = None
     ) -> Symbol:
-        """A new symbol for what is found at `origin`."""
+        """A new symbol for the number at `origin`."""
         letter = {"size": "s", "stride": "t"}.get(origin[0], "n" if kind == "int" else "f")
         made = Symbol(f"{letter}{len(self.symbols)}", kind, hint, low, high)
         self.symbols[made] = origin
@@ -89,7 +95,7 @@ class Facts:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Comparisons of expressions are this trace's questions in here."""
+        """In this context, comparisons of expressions ask this trace."""
         before, ACTIVE.facts = ACTIVE.facts, self
         try:
             yield
@@ -97,7 +103,9 @@ class Facts:
             ACTIVE.facts = before
 
     def form(self, value: Any) -> Any:
-        """A nested value with what is known to be equal written alike, and what can only be one number as that."""
+        """A nested value in one form: equal expressions are written alike, and an expression with
+        one possible value is that number.
+        """
         found = substituted(value, self._by)
         return mapped(found, self._only) if self._single else found
 
@@ -108,7 +116,7 @@ class Facts:
         only = self._single.get(rest.key)
         return value if only is None else sign * only + constant
 
-    # -- questions
+    # -- comparisons
     def ask(self, op: str, left: Any, right: Any) -> bool:
         """Whether left <op> right."""
         left, right = self.form(left), self.form(right)
@@ -127,7 +135,7 @@ class Facts:
         return found
 
     def known(self, op: str, left: Any, right: Any) -> bool | None:
-        """What is sure of a comparison without a guard."""
+        """The answer to a comparison that needs no guard; None: unknown."""
         left, right = self.form(left), self.form(right)
         found = decided(op, left, right)
         if found is None and "float" not in (kind_of(left), kind_of(right)):
@@ -143,12 +151,12 @@ class Facts:
         return found
 
     def need(self, values: Any, name: str) -> None:
-        """The operator of this name cannot do with symbolic numbers."""
+        """Note that the operator of this name does not take symbolic numbers."""
         for symbol in symbols_of(values):
             self.needed.setdefault(symbol, name)
 
     def pin(self, value: Any) -> Any:
-        """The value at capture of a number, which from now on is held to it."""
+        """The value at capture of a number; a guard holds later calls to it."""
         value = self.form(value)
         if not isinstance(value, Expr):
             return value
@@ -173,7 +181,7 @@ class Facts:
         return hint
 
     def settle(self, symbol: Symbol) -> None:
-        """A symbol is guarded elsewhere to be what it was at capture."""
+        """Bind a symbol to its value at capture, which another guard already checks."""
         if symbol not in self._by:
             self.pinned.setdefault(symbol, self.where)
             self._replace(symbol, symbol.hint)
@@ -202,7 +210,7 @@ class Facts:
         return max(low, known[0]), min(high, known[1])
 
     def _learn(self, relation: Relation) -> None:
-        """A relation of ints that nothing told so far."""
+        """Note a relation of ints that did not follow from earlier ones."""
         self.relations.append(relation)
         op = relation.op if relation.holds else _NEGATED[relation.op]
         rest, sign, constant = _split(sub(relation.left, relation.right))
@@ -222,12 +230,12 @@ class Facts:
             self._equate(rest, int(low))
 
     def _equate(self, rest: Expr, value: int) -> None:
-        """rest == value: the newest symbol that this gives is replaced."""
+        """rest == value: replace the newest symbol that the equation solves for."""
         terms = rest.terms if isinstance(rest, Sum) else ((1, (rest,)),)
         for symbol in sorted(symbols_of(rest), key=lambda s: -int(s.name[1:])):
             own = [(c, f) for c, f in terms if symbol in symbols_of(f)]
             coefficient, factors = own[0]
-            # By identity: == of expressions is a question, here one about this very relation.
+            # By identity: == of expressions would ask about this very relation.
             if len(own) == len(factors) == abs(coefficient) == 1 and factors[0] is symbol:
                 others = sub(mul(symbol, coefficient), rest)  # without the symbol
                 self._replace(symbol, mul(others + value, coefficient))
@@ -248,12 +256,13 @@ class Facts:
 
 
 def name_of(function: Any) -> str:
-    """How a program writes a function of torch."""
+    """The name of a torch function as a program writes it."""
     name = getattr(function, "__name__", "")
     if str(getattr(function, "__qualname__", "")).startswith(("TensorBase.", "Tensor.")):
         return f"torch.Tensor.{name}"
     module = getattr(function, "__module__", None) or ""
-    if module.startswith("graftjit"):  # a function of ours in the place of several of torch's
+    # one of our functions, in place of several of torch's
+    if module.startswith("graftjit"):
         return "what this line computes"
     if module.startswith("torch.nn.functional") or module == "torch._C._nn":
         return f"torch.nn.functional.{name}"
@@ -276,7 +285,10 @@ _KEPT: dict[str, tuple[float, float]] = {
 
 
 def _split(difference: Any) -> tuple[Expr, int, int]:
-    """difference as sign * rest + constant, with one rest for a form and its opposite."""
+    """difference as (rest, sign, constant) with difference == sign * rest + constant.
+
+    A form and its negation have the same rest.
+    """
     if not isinstance(difference, Sum):
         return difference, 1, 0
     constant = sum(c for c, factors in difference.terms if not factors)

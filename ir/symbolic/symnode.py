@@ -1,7 +1,8 @@
-"""Symbolic numbers as torch takes them: `torch.SymInt`, `SymFloat` and `SymBool` over a plain Python object.
+"""Symbolic numbers for torch: `torch.SymInt`, `SymFloat` and `SymBool` over a Python object.
 
-Ghosts of symbolic size carry SymInts, so that torch's own C++ computes with them; what it asks comes to the trace's
-facts (`ir.symbolic.shape_env`). `to_torch` and `from_torch` lead from expressions to torch's numbers and back.
+Ghosts of symbolic size carry SymInts, so that torch's own C++ computes with them; its comparisons
+ask the facts of the trace (`ir.symbolic.shape_env`). `to_torch` and `from_torch` convert
+expressions to torch's numbers and back.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .shape_env import Facts
 
 
 class SymNode:
-    """One number (`value`, an expression) or truth value (`value`, an op and two expressions) of a trace."""
+    """One number (`value`: an expression) or truth value (`value`: an op and two expressions)."""
 
     __slots__ = ("facts", "kind", "value")
 
@@ -71,7 +72,7 @@ class SymNode:
 
     _graph_repr = __repr__ = str
 
-    # -- plain numbers beside it
+    # -- conversion of plain operands
     def _wrap(self, value: Any) -> SymNode:
         return SymNode(value if is_handy(value) else self.facts.pin(value), self.facts)
 
@@ -80,7 +81,7 @@ class SymNode:
     def wrap_bool(self, value: bool) -> SymNode:
         return SymNode(("==", int(value), 1), self.facts, "bool")
 
-    # -- questions
+    # -- comparisons and plain values
     def _pin(self, *_: Any) -> Any:
         if self.kind == "bool":
             return self.bool_()
@@ -98,7 +99,7 @@ class SymNode:
         return self.facts.ask(op, left, right)
 
     def statically_known_true(self, *_: Any) -> bool:
-        """Whether it is true without any guard."""
+        """Whether it is true without a guard."""
         if self.kind != "bool" or self.value[0] in ("and", "or"):
             return False
         return self.facts.known(*self.value) is True
@@ -117,7 +118,7 @@ class SymNode:
 
     sym_and, sym_or = and_, or_
 
-    # -- one operand
+    # -- unary operators
     def neg(self) -> SymNode:
         return self._wrap(made("neg", self.value))
 
@@ -141,7 +142,7 @@ class SymNode:
     def ceil(self) -> SymNode:
         return self._wrap(apply("ceil", self.value))
 
-    # -- memory
+    # -- memory formats
     def is_contiguous(self, sizes: list[SymNode], strides: list[SymNode]) -> SymNode:
         return self._in_order(sizes, strides, range(len(sizes) - 1, -1, -1))
 
@@ -166,7 +167,7 @@ class SymNode:
         return self._in_order(sizes, strides, [d for d in order if _hint(sizes[d]) != 1])
 
     def _in_order(self, sizes: list[SymNode], strides: list[SymNode], order: Any) -> SymNode:
-        """Whether the elements fill their memory, the first dimension of `order` moving fastest."""
+        """Whether the elements fill their memory, with the first dimension of `order` innermost."""
         ask, expected, dense = self.facts.ask, 1, True
         order = list(order)
         if len(order) > len(sizes):
@@ -182,7 +183,9 @@ class SymNode:
         return self.wrap_bool(dense or empty)
 
     def _last(self, sizes: list[SymNode], strides: list[SymNode], order: Any) -> SymNode:
-        """c10's is_channels_last_strides: the channels move fastest, and strides grow in this order."""
+        """c10's is_channels_last_strides: the channels are innermost, and strides grow in this
+        order.
+        """
         ask, least = self.facts.ask, 0
         if len(order) != len(sizes) or ask("==", strides[1].value, 0):
             return self.wrap_bool(False)
@@ -214,12 +217,18 @@ def _compares(op: str) -> Callable[[SymNode, SymNode], SymNode]:
     return compare
 
 
-# torch's names for what expressions compute
+# torch's names for the operations of expressions
 for _names, _op in {
-    "add": "add", "sub": "sub", "mul": "mul", "truediv float_truediv int_truediv": "truediv",
-    "floordiv int_floordiv": "floordiv", "mod": "mod", "pow float_pow pow_by_natural": "pow",
-    "sym_min": "min", "sym_max": "max",
-}.items():  # fmt: skip
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "truediv float_truediv int_truediv": "truediv",
+    "floordiv int_floordiv": "floordiv",
+    "mod": "mod",
+    "pow float_pow pow_by_natural": "pow",
+    "sym_min": "min",
+    "sym_max": "max",
+}.items():
     for _name in _names.split():
         setattr(SymNode, _name, _computes(_op))
 for _name, _op in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
@@ -227,7 +236,7 @@ for _name, _op in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge
 
 
 def to_torch(value: Any, facts: Facts) -> Any:
-    """torch's number for an expression; plain numbers as they are."""
+    """torch's number for an expression; plain numbers stay as they are."""
     if not isinstance(value, Expr):
         return value
     node = SymNode(value, facts)
@@ -235,7 +244,7 @@ def to_torch(value: Any, facts: Facts) -> Any:
 
 
 def from_torch(value: Any) -> Any:
-    """The expression of one of torch's numbers; a truth value is asked."""
+    """The expression of one of torch's numbers; for a SymBool the answer of the trace."""
     node = value.node
     if not isinstance(node, SymNode):
         raise TypeError(f"a symbolic number of another trace: {value}")

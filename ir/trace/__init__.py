@@ -1,6 +1,6 @@
-"""Tracing: torch calls become nodes.
+"""The tracer: it records torch calls as nodes of a graph.
 
-In: torch calls on tensors without data. Out: a graph on two levels: torch calls and ATen operators;
-its joint with the backward.
+In: torch calls on tensors without data. Out: a graph on two levels (torch calls and ATen
+operators), and its joint graph with the backward.
 Open first: `tracer.py`.
 """
