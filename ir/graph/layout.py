@@ -1,7 +1,8 @@
-"""Sizes and strides as eager computes them.
+"""Sizes and strides of results, as eager computes them.
 
-The algorithms are those of torch's TensorIterator, `empty_like` and `clone`: what order of dimensions a new
-tensor gets from the tensors it is made from. Used by the result rules; all in elements.
+The algorithms are those of torch's TensorIterator, `empty_like` and `clone`: they decide the order
+of dimensions of a new tensor from the tensors that it is made from. The result rules use them. All
+numbers count elements.
 """
 
 from __future__ import annotations
@@ -20,15 +21,19 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def remembered(function: Function) -> Function:
-    """functools.cache for plain sizes. Symbolic ones are worked out each time: the questions on the way are about
-    the trace that asks, and symbols of two traces may have one name."""
+    """functools.cache for plain sizes; symbolic ones are computed anew each time.
+
+    The comparisons on the way belong to the running trace, and symbols of two traces may have one
+    name.
+    """
     known = cache(function)
 
     @wraps(function)
     def call(*args: Any) -> Any:
         facts = ACTIVE.facts
         if facts is not None and not facts.symbols:
-            return known(*args)  # a trace without any
+            # The trace has no symbols.
+            return known(*args)
         return function(*args) if is_symbolic(args) else known(*args)
 
     return call  # type: ignore[return-value]
@@ -46,8 +51,11 @@ def contiguous_strides(shape: Sizes) -> Sizes:
 
 
 def _at_least_one(size: Any) -> Any:
-    """max(size, 1). A trace asks, and guards the answer; where nobody can answer (planning, the backward, which is
-    built later) it is an expression that holds for every size."""
+    """max(size, 1).
+
+    A trace decides the comparison and guards it. Without a trace (planning, a backward that is
+    built later) the result is an expression that holds for every size.
+    """
     if ACTIVE.facts is None and isinstance(size, Expr):
         return greatest(size, 1)
     return max(size, 1)
@@ -111,8 +119,10 @@ def is_dense(shape: Sizes, stride: Sizes) -> bool:
 
 
 def check_memory(view: Meta, memory: Meta) -> None:
-    """Raise where a view would read behind the end of the memory that is known to be there. A tensor from outside may
-    lie in larger memory than its own: then plain Python makes the view."""
+    """Raise where a view would read beyond the end of the known memory.
+
+    A tensor from outside may be part of larger memory; then plain Python makes the view.
+    """
 
     def end(meta: Meta) -> Any:
         reach = sum((size - 1) * step for size, step in zip(meta.shape, meta.stride, strict=True))
@@ -125,20 +135,26 @@ def check_memory(view: Meta, memory: Meta) -> None:
 
 
 def gradient_strides(shape: Sizes, stride: Sizes) -> Sizes:
-    """Of a tensor's gradient: it lies as the tensor does where that has no holes, in order otherwise."""
+    """Strides of a tensor's gradient: the tensor's own if it is dense, else row-major."""
     return stride if is_dense(shape, stride) else contiguous_strides(shape)
 
 
 def has_overlap(shape: Sizes, stride: Sizes) -> bool:
-    """Two elements certainly share one place (an expanded dimension): torch refuses to write there."""
+    """Whether two elements certainly share memory (an expanded dimension): torch refuses to
+    write.
+    """
     return 0 not in shape and any(st == 0 and si > 1 for st, si in zip(stride, shape, strict=True))
 
 
 def shares_places(shape: Sizes, stride: Sizes) -> bool:
-    """Two elements may share one place, as those of overlapping windows do. Torch writes there in the order of its own loops."""
+    """Whether two elements may share memory, as those of overlapping windows do.
+
+    torch writes there in the order of its own loops.
+    """
     if 0 in shape or is_dense(shape, stride):
         return False
-    reach = 0  # of the dimensions so far, from their first element to their last one
+    # Distance from the first element of the dimensions so far to their last one.
+    reach = 0
     for step, size in sorted((st, si) for st, si in zip(stride, shape, strict=True) if si != 1):
         if step <= reach:
             return True
@@ -147,8 +163,11 @@ def shares_places(shape: Sizes, stride: Sizes) -> bool:
 
 
 def overlap(one: Meta, other: Meta) -> str:
-    """Of two tensors in the same memory: "full" (the same elements), "none", "partial" (torch refuses to
-    write one from the other), or "unclear" (torch does not look)."""
+    """How two tensors in the same memory overlap.
+
+    "full": the same elements; "none"; "partial": torch refuses to write one from the other;
+    "unclear": torch does not check.
+    """
     if one == other:
         return "full"
     if 0 in one.shape or 0 in other.shape:
@@ -164,10 +183,11 @@ def overlap(one: Meta, other: Meta) -> str:
 
 
 def are_apart(one: Meta, other: Meta) -> bool:
-    """Whether two strided tensors in the same memory certainly share no element, as chunks of a matrix do.
+    """Whether two strided tensors in the same memory certainly share no element, as chunks of a
+    matrix.
 
-    An element of both is a solution of sum(i * stride) - sum(j * stride') == distance with i and j in range;
-    it is looked for by interval arithmetic, largest stride first, and given up after a few hundred tries.
+    A shared element is a solution of sum(i * stride) - sum(j * stride') == distance with i and j in
+    range. The search uses interval arithmetic, largest stride first, and gives up after 400 tries.
     """
     if one.dtype.itemsize != other.dtype.itemsize:
         return False
@@ -219,7 +239,9 @@ def broadcast(*shapes: Sizes) -> Sizes:
 
 
 def _sort_dims(shape: Sizes, operands: Sequence[Sizes]) -> list[int]:
-    """Dimensions from the innermost out: TensorIterator's insertion sort with ambiguous comparisons."""
+    """Dimensions from the innermost out: TensorIterator's insertion sort with ambiguous
+    comparisons.
+    """
 
     def order(dim0: int, dim1: int) -> int:
         for stride in operands:
@@ -255,7 +277,7 @@ def _strides_in_order(shape: Sizes, perm: Sequence[int], clamp: bool) -> Sizes:
 
 
 def _spread(shape: Sizes, operand: Sizes, stride: Sizes) -> Sizes:
-    """Strides of an operand as seen from the broadcast shape."""
+    """Strides of an operand within the broadcast shape."""
     lead = len(shape) - len(operand)
     return (0,) * lead + tuple(
         0 if size == 1 and shape[lead + i] != 1 else step
@@ -265,7 +287,7 @@ def _spread(shape: Sizes, operand: Sizes, stride: Sizes) -> Sizes:
 
 @remembered
 def pointwise_strides(shape: Sizes, operands: tuple[tuple[Sizes, Sizes], ...]) -> Sizes:
-    """Strides of a new result of TensorIterator over operands given as (shape, stride)."""
+    """Strides of TensorIterator's new result; the operands are given as (shape, stride)."""
     if all(operand == shape for operand, _ in operands):
         if all(is_contiguous(*operand) for operand in operands):
             return contiguous_strides(shape)
@@ -293,7 +315,7 @@ def like_strides(shape: Sizes, stride: Sizes) -> Sizes:
 
 
 def suggested_format(meta: Meta) -> torch.memory_format:
-    """torch's suggest_memory_format: channels_last where the strides say so clearly."""
+    """torch's suggest_memory_format: channels_last where the strides show it clearly."""
     shape, stride = meta.shape, meta.stride
     if len(shape) not in (4, 5):
         return torch.contiguous_format
@@ -321,7 +343,9 @@ def format_strides(shape: Sizes, memory_format: torch.memory_format | None) -> S
 
 
 def wrap_dim(dim: int, rank: int) -> int:
-    """A dimension counted from the front; raises IndexError out of range. Rank 0 allows 0 and -1."""
+    """A dimension counted from the front; raises IndexError out of range. Rank 0 allows 0 and
+    -1.
+    """
     reach = max(rank, 1)
     if not -reach <= dim < reach:
         raise IndexError(f"dimension {dim} is out of range for {rank} dimensions")

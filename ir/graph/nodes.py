@@ -1,9 +1,9 @@
-"""Graph and Node: what one captured stretch of a frame computes.
+"""Graph and Node: what one captured part of a frame computes.
 
-A graph has two levels, recorded together by `ir.trace.tracer.Tracer`: `calls`, the torch-level calls as the user
-wrote them (replayable one by one, through autograd), and `nodes`, the ATen operators below them (what is
-compiled). Nodes are in execution order; a node whose operator mutates an argument is a barrier for
-everything that reads or writes the same storage.
+A graph has two levels, which `ir.trace.tracer.Tracer` records together: `calls` are the torch-level
+calls as the program wrote them (they can be replayed one by one, through autograd), and `nodes` are
+the ATen operators below them (the compiled level). Nodes are in execution order; a node that
+mutates an argument is a barrier for everything that reads or writes the same storage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Size = Any
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What is known of a tensor value. Sizes and strides count elements; `device` as torch's."""
+    """Metadata of a tensor value. Sizes and strides count elements; `device` is torch's."""
 
     shape: tuple[Size, ...]
     stride: tuple[Size, ...]
@@ -33,7 +33,7 @@ class Meta:
     offset: Size = 0
 
     def with_sizes(self, change: Callable[[Any], Any]) -> Meta:
-        """The same with `change` done to sizes, strides and offset."""
+        """The same with `change` applied to sizes, strides and offset."""
         shape, stride, offset = change(self.shape), change(self.stride), change(self.offset)
         return Meta(shape, stride, self.dtype, self.device, offset)
 
@@ -58,14 +58,16 @@ def _size(value: Any) -> Any:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One value-producing step at ATen level.
+    """One operation at ATen level, which produces a value.
 
-    op       "input", "constant", "call" (an ATen operator) or "get" (one result of a many-result call)
-    target   the OpOverload for "call"; the index for "get"; the real tensor for "constant"; the input's
-             position for "input"
-    args, kwargs   operands: Nodes, numbers (plain or `ir.symbolic.expr.Expr`), dtypes, devices, lists and tuples of
-                   those. A constant that only the graph knows (no one else can write it) has args ("own",)
-    meta     Meta of the result; a tuple of Meta or None for a many-result call; None if nothing is returned
+    op       "input", "constant", "call" (an ATen operator) or "get" (one result of a call with
+    many)
+    target   the OpOverload for "call"; the index for "get"; the real tensor for "constant"; the
+             input's position for "input"
+    args, kwargs   operands: Nodes, numbers (plain or `ir.symbolic.expr.Expr`), dtypes, devices,
+             lists and tuples of those. A constant that nothing outside the graph can write has
+             args ("own",)
+    meta     Meta of the result; a tuple of Meta or None for many results; None without a result
     alias    the node whose storage the result shares (a view, or an in-place result), else None
     """
 
@@ -86,8 +88,8 @@ class Node:
 class Call:
     """One torch-level call as captured: `results = target(*args, **kwargs)`.
 
-    args and kwargs hold `Ref`s where the program had tensors; `results` is a nested structure of Refs and
-    plain values with the shape of what the call returned.
+    args and kwargs hold `Ref`s in place of the program's tensors; `results` has the structure of
+    the call's result, with Refs and plain values in it.
     """
 
     target: Callable[..., Any]
@@ -99,7 +101,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A value of the torch level by number; the first `len(graph.inputs)` numbers are the graph's inputs."""
+    """A value of the torch level by number; the first `len(graph.inputs)` numbers are the
+    inputs.
+    """
 
     index: int
 
@@ -110,31 +114,35 @@ class Graph:
 
     outputs        nodes of the results, in order
     call_outputs   the Refs of the same results at torch level
-    constants      Ref index -> real tensor, for tensors that are baked in
-    values         Ref index -> the node that made the value, for who prints the torch level with its types
-    needs_grad     some value requires a gradient: the torch level is run, or forward and backward of `joint`
-    mutates        an input's storage is written by the graph
-    random         a random operator is inside
-    sources        where each input came from, as given to `Tracer.input`
+    constants      Ref index -> real tensor, for tensors that are part of the graph
+    values         Ref index -> the node that made the value, to print types at the torch level
+    needs_grad     some value requires a gradient: the program runs the torch level, or forward and
+                   backward of `joint`
+    mutates        the graph writes an input's storage
+    random         the graph has a random operator
+    sources        origin of each input, as given to `Tracer.input`
     overlaps       groups of input positions whose tensors share memory
-    late           Python runs the frame again should the program raise: no input may be written by then (see `ir.passes.defer_writes`)
-    apart          whoever runs the graph makes sure that no two of its inputs share memory
-    written        positions of the inputs whose memory the graph writes (their overlaps included); eager would
-                   have raised their version counters
+    late           Python runs the frame again if the program raises, so the program must not have
+                   written an input by then (see `ir.passes.defer_writes`)
+    apart          the caller makes sure that no two inputs share memory
+    written        positions of the inputs whose memory the graph writes (their overlaps included);
+                   eager would have raised their version counters
     slow_ops       operators without a result rule of ours
     grad_where     the first call whose result requires a gradient
-    joined         the positions of the outputs that autograd gets from a node of ours: if one is a view, nobody is to
-                   know of what
-    consumes       whoever runs the program leaves the inputs to it: each may die after its last use
-    own            with consumes: positions of the inputs that then die, since nothing else holds them
-    joint          with needs_grad: the backward (an `ir.trace.joint.Joint`), or why there is none (a `Declined`); None where
-                   nobody asked
-    spends         a backward is among the calls
-    spent          (position, name of the node) of the outputs whose history such a backward has used up
-    symbols        where each symbol of the graph comes from: ("size", input position, dim),
+    joined         positions of the outputs that get their autograd node from us: such an output
+                   must not appear as a view of another tensor
+    consumes       the caller hands the inputs over to the program: each may die after its last use
+    own            with consumes: positions of the inputs that then die, since nothing else holds
+                   them
+    joint          with needs_grad: the backward (an `ir.trace.joint.Joint`), or why there is none
+    (a
+                   `Declined`); None: not built
+    spends         the calls contain a backward
+    spent          (position, name of the node) of the outputs whose history this backward used up
+    symbols        origin of each symbol of the graph: ("size", input position, dim),
                    ("stride", input position, dim) or ("number", argument position)
-    numbers        symbols of the Python numbers that follow the tensors among the program's arguments
-    facts          what the trace knew of its symbols (an `ir.symbolic.shape_env.Facts`), None without any
+    numbers        symbols of the Python numbers that follow the tensors among the arguments
+    facts          the trace's knowledge of its symbols (an `ir.symbolic.shape_env.Facts`), or None
     """
 
     name: str

@@ -1,10 +1,10 @@
-"""The row type of THE op table, and the table itself, empty: the `rules_*` files fill it.
+"""The row type of the op table, and the table itself, empty: the modules of `ir.ops` fill it.
 
-A row says what comes out of an ATen operator: its result rule gives shape, dtype, strides and offset exactly
-as eager on that device gives them. `rule(op, *args, **kwargs)` gets the OpOverload and the operator's own
-arguments with a `Meta` in place of each tensor, and returns a Meta, or a tuple of them (None: no tensor) for
-many results. It raises what torch would raise for a bad call (the type is enough: plain Python will raise the
-real one), or `NoRule` where it does not know.
+A row gives the result of an ATen operator: its result rule computes shape, dtype, strides and
+offset exactly as eager does on that device. `rule(op, *args, **kwargs)` gets the OpOverload and the
+operator's arguments, with a `Meta` in place of each tensor. It returns a Meta, or a tuple of them
+(None: no tensor) for many results. For a bad call it raises the type of exception that torch would
+raise (plain Python then raises the real one); for a case that it does not cover it raises `NoRule`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class OpDef:
-    """One operator. `mutates` names arguments that it writes although its schema does not say so: a function of
-    the call's arguments, as (args, kwargs) -> positions."""
+    """One operator.
+
+    `mutates` is for arguments that the operator writes although its schema does not say so: a
+    function (args, kwargs) -> positions of those arguments.
+    """
 
     name: str
     kind: str
@@ -50,7 +53,7 @@ OPS: dict[str, OpDef] = {}
 
 
 def rule(kind: str, names: str, mutates: Any = None) -> Callable[[Rule], Rule]:
-    """Register a result rule for the operators named ("add.Tensor relu.default", all of aten)."""
+    """Register a result rule for the named aten operators ("add.Tensor relu.default")."""
 
     def register(function: Rule) -> Rule:
         add_rows(kind, names, function, mutates)
@@ -60,7 +63,7 @@ def rule(kind: str, names: str, mutates: Any = None) -> Callable[[Rule], Rule]:
 
 
 def add_rows(kind: str, names: str, function: Rule, mutates: Any = None) -> None:
-    """The same without a decorator: several families share one rule."""
+    """`rule` without a decorator, for families of operators that share one function."""
     if kind not in KINDS:
         raise ValueError(f"no such kind of operator: {kind}")
     for short in names.split():

@@ -1,7 +1,7 @@
-"""Graphs as typed, runnable-looking Python, one line a step with its type and the user's line; and as torch.fx.
+"""Graphs as text: typed Python, one line per node with its type and the user's line; and torch.fx.
 
-Read by people (`graph.text()`, reports, GRAFTJIT_DEBUG) and by golden tests. `to_fx` is for exchange with
-other tools; it alone imports torch.fx.
+`graph.text()`, reports, GRAFTJIT_DEBUG and golden tests show the text. `to_fx` is for exchange with
+other tools; torch.fx is imported only there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,26 @@ from ..location import Location
 from .nodes import Call, Graph, Meta, Node, Ref
 
 SHORT = {
-    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
-    "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8",
-    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
-    "bool": "b8", "complex64": "c64", "complex128": "c128", "complex32": "c32",
-}  # fmt: skip
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+    "bool": "b8",
+    "complex64": "c64",
+    "complex128": "c128",
+    "complex32": "c32",
+}
 COLUMN = 64
-LineOf = Callable[[Location], str]  # the text of a line of the program
+# Gives the text of a line of the program.
+LineOf = Callable[[Location], str]
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -32,7 +45,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def type_text(meta: Any) -> str:
-    """f32[64, 512], with strides where they are not row-major and the device where it is not the CPU."""
+    """f32[64, 512], with strides if they are not row-major and the device if it is not the CPU."""
     from .layout import is_contiguous
 
     if isinstance(meta, tuple):
@@ -73,7 +86,7 @@ def _arguments(args: Any, kwargs: dict[str, Any]) -> str:
 
 
 def place_text(where: Location | None) -> str:
-    """net.py:14; empty where nothing is known."""
+    """net.py:14; empty for an unknown location."""
     return "" if where is None else f"{os.path.basename(where.shown)}:{where.line}"
 
 
@@ -82,8 +95,11 @@ def _place(where: Location | None) -> str:
 
 
 def _under_lines(steps: Iterable[tuple[Location | None, str]], line_of: LineOf | None) -> list[str]:
-    """Steps, indented; with `line_of` each group of one line of the program stands under that line, and the steps
-    themselves do not name it."""
+    """Indented lines of the steps.
+
+    With `line_of`, the steps of one line of the program follow that line as a comment, and do not
+    name the location themselves.
+    """
     if line_of is None:
         return [f"    {text}" for _, text in steps]
     found: list[str] = []
@@ -114,7 +130,7 @@ def node_text(node: Node) -> str:
 
 
 def _heads(graph: Graph, names: Iterable[str]) -> list[str]:
-    """The inputs, a line each: name, type, and where in the program it is found."""
+    """One line per input: name, type, and origin in the program."""
     sources = [*graph.sources, *[None] * (len(graph.inputs) - len(graph.sources))]
     return [
         f"    {name},  # {type_text(node.meta)}" + ("" if source is None else f"  {source}")
@@ -163,7 +179,7 @@ def target_text(target: Any) -> str:
 
 
 def _types(value: Any, values: Sequence[Node]) -> list[str]:
-    """The types of the values in a result."""
+    """The type texts of the values in a result."""
     if isinstance(value, Ref):
         return [type_text(values[value.index].meta)] if value.index < len(values) else []
     if isinstance(value, dict):
@@ -174,7 +190,10 @@ def _types(value: Any, values: Sequence[Node]) -> list[str]:
 
 
 def call_text(call: Call, values: Sequence[Node] = ()) -> str:
-    """v3 = torch.nn.functional.linear(v0, v1)  # f32[64, 512]  net.py:14; types where the graph's values are given."""
+    """v3 = torch.nn.functional.linear(v0, v1)  # f32[64, 512]  net.py:14
+
+    The types are shown only if `values` are given.
+    """
     result = "" if call.results is None else f"{value_text(call.results)} = "
     code = f"{result}{target_text(call.target)}({_arguments(call.args, call.kwargs)})"
     types = ", ".join(_types(call.results, values))
@@ -183,7 +202,7 @@ def call_text(call: Call, values: Sequence[Node] = ()) -> str:
 
 
 def calls_text(graph: Graph, line_of: LineOf | None = None) -> str:
-    """The torch level. `line_of` as of `graph_text`."""
+    """The torch level. `line_of` as for `graph_text`."""
     heads = _heads(graph, (f"v{i}" for i in range(len(graph.inputs))))
     signature = [f"def {graph.name}(", *heads, "):"] if heads else [f"def {graph.name}():"]
     constants = [
@@ -198,7 +217,7 @@ def calls_text(graph: Graph, line_of: LineOf | None = None) -> str:
 
 
 def type_text_of(tensor: torch.Tensor) -> str:
-    """Type of a real tensor."""
+    """The type text of a real tensor."""
     return f"{dtype_name(tensor.dtype)}[{', '.join(map(str, tensor.shape))}]"
 
 

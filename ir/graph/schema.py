@@ -1,7 +1,8 @@
-"""What an ATen operator's schema says of aliasing, writing and randomness, read once an operator.
+"""Aliasing, writes and randomness of ATen operators, read from each schema once.
 
-A `Plan` joins that with the operator's row in THE op table. `plan_of(op)` makes and remembers them; the
-tracer follows a plan for every operator it is asked to run, passes and verifier ask it what a node writes.
+A `Plan` combines them with the operator's row in the op table. `plan_of(op)` makes and caches
+plans; the tracer follows a plan for every operator that it runs, and passes and verifier ask it
+what a node writes.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ import torch
 from ..dataclass import dataclass
 from .opdef import OPS, OpDef
 
-# In-place operators whose functional twin would copy much to write little: kept as writes.
+# In-place operators whose functional twin would copy much memory to write little: they stay writes.
 _PARTIAL = (
-    "index_put_ index_add_ index_copy_ index_fill_ index_reduce_ scatter_ scatter_add_ scatter_reduce_"
-    " masked_scatter_ put_ _index_put_impl_ resize_ set_ map_ map2_"
+    "index_put_ index_add_ index_copy_ index_fill_ index_reduce_ scatter_ scatter_add_"
+    " scatter_reduce_ masked_scatter_ put_ _index_put_impl_ resize_ set_ map_ map2_"
 )
 PARTIAL_WRITES = frozenset(_PARTIAL.split())
 
 
-# Operators that share memory with their first argument although their schema does not say so.
+# Operators whose results share memory with the first argument although their schema does not say
+# so.
 SILENT_VIEWS = frozenset(
     {
         "aten._unsafe_view.default",
@@ -30,7 +32,7 @@ SILENT_VIEWS = frozenset(
         "aten.unsafe_split_with_sizes.default",
     }
 )
-# Asked by C++ that has to have plain numbers; the dispatcher knows nothing of them.
+# torch's C++ calls these for plain numbers; the dispatcher has no kernels for them.
 ASKED = frozenset({"aten.size.default", "aten.stride.default"})
 DYNAMIC = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 
@@ -39,11 +41,18 @@ DYNAMIC = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 class Plan:
     """How to trace one operator.
 
-    kind         "pure", "view" (results share memory with argument `view_of`), "write" or "composite"
+    kind         "pure", "view" (results share memory with argument `view_of`), "write" or
+                 "composite"
     writes       positions (names for keyword-only) of the arguments that it writes, by its schema
     returned     per result: the written argument that it is, or None for a new tensor
-    functional   the operator that computes what an in-place or out= operator writes, if there is one
-    values       the schema of the results: True where a result is a list of tensors
+    functional   the functional operator that computes what an in-place or out= operator writes, or
+                 None
+    random       the operator reads the random state
+    dynamic      the sizes of its result depend on data
+    metadata     the operator changes metadata of its argument
+    one          the operator returns one result
+    list_result  the result is a list of tensors
+    tensors      a result is a tensor, or there are no results
     tensor_first the first argument is a tensor
     """
 
@@ -66,7 +75,9 @@ class Plan:
 
 
 def _functional_twin(op: Any) -> Any:
-    """aten.add.Tensor for aten.add_.Tensor and aten.add.out; None where there is none of the same arguments."""
+    """aten.add.Tensor for aten.add_.Tensor and aten.add.out; None without one of the same
+    arguments.
+    """
     schema = op._schema
     base = schema.name.split("::")[1]
     if any(argument.is_out for argument in schema.arguments):
@@ -114,7 +125,8 @@ def plan_of(op: Any) -> Plan:
             writes.append(positions[argument.name])
     returned: list[int | str | None] = []
     view_of = None
-    for argument in schema.arguments:  # Tensor(a -> *): a list of views comes back
+    # Tensor(a -> *): the result is a list of views.
+    for argument in schema.arguments:
         info = argument.alias_info
         if info is not None and not info.is_write and "*" in info.after_set:
             view_of = positions[argument.name]
@@ -144,7 +156,7 @@ def plan_of(op: Any) -> Plan:
         view_of if isinstance(view_of, int) else 0,
         _functional_twin(op) if writes and op.namespace == "aten" else None,
         torch.Tag.nondeterministic_seeded in tags,
-        name not in OPS and bool(tags & DYNAMIC),  # a row's rule tells the cases apart
+        name not in OPS and bool(tags & DYNAMIC),  # a row's rule decides by case
         torch.Tag.inplace_view in tags or schema.name.split("::")[1] in ("resize_", "set_"),
         len(types) == 1,
         types == ["List[Tensor]"],

@@ -1,7 +1,8 @@
-"""A graph as reports keep it: who computes what of what, without a tensor of the program's, printed when somebody reads it.
+"""`Sketch`: a graph in the form that reports keep, without tensors of the program.
 
-In: a graph that was compiled, and which step of the program computes each of its nodes. Out: `SketchNode`s and the
-graph's text. Made with each program (a few microseconds a node); `runtime.report.folds` reads it, if a report is asked for.
+In: a compiled graph, and the step of the program that computes each of its nodes. Out:
+`SketchNode`s and the graph's text. A sketch is made with each program (a few microseconds per
+node); its nodes and text are made when `runtime.report.folds` first reads them for a report.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .nodes import Graph, Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SketchNode:
-    """A node of a graph, see `runtime.report.records.NodeRecord`; `step`: the name of the step that computes it."""
+    """A node of a graph, see `runtime.report.records.NodeRecord`; `step` computes it."""
 
     name: str = ""
     op: str = ""
@@ -29,7 +30,9 @@ class SketchNode:
 
 
 class Sketch:
-    """See the module's docstring. `nodes` and `text` may be given as they are; `of` makes a sketch of a graph."""
+    """See the module's docstring. `of` makes a sketch of a graph; else `nodes` and `text` are
+    given.
+    """
 
     __slots__ = ("_graph", "_nodes", "_steps", "_text")
 
@@ -49,14 +52,14 @@ class Sketch:
 
     @property
     def size(self) -> int:
-        """How many nodes; they are not made for it."""
+        """The number of nodes, counted without making them."""
         if self._graph is None:
             return len(self._nodes or ())
         return len(self._graph.nodes) + len(self._graph.inputs)
 
     @property
     def nodes(self) -> tuple[SketchNode, ...]:
-        """Inputs, what is computed, and one node "output" that all results go to."""
+        """Inputs, computed nodes, and one node "output" whose inputs are all results."""
         if self._nodes is None:
             self._nodes = tuple(self._read())
         return self._nodes
@@ -98,12 +101,16 @@ class Sketch:
         return self.text
 
     def __deepcopy__(self, memo: Any) -> Sketch:
-        return self  # nothing of it changes
+        # A sketch is immutable.
+        return self
 
 
 def bare(graph: Graph) -> Graph:
-    """The graph's ATen level without its tensors: a constant's target is None there. Where there is none, the nodes are
-    those of the graph, which nobody changes."""
+    """The graph's ATen level without its tensors: the target of a constant is None.
+
+    A graph without constants shares its nodes with the result; nodes are not changed after
+    compilation.
+    """
     held = any(node.op == "constant" for node in graph.nodes)
     inputs, nodes, outputs = _without(graph) if held else (graph.inputs, graph.nodes, graph.outputs)
     return Graph(
@@ -120,7 +127,7 @@ def bare(graph: Graph) -> Graph:
 
 
 def _without(graph: Graph) -> tuple[list[Node], list[Node], list[Node]]:
-    """Copies of inputs, nodes and outputs."""
+    """Copies of inputs, nodes and outputs, without tensors and generators."""
     now: dict[Node, Node] = {}
 
     def plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Result rules of tensors made from nothing, of copies, and of random numbers."""
+"""Result rules of creation operators, copies, and random numbers."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ def _arange_meta(start: Any, end: Any, step: Any, dtype: Any, options: dict[str,
     dtype = dtype or torch.get_default_dtype()
     whole = all(is_int(v) for v in (start, end, step))
     if not whole and not dtype.is_floating_point:
-        raise NoRule  # torch truncates the bounds to count in int64, and not in narrower types
+        # For int64 torch truncates the bounds before it counts; for narrower types it does not.
+        raise NoRule
     return _sized(None, (_count(start, end, step),), dtype=dtype, **options)
 
 
@@ -376,7 +377,7 @@ def _native_dropout(op: Any, input: Meta, p: float, train: bool | None) -> tuple
 
 @rule("random", "rrelu_with_noise")
 def _rrelu(op: Any, self: Meta, noise: Meta, *args: Any, **options: Any) -> Meta:
-    """The CPU's kernel gives a contiguous tensor, torch's meta kernel says otherwise."""
+    """The CPU kernel returns a contiguous tensor; torch's meta kernel differs."""
     if self.device.type != "cpu":
         raise NoRule
     return Meta(self.shape, contiguous_strides(self.shape), self.dtype, self.device)

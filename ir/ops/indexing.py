@@ -25,7 +25,8 @@ INDEX_DTYPES = (torch.int64, torch.int32)
 
 def _need_index(index: Meta) -> None:
     if 0 in index.shape:
-        raise NoRule  # no index, no complaint
+        # Without an index torch does not check the dtype.
+        raise NoRule
     if index.dtype not in INDEX_DTYPES:
         raise RuntimeError("an index of type int64 or int32 is needed")
 
@@ -71,7 +72,9 @@ def _gather(op: Any, self: Meta, dim: int, index: Meta, *, sparse_grad: bool = F
 
 
 def _check_scatter(self: Meta, dim: int, index: Meta, src: Meta | None) -> None:
-    """Index no larger than self outside of dim, and no larger than src anywhere."""
+    """Raise unless index is no larger than self outside dim, and no larger than src in any
+    dimension.
+    """
     if max(len(self.shape), 1) != max(len(index.shape), 1):
         raise RuntimeError("index and self differ in their number of dimensions")
     for i, size in enumerate(index.shape):
@@ -185,7 +188,9 @@ def _cat(op: Any, tensors: tuple[Meta, ...], dim: int = 0) -> Meta:
 
 
 def joint_dtype(metas: tuple[Meta, ...]) -> torch.dtype:
-    """The promoted dtype of tensors; zero-dimensional ones weigh less."""
+    """The promoted dtype of tensors; `NoRule` for zero-dimensional ones, which torch ranks
+    lower.
+    """
     dtypes = {meta.dtype for meta in metas}
     if len(dtypes) == 1:
         return metas[0].dtype
@@ -209,7 +214,8 @@ def _stack(op: Any, tensors: tuple[Meta, ...], dim: int = 0) -> Meta:
     shape = (*first.shape[:at], len(tensors), *first.shape[at:])
     if at == len(first.shape) or 0 in first.shape:
         return plain(shape, joint_dtype(tensors), first.device)
-    joined = _cat(op, tensors, at)  # of which the result is a view, in its memory format
+    # The result is a view of this tensor, in its memory format.
+    joined = _cat(op, tensors, at)
     stride = view_strides(joined.shape, joined.stride, shape)
-    assert stride is not None  # a dimension is taken apart
+    assert stride is not None  # splits one dimension
     return Meta(shape, stride, joined.dtype, first.device)

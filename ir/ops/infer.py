@@ -1,6 +1,6 @@
-"""The metadata of an operator's results: by our rule, or by asking torch.
+"""Metadata of an operator's results: from our result rule, or from torch.
 
-Called by the recorder for each operator and by the verifier for each node.
+The recorder calls it for each operator and the verifier for each node.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from ..symbolic.expr import ACTIVE, hints
 from .meta_kernels import can_sample, pinned_all, run_meta, run_sample
 from .several_sizes import over_sizes
 
-MAX_RANK = 64  # of most of torch's kernels
-# Kinds of operators whose rules say nothing of the dtypes that a kernel exists for, and dtypes that all of them have.
+MAX_RANK = 64  # the limit of most torch kernels
+# Kinds whose rules do not check that a kernel exists for a dtype, and the dtypes that all kernels
+# support.
 DTYPES_OF_KERNELS = frozenset(
     {"reduction", "scan", "sort", "normalize", "window", "loss", "matmul"}
 )
@@ -28,7 +29,9 @@ _asked: set[Any] = set()
 def infer(
     plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], slow_ops: list[str] | None = None
 ) -> Any:
-    """Meta of the result (a tuple of them for many). `slow_ops` gets the name if no rule of ours answered."""
+    """Meta of the result (a tuple for many). `slow_ops` collects names of operators without a
+    rule.
+    """
     _check_ranks(args)
     found = _found(plan, args, kwargs, slow_ops)
     _check_sizes(plan, found)
@@ -56,14 +59,14 @@ def _found(
             return open_sizes
     if ACTIVE.facts is not None:
         ACTIVE.facts.need((args, kwargs), plan.name)
-    args, kwargs = pinned_all(args), pinned_all(kwargs)  # torch is asked with plain sizes
+    args, kwargs = pinned_all(args), pinned_all(kwargs)  # torch gets plain sizes
     if not plan.random and can_sample(plan.op, args, kwargs):
         try:
             return run_sample(plan.op, args, kwargs, pure)
         except torch._C._LinAlgError:  # type: ignore[attr-defined]
-            pass  # zeros are singular; the metadata is asked for below
+            pass  # a matrix of zeros is singular: ask the meta kernel below
         except torch.OutOfMemoryError:
-            pass  # of the device: the program needs it
+            pass  # on the device: the program needs the memory
         except NotImplementedError as error:
             raise Unsupported("no-rule", f"{plan.name}: {error}") from error
     try:
@@ -79,21 +82,23 @@ def _found(
 
 
 def _check_ranks(args: tuple[Any, ...]) -> None:
-    """Tensors of more dimensions than torch's kernels take: plain Python runs what is done to them."""
+    """Raise for tensors of more dimensions than torch's kernels take; plain Python runs the
+    operator.
+    """
     for one in args:
         if type(one) is Meta and len(one.shape) > MAX_RANK:
             raise Unsupported("rank", f"a tensor of {len(one.shape)} dimensions")
 
 
 def _check_sizes(plan: Plan, found: Any) -> None:
-    """What torch cannot make, which its kernels find out and formulas for sizes do not."""
+    """Raise for negative sizes, which torch's kernels refuse and formulas for sizes do not."""
     for one in found if type(found) is tuple else (found,):
         if type(one) is Meta and any(type(size) is int and size < 0 for size in one.shape):
             raise RuntimeError(f"{plan.name}: a negative size in {one.shape}")
 
 
 def _check_dtypes(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Ask the operator itself whether it has a kernel for these dtypes, once for each set of them."""
+    """Check that the operator has a kernel for these dtypes, once for each combination of them."""
     dtypes = tuple([one.dtype if type(one) is Meta else None for one in args])
     if all(dtype is None or dtype in COMMON for dtype in dtypes):
         return

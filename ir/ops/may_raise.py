@@ -1,12 +1,12 @@
-"""Which operators may raise because of the data in their operands, and on what.
+"""Operators that may raise because of their operands' data, and on what.
 
-In: a node. Out: whether a run of it can fail although the metadata and options of its operands are fine (an index out of
-range, a singular matrix, an integer divided by zero). Asked by capture, which keeps what can fail apart from what cannot
-be taken back and keeps it in the graph although nobody reads its result, by the passes and by codegen.
+In: a node. Out: whether a run of it can fail although metadata and options of its operands are
+valid (an index out of range, a singular matrix, an integer divided by zero). Capture keeps
+operators that can fail apart from effects that it cannot undo, and keeps them in the graph even if
+their results are unused. Passes and codegen use it as well.
 
-`RAISES` is the table: what an operator looks for.
-An operator that neither has a row in the op table nor stands here nor in
-`_TOTAL` may raise: nobody has said that it does not.
+`RAISES` is the table: operator -> what it raises on. An operator may also raise if it has no row in
+the op table and is in neither `RAISES` nor `_TOTAL`: its behaviour is unknown.
 """
 
 from __future__ import annotations
@@ -29,57 +29,100 @@ PROBABILITY = "a probability outside of [0, 1]"
 SINGULAR = "a matrix that cannot be factorised"
 LENGTHS = "lengths that do not fit the data"
 
-# What raises, by the names of its operators: functional ones, whose in-place twins raise alike.
+# Reason -> names of functional operators; their in-place twins raise on the same data.
 _BY_REASON = {
-    INDEX: "embedding index_select gather scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce"
-    " index _unsafe_index index_put _unsafe_index_put _index_put_impl take put embedding_bag _embedding_bag"
-    " _embedding_bag_forward_only max_unpool2d max_unpool3d embedding_renorm _pdist_forward"
-    " embedding_dense_backward _unsafe_masked_index _unsafe_masked_index_put_accumulate",
-    LABEL: "nll_loss_forward nll_loss2d_forward nll_loss_backward nll_loss2d_backward multi_margin_loss"
-    " multilabel_margin_loss_forward multi_margin_loss_backward multilabel_margin_loss_backward one_hot",
+    INDEX: "embedding index_select gather scatter scatter_add scatter_reduce index_add index_copy"
+    " index_fill index_reduce index _unsafe_index index_put _unsafe_index_put _index_put_impl"
+    " take put embedding_bag _embedding_bag _embedding_bag_forward_only max_unpool2d"
+    " max_unpool3d embedding_renorm _pdist_forward embedding_dense_backward"
+    " _unsafe_masked_index _unsafe_masked_index_put_accumulate",
+    LABEL: "nll_loss_forward nll_loss2d_forward nll_loss_backward nll_loss2d_backward"
+    " multi_margin_loss multilabel_margin_loss_forward multi_margin_loss_backward"
+    " multilabel_margin_loss_backward one_hot",
     ZERO: "div floor_divide remainder fmod",
     NUMBER: "masked_fill",
     PROBABILITY: "bernoulli binary_cross_entropy multinomial",
     "a negative rate or deviation": "poisson normal normal_functional",
-    SINGULAR: "_linalg_check_errors linalg_eig linalg_eigh _linalg_eigh linalg_eigvals _linalg_eigvals _linalg_svd"
-    " linalg_lstsq linalg_lu linalg_lu_factor_ex ormqr linalg_ldl_solve lu_unpack",
+    SINGULAR: "_linalg_check_errors linalg_eig linalg_eigh _linalg_eigh linalg_eigvals"
+    " _linalg_eigvals _linalg_svd linalg_lstsq linalg_lu linalg_lu_factor_ex ormqr"
+    " linalg_ldl_solve lu_unpack",
     LENGTHS: "_ctc_loss segment_reduce masked_scatter _pack_padded_sequence",
     "an assertion of the program's": "_assert_async _assert_scalar _functional_assert_async",
     "bounds that are not finite": "histc",
-}  # fmt: skip
+}
 RAISES = {name: reason for reason, names in _BY_REASON.items() for name in names.split()}
-# Operators without a row in the op table whose kernels look at metadata alone. Those with torch's tag for pointwise
-# operators, random ones that stand not above, and those that make a view are none of those that raise, too.
+# Operators without a row in the op table whose kernels check metadata only. These do not raise
+# either: pointwise operators by torch's tag, random operators that `RAISES` does not name, and
+# operators that make a view.
 _TOTAL = frozenset(
     {
-        "huber_loss_backward", "smooth_l1_loss_backward", "soft_margin_loss_backward",
-        "native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward",
-        "_fused_rms_norm", "_fused_rms_norm_backward", "_weight_norm_interface", "_weight_norm_interface_backward",
-        "_softmax_backward_data", "_log_softmax_backward_data", "native_dropout_backward", "convolution_backward",
-        "avg_pool2d_backward", "avg_pool3d_backward", "_adaptive_avg_pool2d_backward",
-        "max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward",
-        "upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_bicubic2d_backward",
-        "upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward",
-        "reflection_pad1d_backward", "reflection_pad2d_backward", "replication_pad1d_backward",
-        "replication_pad2d_backward", "select_backward", "slice_backward", "diagonal_backward", "unfold_backward",
-        "glu", "glu_backward", "_prelu_kernel_backward", "hardshrink_backward", "softshrink_backward",
-        "log_sigmoid_backward", "logit_backward", "_scaled_dot_product_flash_attention_for_cpu_backward",
-        "cudnn_batch_norm_backward", "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",
-        "_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward",
-        "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_cudnn_attention_backward",
-        "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_fused_attention_overrideable_backward",
-        "copy", "fill", "zero", "uniform", "random", "exponential",
+        "huber_loss_backward",
+        "smooth_l1_loss_backward",
+        "soft_margin_loss_backward",
+        "native_layer_norm_backward",
+        "native_group_norm_backward",
+        "native_batch_norm_backward",
+        "_fused_rms_norm",
+        "_fused_rms_norm_backward",
+        "_weight_norm_interface",
+        "_weight_norm_interface_backward",
+        "_softmax_backward_data",
+        "_log_softmax_backward_data",
+        "native_dropout_backward",
+        "convolution_backward",
+        "avg_pool2d_backward",
+        "avg_pool3d_backward",
+        "_adaptive_avg_pool2d_backward",
+        "max_pool2d_with_indices_backward",
+        "max_pool3d_with_indices_backward",
+        "upsample_linear1d_backward",
+        "upsample_bilinear2d_backward",
+        "upsample_bicubic2d_backward",
+        "upsample_nearest1d_backward",
+        "upsample_nearest2d_backward",
+        "upsample_nearest3d_backward",
+        "reflection_pad1d_backward",
+        "reflection_pad2d_backward",
+        "replication_pad1d_backward",
+        "replication_pad2d_backward",
+        "select_backward",
+        "slice_backward",
+        "diagonal_backward",
+        "unfold_backward",
+        "glu",
+        "glu_backward",
+        "_prelu_kernel_backward",
+        "hardshrink_backward",
+        "softshrink_backward",
+        "log_sigmoid_backward",
+        "logit_backward",
+        "_scaled_dot_product_flash_attention_for_cpu_backward",
+        "cudnn_batch_norm_backward",
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_flash_attention_backward",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_efficient_attention_backward",
+        "_scaled_dot_product_cudnn_attention",
+        "_scaled_dot_product_cudnn_attention_backward",
+        "_scaled_dot_product_fused_attention_overrideable",
+        "_scaled_dot_product_fused_attention_overrideable_backward",
+        "copy",
+        "fill",
+        "zero",
+        "uniform",
+        "random",
+        "exponential",
     }
-)  # fmt: skip
+)
 
 
 def looks_at_no_data(op: Any) -> bool:
-    """Whether no run of an operator fails because of data, as far as the tables tell."""
+    """Whether no run of an operator fails because of data, by the tables."""
     return reason(op) is None
 
 
 def reason(op: Any) -> str | None:
-    """What an operator raises on, None if it does not raise because of data."""
+    """What an operator raises on; None if it does not raise because of data."""
     name = str(op)
     short = _short(op)
     if short in RAISES:
@@ -92,7 +135,7 @@ def reason(op: Any) -> str | None:
 
 
 def may_raise(node: Node) -> bool:
-    """See the module's docstring."""
+    """Whether a run of the node may raise because of data, see the module's docstring."""
     if node.op != "call":
         return False
     found = reason(node.target)
@@ -109,8 +152,10 @@ def _short(op: Any) -> str:
 
 
 def counts_places(node: Node) -> Node | None:
-    """The arange that names the places which a gather takes along a dimension, all of them there. Nothing is raised where
-    nobody has written to it."""
+    """The arange that indexes a gather with positions that all exist along the dimension, or None.
+
+    The gather raises nothing unless something has written to the arange.
+    """
     short = _short(node.target) if node.op == "call" else ""
     if short not in ("index_select", "gather", "embedding"):
         return None
@@ -124,11 +169,11 @@ def counts_places(node: Node) -> Node | None:
     return index if type(size) is type(count) is int and count <= size else None
 
 
-# -- operands for which nothing is raised
+# -- operands for which an operator of a reason raises nothing
 
 
 def _divides(node: Node) -> bool:
-    """Whether nothing is an integer here, or an integer is divided by a number that is known and not zero."""
+    """Whether the dtype is no integer, or the divisor is a known number other than zero."""
     dtype = getattr(node.meta, "dtype", None)
     if isinstance(dtype, torch.dtype) and (dtype.is_floating_point or dtype.is_complex):
         return True
@@ -137,7 +182,7 @@ def _divides(node: Node) -> bool:
 
 
 def _holds(node: Node) -> bool:
-    """Whether the number comes as one of Python's, which was looked at, or fits any."""
+    """Whether the value is a Python number, which was checked at capture, or fits the dtype."""
     value = node.args[-1]
     meta = getattr(node.meta, "dtype", None)
     if type(value) is not Node or meta is None or meta.is_floating_point or meta.is_complex:
@@ -146,13 +191,13 @@ def _holds(node: Node) -> bool:
 
 
 def _given(node: Node) -> bool:
-    """Whether the probability is a number, which was looked at."""
+    """Whether the probability is a Python number, which was checked at capture."""
     by_tensor = len(node.args) > 1 and type(node.args[1]) is Node
     return node.target in (aten.bernoulli.p, aten.bernoulli_.float) and not by_tensor
 
 
 def _no_tensor_deviation(node: Node) -> bool:
-    """Whether the deviation is a number, which was looked at."""
+    """Whether the deviation is a Python number, which was checked at capture."""
     return _short(node.target).startswith("normal") and not any(
         type(one) is Node and isinstance(one.meta, Meta) for one in node.args[1:2]
     )

@@ -1,10 +1,11 @@
-"""Asking torch itself: dtypes of pointwise operators, and operators without a rule of ours.
+"""Metadata from torch itself: dtypes of pointwise operators, and operators without a rule of ours.
 
-`result_dtype` runs the operator on one-element tensors of the same dtypes: ATen's own type promotion and its
-own refusals, remembered by signature. `run_sample` runs an operator on zero-filled tensors of the same
-sizes and strides, once a process for equal ones: on the CPU, and on a GPU those whose kernels look at no data. `run_meta` asks torch's
-meta kernels, which import heavy modules and know less of strides: of what cuDNN chooses, say.
-All of it happens below autograd and autocast, and never reads the random state.
+`result_dtype` runs the operator on one-element tensors of the same dtypes, for ATen's own type
+promotion and its own refusals; results are cached by signature. `run_sample` runs an operator on
+zero-filled tensors of the same sizes and strides, once per process for equal arguments: any on the
+CPU, and on a GPU those whose kernels do not look at data. `run_meta` asks torch's meta kernels,
+which import heavy modules and do not know all strides (of what cuDNN chooses, for example). All of
+it runs below autograd and autocast, and never reads the random state.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .may_raise import looks_at_no_data
 
 SAMPLE_BYTES = {"cpu": 64 << 20, "cuda": 1 << 30}
 
-SAMPLES = 4096  # results of samples that are remembered
+SAMPLES = 4096  # limit on cached results
 
 _dtypes: dict[Any, torch.dtype] = {}
 _samples: dict[Any, Any] = {}
@@ -52,9 +53,11 @@ def _one(meta: Meta) -> torch.Tensor:
 
 
 def result_dtype(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
-    """The dtype that a pointwise operator gives; raises what ATen raises for those dtypes and numbers."""
+    """The dtype that a pointwise operator gives; raises what ATen raises for those dtypes and
+    numbers.
+    """
     key = (
-        id(op),  # operators live as long as torch; hashing one is Python code
+        id(op),  # operators live as long as torch; their hash runs Python code
         tuple([_signature(arg) for arg in args]),
         tuple([(name, _signature(value)) for name, value in kwargs.items()]),
         torch.get_default_dtype(),
@@ -71,7 +74,7 @@ def result_dtype(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torc
 
 
 def pinned_all(value: Any) -> Any:
-    """The same arguments with plain numbers, to which the trace is bound from now on."""
+    """The same arguments with plain numbers; the trace is bound to them from now on."""
     return mapped(value, pinned)
 
 
@@ -94,7 +97,9 @@ def _all_metas(value: Any) -> list[Meta]:
 
 
 def _may_point_at_nothing(metas: list[Meta]) -> bool:
-    """Whether the zeros of a sample might be places in a tensor without elements: some backwards read there unasked."""
+    """Whether the sample's zeros might index a tensor without elements, where some backwards read
+    unchecked.
+    """
     whole = any(
         not (m.dtype.is_floating_point or m.dtype.is_complex) for m in metas if 0 not in m.shape
     )
@@ -102,8 +107,12 @@ def _may_point_at_nothing(metas: list[Meta]) -> bool:
 
 
 def can_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Small enough tensors of one device, and an operator of torch's own (a custom one may have effects). On a GPU an
-    index out of range would be the end of the context, and what a CUDA graph records is done again with each replay."""
+    """Whether an operator may run on samples: small tensors of one device, and an operator of
+    torch's own.
+
+    A custom operator may have effects. On a GPU, an index out of range would destroy the context,
+    and a CUDA graph that is being recorded would replay the sample.
+    """
     metas = _all_metas((args, tuple(kwargs.values())))
     devices = {meta.device for meta in metas} or {torch.device("cpu")}
     (device,) = devices if len(devices) == 1 else (_META,)
@@ -126,7 +135,7 @@ def can_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _outcome(result: Any, device: torch.device | None) -> Any:
-    """Metas of a real result; other values as they are."""
+    """Metas of a real result; other values stay as they are."""
     if isinstance(result, torch.Tensor):
         if result.layout is not torch.strided or result.is_conj() or result.is_neg():
             raise NotImplementedError("a result with no plain strided layout")
@@ -140,7 +149,9 @@ def _outcome(result: Any, device: torch.device | None) -> Any:
 
 
 def _exact(value: Any) -> Any:
-    """What a sample's result hangs on of an argument: all of a tensor's metadata, a number with its type."""
+    """The part of an argument that a sample's result depends on: all metadata, or a number and its
+    type.
+    """
     if isinstance(value, Meta):
         return value
     if isinstance(value, (list, tuple)):
@@ -149,10 +160,11 @@ def _exact(value: Any) -> Any:
 
 
 def run_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: bool) -> Any:
-    """Metas of what the operator gives on zeros. `pure`: by its schema it shares no memory, so it must not.
+    """Metas of the operator's result on zeros. `pure`: by its schema it shares no memory, which is
+    checked.
 
-    A layer's operators come once more with each layer like it, and a backward's are among the dearest: equal
-    ones are run once. How results lie may also hang on the libraries that are turned on.
+    Equal calls run once: layers of one kind repeat their operators, and those of a backward cost
+    most. Strides of results may also depend on the enabled libraries, so those are part of the key.
     """
     key = (
         id(op),
@@ -172,14 +184,14 @@ def run_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: boo
 
 def _run_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: bool) -> Any:
     memory: set[int] = set()
-    device: torch.device | None = None  # of the results, where it is not the one that they have
+    # The device of the results, where the sample's results may be on another one.
+    device: torch.device | None = None
 
     def make(meta: Meta) -> torch.Tensor:
         nonlocal device
         tensor = _sample(meta, meta.device)
-        if (
-            meta.device.type != "cpu"
-        ):  # the seeds of attention lie elsewhere while a graph is recorded
+        # While a CUDA graph is recorded, the seeds of attention are on another device.
+        if meta.device.type != "cpu":
             device = meta.device
         memory.add(tensor.untyped_storage()._cdata)
         return tensor
@@ -201,7 +213,9 @@ def _tensors(result: Any) -> list[torch.Tensor]:
 
 
 def run_meta(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Metas by torch's meta kernels, on the device of the first tensor (or the one asked for)."""
+    """Metas by torch's meta kernels, on `device` if it is given, else on that of the first
+    tensor.
+    """
     metas = _all_metas((args, tuple(kwargs.values())))
     device = kwargs.get("device") or next((meta.device for meta in metas), torch.device("cpu"))
 
