@@ -149,9 +149,7 @@ def _late_init(holder: list[type], fields: dict[str, Field], frozen: bool) -> Ca
 
 
 def _init_of(cls: type, fields: dict[str, Field], frozen: bool) -> Any:
-    """The compiled `__init__`. A parameter without a default after one with a default is a
-    SyntaxError.
-    """
+    """The compiled `__init__`; SyntaxError for a parameter without default after one with."""
     scope: dict[str, Any] = {"_set": object.__setattr__, "_none": MISSING}
     by_place: list[str] = []
     by_name: list[str] = []

@@ -30,9 +30,7 @@ class Unsupported(CannotTrace):
 
 
 class DataDependent(CannotTrace):
-    """The result depends on tensor data: a Python number, a truth value, or (`shape`) sizes of a
-    tensor.
-    """
+    """The result depends on tensor data: a Python value, or (`shape`) sizes of a tensor."""
 
     code = "data-dependent"
 
@@ -53,6 +51,4 @@ class TraceError(CannotTrace):
 
 
 class NoRule(Exception):
-    """Raised by a result rule for arguments it does not cover; the tracer then asks torch
-    instead.
-    """
+    """A result rule does not cover these arguments; the tracer then asks torch."""

@@ -1,7 +1,8 @@
-"""Which inputs a graph writes to although its results with a gradient hang on what was there before.
+"""Inputs that a graph writes although its differentiable results depend on the old values.
 
-In: a graph with its `joint`. Out: positions of inputs. Who runs the graph again for a second derivative must have kept
-their values. Running statistics, which an operator reads only to renew them, are none of these.
+In: a graph with its `joint`. Out: positions of inputs. To run the graph again for a second
+derivative, the caller must have kept their values. Running statistics do not count: an operator
+reads them only to update them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from ..graph.opdef import OPS
 
 
 def wanted_before(graph: Graph) -> tuple[int, ...]:
-    """Positions among the inputs, in order."""
+    """Positions of the inputs, in order."""
     written = set(graph.written)
     if not written:
         return ()
@@ -32,7 +33,7 @@ def wanted_before(graph: Graph) -> tuple[int, ...]:
 
 
 def _read(node: Node) -> list[Node]:
-    """What a node reads for its results."""
+    """The operands that a node's results depend on."""
     row = OPS.get(str(node.target)) if node.op == "call" else None
     renewed = row.mutates(node.args, node.kwargs) if row is not None and row.mutates else ()
     return [

@@ -1,8 +1,9 @@
-"""The cheapest set of vertices that parts a network's sources from its sinks.
+"""Minimum vertex cut: the cheapest set of vertices that separates sources from sinks.
 
-Vertices have capacities, edges none: each vertex is split in two, and a maximum flow is found by Dinic's algorithm
-(E. A. Dinic, "Algorithm for solution of a problem of maximum flow in networks with power estimation", 1970). Of all
-cheapest cuts the one nearest to the sinks is given. Used by `ir.autograd.partition`.
+Vertices have capacities, edges have none: each vertex becomes an edge between two vertices, and
+Dinic's algorithm finds a maximum flow (E. A. Dinic, "Algorithm for solution of a problem of maximum
+flow in networks with power estimation", 1970). Of several cheapest cuts the result is the one
+nearest to the sinks. `ir.autograd.partition` uses it.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ INFINITE = float("inf")
 
 
 class Network:
-    """Vertices by name; `cut` may be asked once."""
+    """Vertices by name. `cut` consumes the capacities: call it once."""
 
     def __init__(self) -> None:
         self._number: dict[Hashable, int] = {}
-        self._to: list[int] = []  # edge -> where it leads; edge ^ 1 is its way back
+        # edge -> its end; edge ^ 1 is the reverse edge
+        self._to: list[int] = []
         self._room: list[float] = []
-        self._edges: list[list[int]] = [[], []]  # 0: the source of all, 1: the sink
+        self._edges: list[list[int]] = [[], []]  # 0: the source, 1: the sink
 
     def vertex(self, name: Hashable, cost: float) -> None:
-        """A vertex whose cut costs `cost`."""
+        """Add a vertex whose cut costs `cost`."""
         way_in = self._number[name] = len(self._edges)
         self._edges += [[], []]
         self._edge(way_in, way_in + 1, cost)
@@ -44,20 +46,21 @@ class Network:
             self._room.append(left)
 
     def cut(self) -> set[Hashable]:
-        """The vertices to cut. Raises ValueError if only an infinite cut would do."""
+        """The vertices to cut. Raises ValueError if every cut is infinite."""
         while levels := self._levels():
             self._push(levels)
         reaching = self._reaching_sink()
         found = {
-            name for name, way_in in self._number.items()
+            name
+            for name, way_in in self._number.items()
             if way_in + 1 in reaching and way_in not in reaching
-        }  # fmt: skip
+        }
         if 0 in reaching:
             raise ValueError("no finite cut")
         return found
 
     def _levels(self) -> dict[int, int]:
-        """Distances from the source along edges with room, if the sink can be reached."""
+        """Distances from the source along edges with free capacity; empty without a path."""
         levels, waiting = {0: 0}, deque([0])
         while waiting:
             at = waiting.popleft()
@@ -69,8 +72,8 @@ class Network:
         return levels if 1 in levels else {}
 
     def _push(self, levels: Mapping[int, int]) -> None:
-        """A blocking flow: paths along growing levels, each with the room of its narrowest edge."""
-        passed: dict[int, int] = {}  # vertex -> how many of its edges lead no further any more
+        """A blocking flow: paths along growing levels, with their least edge capacity."""
+        passed: dict[int, int] = {}  # vertex -> number of its exhausted edges
         path: list[int] = []
         at = 0
         while True:
@@ -104,7 +107,7 @@ class Network:
         return None
 
     def _reaching_sink(self) -> set[int]:
-        """From where the sink can still be reached."""
+        """The vertices from which the sink can still be reached."""
         reached, waiting = {1}, deque([1])
         while waiting:
             at = waiting.popleft()

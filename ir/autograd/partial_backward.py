@@ -1,8 +1,9 @@
-"""The backward where some results have no gradient.
+"""The backward graph for results of which some have no gradient.
 
-`without(graph, missing)` is the backward graph that computes what the others give. A gradient that hangs only on those that are
-missing is none, and is not made of zeros, for a zero times an infinity would be seen; where both kinds meet, it is left out of a
-sum, and is zeros for any other operator, as autograd has it. Used by `codegen.training`.
+`without(graph, missing)` is the backward graph that computes the remaining gradients. A gradient
+that depends only on missing ones is missing, and is not computed from zeros: zero times infinity
+would be nan. Where a missing and a present gradient meet, a sum drops the missing one, and any
+other operator gets zeros for it, as in autograd. `codegen.training` uses it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ SUMS = {aten.add.Tensor, aten.add_.Tensor}
 def without(
     graph: Graph, missing: Collection[int], tangents: Collection[int]
 ) -> tuple[Graph, tuple[int | None, ...]]:
-    """(the graph without these inputs, the place of each of the outputs among its own, None for those that are
-    none). `tangents`: the inputs that are gradients, `missing` among them."""
+    """(the graph without the missing inputs; each old output's position, None if missing).
+
+    `tangents`: the inputs that are gradients, including `missing`.
+    """
     return _Part(graph, missing, tangents).made()
 
 
@@ -40,7 +43,7 @@ class _Part:
         self.nodes: list[Node] = []
 
     def _hangs(self, tangents: set[Node]) -> dict[Node, frozenset[Node]]:
-        """The gradients that each piece of memory hangs on, at any time."""
+        """The tangents that each piece of memory depends on, at any time."""
         hangs = {node: frozenset([node]) for node in tangents}
         none: frozenset[Node] = frozenset()
         while True:
@@ -93,7 +96,7 @@ class _Part:
         self.nodes.append(self.now[node])
 
     def _plain(self, node: Node, other: Node) -> bool:
-        """The sum is the operand itself."""
+        """Whether the sum without its missing operand is `other`."""
         return node.args[0] is other or (
             node.alias is None
             and node.kwargs.get("alpha", 1) == 1
@@ -101,7 +104,7 @@ class _Part:
         )
 
     def _zeros(self, meta: Meta) -> Node:
-        """Zeros that lie as what is absent would: what is made of them lies by that."""
+        """A zero tensor with the layout of the missing gradient: results keep their strides."""
         named = {"dtype": meta.dtype, "device": meta.device}
         order = _order(meta)
         shape = tuple(meta.shape[dim] for dim in order)
@@ -119,7 +122,7 @@ class _Part:
 
 
 def _order(meta: Meta) -> list[int]:
-    """The dimensions in the order of memory, where they are known and have no holes."""
+    """The dimensions in memory order, outermost first, if strides are known and dense."""
     dims = list(range(len(meta.shape)))
     if any(map(is_symbolic, (*meta.shape, *meta.stride))) or not is_dense(meta.shape, meta.stride):
         return dims

@@ -1,11 +1,12 @@
-"""A graph with its backward, divided into a forward graph and a backward graph.
+"""Partition: divides a graph and its backward into a forward graph and a backward graph.
 
-The two are one graph first, through all passes. Then each value that the backward reads of the forward is either saved
-or computed again: a minimum cut on bytes decides (recomputing pointwise work, views and casts costs nothing there;
-products, reductions, gathers and random numbers are not done twice). Memory that others can write to (inputs, results) is saved
-only where autograd itself saves it, so that a write in between raises where eager raises and nowhere else; of other such
-memory a copy is saved. The cut of autograd's own choice is always among those to choose from: no more is kept than
-eager keeps.
+First the two are one graph, which runs through all passes. Then each value of the forward that the
+backward reads is either saved or computed again, by a minimum cut on bytes: pointwise operators,
+views and casts may run again at no cost; products, reductions, gathers and random numbers are not
+repeated. Memory that the program can write (inputs, results) is saved only where autograd itself
+saves it, so that a write in between raises exactly where eager raises; of other such memory a copy
+is saved. The cut that autograd chooses is always one of the candidates: no more memory is kept than
+in eager.
 """
 
 from __future__ import annotations
@@ -32,18 +33,25 @@ from ..trace.recorder import meta_args
 from .min_cut import Network
 
 aten = torch.ops.aten
-AGAIN = frozenset({"pointwise", "view", "create", "copy"})  # kinds of operators that may run twice
-COPY = 3  # a copy to be saved is written and read besides
+# Kinds of operators that may run twice.
+AGAIN = frozenset({"pointwise", "view", "create", "copy"})
+# Cost factor of a saved copy: it is written and read in addition.
+COPY = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """forward     outputs: the pieces of memory that the graph gives (`ir.trace.output_views`), then what it makes for the backward
-    backward    inputs: what is saved, the gradients of the results; then numbers
-    saved       what is saved: ("input", position), ("output", position), ("made", position among the forward's
-                further outputs) or ("constant", tensor)
-    witnesses   outputs that autograd saves, by position: their versions must not change, whatever is saved in their place
-    gradients   of each wanted input: the position among the backward's outputs, or None
+    """Forward and backward graphs with their connection.
+
+    forward     outputs: the pieces of memory that the graph gives (`ir.trace.output_views`), then
+    the
+                values that it saves for the backward
+    backward    inputs: saved values, the gradients of the results; then numbers
+    saved       origin of each saved value: ("input", position), ("output", position), ("made",
+                position among the forward's further outputs) or ("constant", tensor)
+    witnesses   positions of the outputs that autograd saves: their versions must not change, even
+                if another value is saved in their place
+    gradients   per wanted input: the position among the backward's outputs, or None
     """
 
     forward: Graph
@@ -56,13 +64,13 @@ class Halves:
 def divide(
     graph: Graph, *, check: bool = False, show: Any = None, records: list[PassRecord] | None = None
 ) -> Halves:
-    """The halves of a graph whose `joint` is a Joint. `records` gets what the passes did."""
+    """The halves of a graph whose `joint` is a Joint. `records` gets an entry per pass."""
     whole = optimize(joined(graph), check=check, show=show, records=records)
     return _Division(graph, whole).halves()
 
 
 def _below(graph: Graph, **changes: Any) -> Graph:
-    """The graph changed, with its ATen level alone: nothing asks for a gradient there."""
+    """The graph with `changes`, without its torch level and without a gradient requirement."""
     bare: dict[str, Any] = {
         "calls": [],
         "call_outputs": [],
@@ -75,7 +83,7 @@ def _below(graph: Graph, **changes: Any) -> Graph:
 
 
 def joined(graph: Graph) -> Graph:
-    """Both as one graph: its outputs are the results, then the gradients."""
+    """Forward and backward as one graph; its outputs are the results, then the gradients."""
     joint: Joint = graph.joint
     made = _below(
         graph,
@@ -88,13 +96,13 @@ def joined(graph: Graph) -> Graph:
 
 
 def _plain_cast(at: Rewriter, node: Node) -> Node | None:
-    """A cast that is not looked up in autocast's cache, which must hold casts with a history."""
+    """A cast without a look-up in autocast's cache, which must hold casts with a history."""
     weight, dtype, _ = node.args
     return at.call(aten._to_copy.default, weight, dtype=dtype)
 
 
 class _Division:
-    """`kept`: memory that autograd saves itself; `seen`: memory of results."""
+    """One division. `kept`: memory that autograd saves itself; `seen`: memory of results."""
 
     def __init__(self, graph: Graph, whole: Graph) -> None:
         joint = graph.joint
@@ -107,15 +115,14 @@ class _Division:
         self.kept |= {root(self.results[at]) for at in self.kept_outputs}
         self.seen = {root(node) for node in self.results}
         self.written = {root(target) for node in whole.nodes for target in writes(node)}
-        # What is read there during the forward may be something else at its end.
+        # Memory that is read during the forward and may have other content at its end.
         self.changing = self.written | {graph.inputs[at] for at in graph.written}
         self.behind = self._behind()
-        self.never_copied: set[Node] = (
-            set()
-        )  # whose copies what the backward makes of them cannot read
+        # Nodes of which no copy can be saved: the backward cannot compute with the copy's layout.
+        self.never_copied: set[Node] = set()
 
     def _behind(self) -> set[Node]:
-        """The nodes that only the backward can run: what hangs on a gradient, and memory that such a node writes."""
+        """The nodes that depend on a gradient, or use memory that such a node writes."""
         behind: set[Node] = set(self.tangents)
         memory: set[Node] = set()
         while True:
@@ -183,7 +190,7 @@ class _Division:
         return network.cut()  # type: ignore[return-value]
 
     def _again(self, node: Node) -> bool:
-        """Whether a value may be computed a second time, from its operands."""
+        """Whether a value may be computed a second time from its operands."""
         if node.alias is not None:
             return True
         if node.op != "call":
@@ -194,7 +201,7 @@ class _Division:
         return not any(root(one) in self.changing for one in reads(node))
 
     def _cost(self, node: Node) -> float:
-        """Of saving a value, in bytes; a view is never saved but what it is a view of."""
+        """The cost of saving a value, in bytes. A view is not saved; its base is."""
         if not isinstance(node.meta, Meta) or node.alias is not None:
             return float("inf")
         if node in self.kept or (node.op == "constant" and node.args == ("own",)):
@@ -205,7 +212,7 @@ class _Division:
         return nbytes * (COPY if self._is_copied(node) else 1) + 1
 
     def _is_copied(self, node: Node) -> bool:
-        """Whether others may write to the memory of a value that autograd would not have saved."""
+        """Whether the program may write to memory that autograd would not have saved."""
         outside = node.op in ("input", "constant") or node in self.seen
         return outside and node not in self.kept
 
@@ -223,8 +230,14 @@ class _Division:
             if self._is_copied(node):
                 options, meta = _copied(node)
                 node = Node(
-                    "call", aten.clone.default, (node,), options, meta, f"{node.name}_kept", node.where
-                )  # fmt: skip
+                    "call",
+                    aten.clone.default,
+                    (node,),
+                    options,
+                    meta,
+                    f"{node.name}_kept",
+                    node.where,
+                )
                 nodes.append(node)
             saved.append(("made", len(outputs) - len(self.results)))
             outputs.append(node)
@@ -232,7 +245,7 @@ class _Division:
         return drop_dead(_below(self.graph, nodes=nodes, outputs=outputs, joined=joined)), saved
 
     def _way(self, node: Node) -> tuple[str, Any] | None:
-        """How a value is saved that is there anyway; None if the forward has to give it."""
+        """How a value that exists anyway is saved; None if the forward has to output it."""
         if node.op == "constant" and (node in self.kept or node.args == ("own",)):
             return "constant", node.target
         if node not in self.kept:
@@ -250,7 +263,8 @@ class _Division:
             now[node] = Node("input", len(inputs), meta=meta, name=node.name, where=node.where)
             inputs.append(now[node])
         nodes: list[Node] = []
-        other = {node for node in copies if now[node].meta != node.meta}  # of another layout
+        # copies with another layout
+        other = {node for node in copies if now[node].meta != node.meta}
         for node in self._to_run(set(chosen)):
             now[node] = moved(node, now)
             nodes.append(now[node])
@@ -286,7 +300,7 @@ class _Division:
         return drop_dead(made)
 
     def _to_run(self, cut: set[Node]) -> list[Node]:
-        """The nodes of the backward, those that are computed again among them, in order."""
+        """The nodes of the backward in order, including those computed again."""
         wanted: set[Node] = set(self.gradients)
         found: list[Node] = []
         for node in reversed(self.whole.nodes):
@@ -310,8 +324,7 @@ class _CannotCopy(Exception):
 
 
 def _copied(node: Node) -> tuple[dict[str, Any], Meta]:
-    """How a copy is made, and its layout, which has no holes. Strides that nobody knows by now give no order: then the
-    copy is contiguous."""
+    """(options of clone, Meta of the copy), dense. With unknown strides the copy is contiguous."""
     clone, plain = aten.clone.default, {"memory_format": torch.contiguous_format}
     rule = OPS[str(clone)].rule
     try:
@@ -321,7 +334,7 @@ def _copied(node: Node) -> tuple[dict[str, Any], Meta]:
 
 
 def _by_rule(node: Node, copies: set[Node]) -> Any:
-    """What a node is over operands of another layout."""
+    """Meta of a node over operands of another layout."""
     if node.op == "get":
         return node.args[0].meta[node.target]
     row = OPS.get(str(node.target))

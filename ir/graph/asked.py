@@ -1,5 +1,4 @@
-"""The part of a trace that computes one value, if it is cheap and depends on the graph's inputs
-only.
+"""The part of a trace that computes one value, if it is cheap and depends on inputs only.
 
 In: a node and the nodes recorded so far. Out: the nodes that compute the value, in order. None
 where they cost too much, are random, may read memory that the trace wrote to, or contain an
@@ -35,8 +34,7 @@ _UNSET = ("empty", "new_empty")  # uninitialised memory
 def producing(
     node: Node, recorded: Sequence[Node], written: frozenset[int]
 ) -> tuple[list[Node], int] | None:
-    """The nodes that compute `node`, with inputs and itself, in trace order; and how many are no
-    views.
+    """The nodes that compute `node`, inputs included, in order; and how many are no views.
 
     `written`: positions of the inputs that the trace has written to so far. None: see the module.
     """
@@ -66,9 +64,7 @@ def _behind(node: Node) -> set[Node] | None:
 
 
 def _reads_written(found: set[Node], recorded: Sequence[Node], written: frozenset[int]) -> bool:
-    """Whether the trace wrote to memory that the value reads: these nodes do not show at which time
-    they read it.
-    """
+    """Whether the trace wrote to memory that the value reads, before or after the read."""
     roots = {root(one) for one in found}
     if any(one.op == "input" and one.target in written for one in roots):
         return True
@@ -91,9 +87,7 @@ def _is_cheap(node: Node) -> bool:
 
 
 def _elements(node: Node) -> int:
-    """Elements that an operator reads and writes; one that reads through an index reads as many as
-    it returns.
-    """
+    """Elements that an operator reads and writes; indexing reads as many as it returns."""
     row = plan_of(node.target).row
     values = [node] if row is not None and row.kind == "index" else [node, *reads(node)]
     return sum(_size(one.meta) for one in values)

@@ -41,9 +41,7 @@ def elements(meta: Meta) -> int:
 
 
 def nbytes(meta: Meta) -> int:
-    """Bytes of the distinct elements of a tensor: expanded elements and overlaps of windows count
-    once.
-    """
+    """Bytes of a tensor's distinct elements: expanded ones and overlaps count once."""
     sizes = [int(hint_of(size)) for size in meta.shape]
     if 0 in sizes:
         return 0
@@ -83,9 +81,7 @@ def _product(left: int) -> Callable[..., int]:
 
 
 def _windows(places: tuple[int, ...], weight: tuple[int, ...]) -> int:
-    """Operations of a convolution. `places`: batch, channels (unused), and the positions of the
-    window.
-    """
+    """Operations of a convolution. `places`: batch, channels (unused), window positions."""
     return 2 * places[0] * math.prod(places[2:]) * math.prod(weight)
 
 
@@ -105,9 +101,7 @@ def _convolution_backward(node: Node) -> int:
 
 
 def _attention(first: int, with_keys: int, with_values: int) -> Callable[..., int]:
-    """Products over (queries, keys): `with_keys` along the keys' size and `with_values` along the
-    values'.
-    """
+    """Products over (queries, keys): numbers of those along the keys' and values' sizes."""
 
     def count(node: Node) -> int:
         query, key, value = (_shape(node.args[first + i]) for i in range(3))
@@ -262,9 +256,7 @@ That is the last operand, or the first for the embedding's gradient.
 
 @cache
 def _known(op: Any) -> tuple[str, str]:
-    """(name without overload, kind) of an operator; in-place and out= operators take those of their
-    functional twin.
-    """
+    """(name without overload, kind) of an operator, or of its functional twin."""
     plan = plan_of(op)
     if plan.row is None and plan.functional is not None:
         return _known(plan.functional)
@@ -315,9 +307,7 @@ def _sorted(node: Node, name: str) -> int:
 
 
 def _window(node: Node, name: str) -> int:
-    """Pools: one operation per element of each window. Nearest-neighbour interpolation only
-    moves.
-    """
+    """Pools: one operation per element of each window. Nearest neighbours only move."""
     if "nearest" in name:
         return 0
     if "pool" not in name or "backward" in name:
@@ -370,9 +360,7 @@ OVERWRITES = frozenset({"fill_", "zero_", "copy_", "normal_", "uniform_", "berno
 
 
 def traffic(node: Node) -> tuple[int, int]:
-    """Bytes (read, written) of one run of a node alone; each element counts once. Views move
-    none.
-    """
+    """Bytes (read, written) of one run of a node; each element counts once. Views: none."""
     if node.op != "call":
         return 0, 0
     name, kind = _known(node.target)

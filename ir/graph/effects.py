@@ -72,9 +72,7 @@ def is_random(node: Node) -> bool:
 
 @dataclass(slots=True)
 class Facts:
-    """Memory facts of a whole graph. `written` and `returned` hold roots, `outputs` the output
-    nodes.
-    """
+    """Memory facts of a graph. `written` and `returned` hold roots, `outputs` output nodes."""
 
     written: set[Node] = field(default_factory=set)
     returned: set[Node] = field(default_factory=set)
@@ -90,9 +88,7 @@ class Facts:
         return origin not in self.written
 
     def private(self, node: Node) -> bool:
-        """Whether the node's value may be in other memory: the graph made it, never writes it
-        again, and does not return it.
-        """
+        """Whether the value may be in other memory: made here, never written, not returned."""
         origin = root(node)
         return origin not in self.returned and origin not in self.written and is_fresh(node)
 
@@ -112,9 +108,7 @@ def facts_of(graph: Graph) -> Facts:
 
 
 def can_wait(memory: Node) -> bool:
-    """Whether a copy made by the graph can replace this memory from outside: it has the same
-    layout.
-    """
+    """Whether a copy by the graph can replace this outside memory: it has the same layout."""
     if memory.op != "input":
         return False
     meta = memory.meta

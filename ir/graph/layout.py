@@ -140,9 +140,7 @@ def gradient_strides(shape: Sizes, stride: Sizes) -> Sizes:
 
 
 def has_overlap(shape: Sizes, stride: Sizes) -> bool:
-    """Whether two elements certainly share memory (an expanded dimension): torch refuses to
-    write.
-    """
+    """Whether two elements certainly share memory (expanded): torch refuses to write."""
     return 0 not in shape and any(st == 0 and si > 1 for st, si in zip(stride, shape, strict=True))
 
 
@@ -183,8 +181,7 @@ def overlap(one: Meta, other: Meta) -> str:
 
 
 def are_apart(one: Meta, other: Meta) -> bool:
-    """Whether two strided tensors in the same memory certainly share no element, as chunks of a
-    matrix.
+    """Whether two strided tensors in the same memory certainly share no element.
 
     A shared element is a solution of sum(i * stride) - sum(j * stride') == distance with i and j in
     range. The search uses interval arithmetic, largest stride first, and gives up after 400 tries.
@@ -239,9 +236,7 @@ def broadcast(*shapes: Sizes) -> Sizes:
 
 
 def _sort_dims(shape: Sizes, operands: Sequence[Sizes]) -> list[int]:
-    """Dimensions from the innermost out: TensorIterator's insertion sort with ambiguous
-    comparisons.
-    """
+    """Dimensions, innermost first: TensorIterator's insertion sort, ambiguous comparisons."""
 
     def order(dim0: int, dim1: int) -> int:
         for stride in operands:
@@ -343,9 +338,7 @@ def format_strides(shape: Sizes, memory_format: torch.memory_format | None) -> S
 
 
 def wrap_dim(dim: int, rank: int) -> int:
-    """A dimension counted from the front; raises IndexError out of range. Rank 0 allows 0 and
-    -1.
-    """
+    """A dimension from the front; IndexError if out of range. Rank 0 allows 0 and -1."""
     reach = max(rank, 1)
     if not -reach <= dim < reach:
         raise IndexError(f"dimension {dim} is out of range for {rank} dimensions")

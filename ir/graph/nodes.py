@@ -101,9 +101,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A value of the torch level by number; the first `len(graph.inputs)` numbers are the
-    inputs.
-    """
+    """A value of the torch level by number; the first `len(graph.inputs)` are the inputs."""
 
     index: int
 

@@ -75,9 +75,7 @@ class Plan:
 
 
 def _functional_twin(op: Any) -> Any:
-    """aten.add.Tensor for aten.add_.Tensor and aten.add.out; None without one of the same
-    arguments.
-    """
+    """aten.add.Tensor for aten.add_.Tensor and aten.add.out; None if arguments differ."""
     schema = op._schema
     base = schema.name.split("::")[1]
     if any(argument.is_out for argument in schema.arguments):

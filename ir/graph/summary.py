@@ -30,9 +30,7 @@ class SketchNode:
 
 
 class Sketch:
-    """See the module's docstring. `of` makes a sketch of a graph; else `nodes` and `text` are
-    given.
-    """
+    """See the module. `of` makes a sketch of a graph; else `nodes` and `text` are given."""
 
     __slots__ = ("_graph", "_nodes", "_steps", "_text")
 

@@ -72,9 +72,7 @@ def _gather(op: Any, self: Meta, dim: int, index: Meta, *, sparse_grad: bool = F
 
 
 def _check_scatter(self: Meta, dim: int, index: Meta, src: Meta | None) -> None:
-    """Raise unless index is no larger than self outside dim, and no larger than src in any
-    dimension.
-    """
+    """Raise if index is larger than self outside dim, or than src in any dimension."""
     if max(len(self.shape), 1) != max(len(index.shape), 1):
         raise RuntimeError("index and self differ in their number of dimensions")
     for i, size in enumerate(index.shape):
@@ -188,9 +186,7 @@ def _cat(op: Any, tensors: tuple[Meta, ...], dim: int = 0) -> Meta:
 
 
 def joint_dtype(metas: tuple[Meta, ...]) -> torch.dtype:
-    """The promoted dtype of tensors; `NoRule` for zero-dimensional ones, which torch ranks
-    lower.
-    """
+    """The promoted dtype; `NoRule` with zero-dimensional tensors, which torch ranks lower."""
     dtypes = {meta.dtype for meta in metas}
     if len(dtypes) == 1:
         return metas[0].dtype

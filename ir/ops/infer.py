@@ -29,9 +29,7 @@ _asked: set[Any] = set()
 def infer(
     plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], slow_ops: list[str] | None = None
 ) -> Any:
-    """Meta of the result (a tuple for many). `slow_ops` collects names of operators without a
-    rule.
-    """
+    """Meta of the result (a tuple for many). `slow_ops` collects operators without a rule."""
     _check_ranks(args)
     found = _found(plan, args, kwargs, slow_ops)
     _check_sizes(plan, found)
@@ -82,9 +80,7 @@ def _found(
 
 
 def _check_ranks(args: tuple[Any, ...]) -> None:
-    """Raise for tensors of more dimensions than torch's kernels take; plain Python runs the
-    operator.
-    """
+    """Raise for tensors of more dimensions than torch's kernels take."""
     for one in args:
         if type(one) is Meta and len(one.shape) > MAX_RANK:
             raise Unsupported("rank", f"a tensor of {len(one.shape)} dimensions")

@@ -53,9 +53,7 @@ def _one(meta: Meta) -> torch.Tensor:
 
 
 def result_dtype(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.dtype:
-    """The dtype that a pointwise operator gives; raises what ATen raises for those dtypes and
-    numbers.
-    """
+    """The dtype of a pointwise result; raises what ATen raises for the dtypes and numbers."""
     key = (
         id(op),  # operators live as long as torch; their hash runs Python code
         tuple([_signature(arg) for arg in args]),
@@ -97,9 +95,7 @@ def _all_metas(value: Any) -> list[Meta]:
 
 
 def _may_point_at_nothing(metas: list[Meta]) -> bool:
-    """Whether the sample's zeros might index a tensor without elements, where some backwards read
-    unchecked.
-    """
+    """Whether zeros might index an empty tensor, where some backwards read unchecked."""
     whole = any(
         not (m.dtype.is_floating_point or m.dtype.is_complex) for m in metas if 0 not in m.shape
     )
@@ -107,8 +103,7 @@ def _may_point_at_nothing(metas: list[Meta]) -> bool:
 
 
 def can_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an operator may run on samples: small tensors of one device, and an operator of
-    torch's own.
+    """Whether to run an operator on samples: it is torch's own, and tensors are small.
 
     A custom operator may have effects. On a GPU, an index out of range would destroy the context,
     and a CUDA graph that is being recorded would replay the sample.
@@ -149,9 +144,7 @@ def _outcome(result: Any, device: torch.device | None) -> Any:
 
 
 def _exact(value: Any) -> Any:
-    """The part of an argument that a sample's result depends on: all metadata, or a number and its
-    type.
-    """
+    """What a sample's result depends on: all metadata, or a number and its type."""
     if isinstance(value, Meta):
         return value
     if isinstance(value, (list, tuple)):
@@ -160,8 +153,7 @@ def _exact(value: Any) -> Any:
 
 
 def run_sample(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: bool) -> Any:
-    """Metas of the operator's result on zeros. `pure`: by its schema it shares no memory, which is
-    checked.
+    """Metas of the operator's result on zeros. `pure`: check that it shares no memory.
 
     Equal calls run once: layers of one kind repeat their operators, and those of a backward cost
     most. Strides of results may also depend on the enabled libraries, so those are part of the key.
@@ -213,9 +205,7 @@ def _tensors(result: Any) -> list[torch.Tensor]:
 
 
 def run_meta(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Metas by torch's meta kernels, on `device` if it is given, else on that of the first
-    tensor.
-    """
+    """Metas by torch's meta kernels, on `device`, else on that of the first tensor."""
     metas = _all_metas((args, tuple(kwargs.values())))
     device = kwargs.get("device") or next((meta.device for meta in metas), torch.device("cpu"))
 

@@ -107,7 +107,7 @@ def _spread(value: Sizes, rank: int) -> Sizes:
 def _check_window(
     rank: int, stride: Sizes, padding: Sizes, dilation: Sizes, output_padding: Sizes
 ) -> None:
-    """Steps of a convolution that eager refuses. Some kernels of torch's, its meta kernels and ours would take them."""
+    """Raise for parameters that eager refuses; some torch kernels and ours would take them."""
     if any(step <= 0 for step in (*stride, *dilation)) or any(pad < 0 for pad in padding):
         raise RuntimeError("convolution: stride, padding or dilation out of range")
     steps = zip(_spread(stride, rank), _spread(dilation, rank), strict=True)
@@ -117,7 +117,7 @@ def _check_window(
 
 
 def _is_turned_image(meta: Meta) -> bool:
-    """Whether what a convolution in one dimension takes is channels last as an image of height one."""
+    """Whether the operand of a 1-d convolution is channels last as an image of height one."""
     count, channels, length = meta.shape
     outer, step, inner = meta.stride
     image = replace(
@@ -175,8 +175,10 @@ def _convolution(
         _is_turned_image(weight)
         or (is_contiguous(input.shape, input.stride) and _is_turned_image(input))
     ):
-        raise NoRule  # of other inputs it takes a contiguous copy
-    if rank == 3 and formats and dtype is torch.float32:  # with one thread ATen takes another one
+        # ATen takes a contiguous copy of other inputs.
+        raise NoRule
+    # With one thread ATen chooses another layout.
+    if rank == 3 and formats and dtype is torch.float32:
         raise Unsupported("layout", "a convolution in three dimensions, channels last")
     if rank == 1 or not formats:
         return plain(shape, dtype, input.device)
@@ -319,7 +321,7 @@ def _upsample(op: Any, self: Meta, output_size: Sizes, *args: Any) -> Meta:
 def _columns(
     sizes: Sizes, kernel: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
 ) -> list[int]:
-    """How many places a window has along each dimension."""
+    """The number of windows along each dimension."""
     if len(kernel) != 2 or any(v <= 0 for v in (*kernel, *dilation, *stride)):
         raise NoRule
     found = [
@@ -394,7 +396,7 @@ def _flash_cpu(
 
 @cache
 def _keeps_query_layout() -> bool:
-    """torch 2.13 lays the result out as the query; versions before as [batch, length, heads, size]."""
+    """torch 2.13 keeps the query's layout; earlier versions use [batch, length, heads, size]."""
     probe = torch.zeros(1, 2, 2, 8)
     with torch._C._AutoDispatchBelowAutograd():
         out, _ = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(probe, probe, probe)

@@ -1,6 +1,7 @@
 """Result rules of pointwise operators: one rule for all.
 
-Shape by broadcasting, strides by TensorIterator, dtype by asking ATen once for each signature (`probe`).
+Shape by broadcasting, strides by TensorIterator, dtype from ATen, once per signature
+(`meta_kernels.result_dtype`).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Meta]:
 
 
 def common_device(metas: list[Meta]) -> torch.device:
-    """The device of an operator's tensors: zero-dimensional CPU tensors go anywhere."""
+    """The device of an operator's tensors; zero-dimensional CPU tensors combine with any device."""
     device = metas[0].device
     for meta in metas[1:]:
         if meta.device != device:
@@ -77,7 +78,7 @@ def common_device(metas: list[Meta]) -> torch.device:
 
 
 def pointwise(op: Any, *args: Any, **kwargs: Any) -> Meta:
-    """Any pointwise operator."""
+    """The result of any pointwise operator."""
     metas = _tensors(args, kwargs)
     dtype = result_dtype(op, args, kwargs)
     if len(metas) == 1:
@@ -87,7 +88,8 @@ def pointwise(op: Any, *args: Any, **kwargs: Any) -> Meta:
         shape = broadcast(*(meta.shape for meta in metas))
         device = common_device(metas)
     if 0 in shape:
-        raise NoRule  # nothing to compute, and some operators keep odd strides
+        # Nothing to compute, and some operators keep unusual strides.
+        raise NoRule
     operands = [(meta.shape, meta.stride) for meta in metas]
     if op._opname in _TURNED:
         operands.reverse()
@@ -96,10 +98,12 @@ def pointwise(op: Any, *args: Any, **kwargs: Any) -> Meta:
     return Meta(shape, pointwise_strides(shape, tuple(operands)), dtype, device)
 
 
-# Operators whose kernel takes the second operand first: rsub is sub(other, self), and these gradients look at the input.
+# Operators whose kernel takes the second operand first: rsub is sub(other, self), and these
+# gradients read the input.
 _TURNED = {"rsub", "threshold_backward", "leaky_relu_backward"}
 
-# Binary operators wrap a Python number into a zero-dimensional operand: not "all of the same shape" any more.
+# Binary operators wrap a Python number into a zero-dimensional operand, so that not all shapes are
+# equal.
 _WRAPPING = {"Scalar", "Tensor", "Scalar_mode", "Tensor_mode", "Tensor_Scalar", "Scalar_Tensor"}
 _UNWRAPPED = {"pow", "clamp", "masked_fill", "lerp", "addcmul", "addcdiv"}
 
@@ -125,7 +129,7 @@ def _masked_fill(op: Any, self: Meta, mask: Meta, value: Any) -> Meta:
 
 @rule("pointwise", "pow.Scalar")
 def _power_of_number(op: Any, self: Any, exponent: Meta) -> Meta:
-    """Row-major whatever the layout of the exponent."""
+    """Row-major for every layout of the exponent."""
     found = pointwise(op, self, exponent)
     return Meta(found.shape, contiguous_strides(found.shape), found.dtype, found.device)
 
@@ -138,7 +142,7 @@ def _mse_loss_backward(op: Any, *args: Any) -> Meta:
 
 @rule("pointwise", "ldexp.Tensor")
 def _ldexp(op: Any, self: Meta, other: Meta) -> Meta:
-    """A product with a power that is row-major in some dtypes."""
+    """A product with a power, which is row-major in some dtypes."""
     if not is_contiguous(other.shape, other.stride):
         raise NoRule
     return pointwise(op, self, other)
@@ -146,7 +150,7 @@ def _ldexp(op: Any, self: Meta, other: Meta) -> Meta:
 
 @rule("pointwise", "_prelu_kernel")
 def _prelu(op: Any, self: Meta, weight: Meta) -> Meta:
-    """As `empty_like(self)` lies, to which the weight is expanded."""
+    """The layout of `empty_like(self)`, to which the weight expands."""
     found = pointwise(op, self, weight)
     if found.shape != self.shape:
         raise NoRule

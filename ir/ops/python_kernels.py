@@ -1,7 +1,7 @@
-"""Operators whose kernels the program has registered in Python.
+"""Operators whose kernels the program registered in Python.
 
-Such a kernel is code of the user's, with effects that no schema tells of; one that is composite would even run while
-the operator is traced. `torch.library` remembers who has registered what.
+Such a kernel is code of the program, with effects that no schema declares; a composite one would
+even run during the trace. `torch.library` keeps a list of registered kernels.
 """
 
 from __future__ import annotations
@@ -38,21 +38,30 @@ _OF_TORCH = frozenset(
 """Namespaces of operators that torch itself defines, partly in Python, without effects."""
 
 OURS = "graftjit"  # the namespace of checks.py
-_OVERRIDES = ("CPU", "CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "Autograd",
-              "AutogradCPU", "AutogradCUDA")  # fmt: skip
+_OVERRIDES = (
+    "CPU",
+    "CUDA",
+    "CompositeExplicitAutograd",
+    "CompositeImplicitAutograd",
+    "Autograd",
+    "AutogradCPU",
+    "AutogradCUDA",
+)
 _NATIVE = os.path.join(os.path.dirname(torch.__file__), "_native") + os.sep
-"""Where torch keeps kernels of its own in Python, which builds for a GPU register when they are imported."""
+"""The folder of torch's own kernels in Python; GPU builds register them on import."""
 
 
 def _registered() -> set[str]:
-    """ "namespace/operator.overload/dispatch key" of each kernel in Python."""
+    """ "namespace/operator.overload/dispatch key" of each kernel registered in Python."""
     found: set[str] = torch.library._impls  # type: ignore[attr-defined]
     return found
 
 
 def in_python(op: Any) -> bool:
-    """Whether an operator (or packet of overloads) that is not torch's own has a kernel in Python; what answers
-    on tensors without data alone does not count."""
+    """Whether an operator (or packet of overloads) that is not torch's own has a kernel in Python.
+
+    Kernels for tensors without data (dispatch key Meta) do not count.
+    """
     name = getattr(op, "_qualified_op_name", None) or op._name
     space, _, rest = name.partition("::")
     if space in _OF_TORCH or space == OURS:
@@ -66,7 +75,7 @@ def in_python(op: Any) -> bool:
 
 
 def overridden(op: Any) -> bool:
-    """Whether the program has put a kernel of its own in place of an ATen operator's."""
+    """Whether the program replaced a kernel of an ATen operator with its own."""
     if op.namespace == OURS:
         return False
     name = op._name.replace("::", "/", 1)
@@ -77,6 +86,6 @@ def overridden(op: Any) -> bool:
 
 
 def _by_torch(name: str, place: str) -> bool:
-    """Whether the kernel in force for a dispatch key was put there by torch itself, as the dispatcher tells."""
+    """Whether torch registered the active kernel of a dispatch key (dispatcher's dump)."""
     text: str = torch._C._dispatch_dump(name)
     return f"\n{place}: registered at {_NATIVE}" in text

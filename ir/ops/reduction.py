@@ -1,4 +1,4 @@
-"""Result rules of reductions, scans, softmax and the norms. New results are row-major."""
+"""Result rules of reductions, scans, softmax, norms and sorts. New results are row-major."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plain(shape: Sizes, dtype: torch.dtype, device: torch.device) -> Meta:
 
 
 def reduced_dims(rank: int, dim: Dims, empty_is_all: bool = True) -> set[int]:
-    """The dimensions folded; raises for one named twice."""
+    """The reduced dimensions; raises for one that is named twice."""
     if dim is None or (dim == () and empty_is_all):
         return set(range(rank))
     dims = [wrap_dim(d, rank) for d in ((dim,) if isinstance(dim, int) else dim)]
@@ -232,14 +232,14 @@ def _softmax(op: Any, self: Meta, dim: int, half_to_float: bool) -> Meta:
 
 @rule("normalize", "_safe_softmax")
 def _safe_softmax(op: Any, self: Meta, dim: int, dtype: Any = None) -> Meta:
-    """softmax whose rows of nothing but -inf are zeros."""
+    """softmax that gives zeros for rows that are all -inf."""
     if dtype not in (None, self.dtype):
         raise NoRule
     return _softmax(op, self, dim, False)
 
 
 def _saved_dtype(input: Meta, *parameters: Meta | None) -> torch.dtype:
-    """Of the statistics that layer norm and batch norm save: on a GPU what they are computed in."""
+    """The dtype of saved statistics of layer and batch norm; on a GPU the computation's."""
     if input.device.type == "cuda" and input.dtype.itemsize == 2:
         return torch.float32
     return input.dtype if input.device.type == "cuda" else _stat_dtype(input, *parameters)
@@ -277,7 +277,7 @@ def _layer_norm(
 
 
 def _check_stats(name: str, input: Meta, *parameters: Meta | None) -> None:
-    """Parameters have the dtype of the input, or are float32 beside a half-precision input."""
+    """NoRule unless parameters have the input's dtype, or float32 beside half precision."""
     if not input.dtype.is_floating_point:
         raise NoRule
     for parameter in parameters:
@@ -303,7 +303,8 @@ def _group_norm(
         raise RuntimeError("group_norm: sizes do not fit")
     layout = suggested_format(input)
     if input.stride != format_strides(input.shape, layout):
-        raise NoRule  # refused, but for dimensions of size 1
+        # torch refuses such an input, except for strides of dimensions of size 1.
+        raise NoRule
     _check_stats("group_norm", input, weight, bias)
     out = Meta(
         input.shape,
@@ -326,7 +327,7 @@ def _batch_norm_out(input: Meta, as_it_lies: bool = True) -> Meta:
 
 
 def _writes_stats(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
-    """Running statistics are written in training, whatever the schema says."""
+    """Positions of the running statistics: training writes them, unlike the schema."""
     return tuple(at for at in (3, 4) if args[5] and args[at] is not None)
 
 
@@ -354,7 +355,7 @@ def _batch_norm(
     _check_stats("batch_norm", input, *given)
     if numel(input.shape) == 0:
         raise NoRule
-    on_gpu = input.device.type == "cuda"  # there in evaluation, too
+    on_gpu = input.device.type == "cuda"  # a GPU has statistics in evaluation, too
     stats = plain(
         (channels if training or on_gpu else 0,), _saved_dtype(input, *given), input.device
     )
@@ -363,10 +364,10 @@ def _batch_norm(
 
 @rule("normalize", "cudnn_batch_norm", mutates=_writes_stats)
 def _cudnn_batch_norm(op: Any, input: Meta, weight: Meta, *args: Any) -> tuple[Meta, ...]:
-    """The fourth result is room that the backward asks for; how much, the library alone knows."""
+    """Also gives a fourth result, a workspace for the backward; only cuDNN knows its size."""
     if is_symbolic(input.shape):
         raise NoRule
-    _batch_norm(op, input, weight, *args)  # for what it refuses
+    _batch_norm(op, input, weight, *args)  # raises for invalid operands
     training = args[3]
     stats = plain((input.shape[1] if training else 0,), weight.dtype, input.device)
     room = plain((0,), torch.uint8, input.device)

@@ -1,8 +1,9 @@
 """Whether the Python numbers of a call fit the dtype that the operator converts them to.
 
-In: an operator's plan and its operands. torch raises where `x.fill_(1e300)` meets float32; a compiled program would
-write infinity, or leave a result out that nobody reads. So a symbolic number is held to the dtype's range (a
-relation), and a call whose number does not fit is left to Python (`Unsupported`). Called by `ir.trace.recorder`.
+In: an operator's plan and its operands. torch raises for `x.fill_(1e300)` on float32; a compiled
+program would write infinity, or drop an unused result. So a relation holds a symbolic number to the
+dtype's range, and a call whose number does not fit runs in plain Python (`Unsupported`).
+`ir.trace.recorder` calls it.
 """
 
 from __future__ import annotations
@@ -17,22 +18,55 @@ from ..errors import Unsupported
 from ..graph.nodes import Node
 from ..symbolic.expr import ACTIVE, Expr, apply, kind_of
 
-# Operators that convert a number to the dtype itself; others compute with it in double or let it become infinite.
+# Operators that convert a number to the dtype itself; others compute with it in double or let it
+# become infinite.
 _CONVERTING = frozenset(
     {
-        "fill", "fill_", "full", "full_like", "new_full", "masked_fill", "masked_fill_", "constant_pad_nd", "index_fill",
-        "index_fill_", "scatter", "scatter_", "clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_",
-        "scalar_tensor", "threshold", "hardtanh", "add", "add_", "sub", "sub_", "addcmul", "addcdiv", "addmm", "baddbmm",
-        "lerp", "lerp_", "leaky_relu", "arange", "linspace", "logspace",
+        "fill",
+        "fill_",
+        "full",
+        "full_like",
+        "new_full",
+        "masked_fill",
+        "masked_fill_",
+        "constant_pad_nd",
+        "index_fill",
+        "index_fill_",
+        "scatter",
+        "scatter_",
+        "clamp",
+        "clamp_",
+        "clamp_min",
+        "clamp_min_",
+        "clamp_max",
+        "clamp_max_",
+        "scalar_tensor",
+        "threshold",
+        "hardtanh",
+        "add",
+        "add_",
+        "sub",
+        "sub_",
+        "addcmul",
+        "addcdiv",
+        "addmm",
+        "baddbmm",
+        "lerp",
+        "lerp_",
+        "leaky_relu",
+        "arange",
+        "linspace",
+        "logspace",
     }
-)  # fmt: skip
+)
 
 
-_WORD = 2**63 - 1  # what a relation of whole numbers compares with, and less than float32 holds
+# The limit of a relation of ints, which is less than float32 can hold.
+_WORD = 2**63 - 1
 
 
 def hold_to_dtype(op: Any, operands: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """See the module's docstring."""
+    """Raise Unsupported, or record a relation, for each number that may not fit. See the module."""
     places = _numbers_of(op)
     if not places:
         return
@@ -75,13 +109,13 @@ def _dtype(
     first = operands[0] if operands else None
     if isinstance(first, Node):
         return getattr(first.meta, "dtype", None)
-    # A tensor made of numbers alone.
+    # An operator with numbers as its only arguments.
     whole = kind_of(value) == "int" and op._schema.name in ("aten::full", "aten::arange")
     return torch.int64 if whole else torch.get_default_dtype()
 
 
 def _fits(value: Any, dtype: torch.dtype) -> bool:
-    """c10's law: nan and infinities are floats like any other, negative numbers wrap in unsigned dtypes."""
+    """c10's rule: nan and infinities fit any float dtype, negative ints wrap if unsigned."""
     if dtype is torch.bool or dtype.is_complex:
         return True
     if dtype.is_floating_point:

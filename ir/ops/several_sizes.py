@@ -1,13 +1,16 @@
-"""Metadata of results where sizes are open and no rule of ours answers: the operator runs on zeros of several sizes.
+"""Result metadata for symbolic sizes without a rule: run the operator on several sizes.
 
-A size of a result is then a plain number, if all runs gave that one, or the expression over the sizes among the operands that
-fits all of them and is the only one that does: a size itself, a multiple of it and a constant, or half of it and a constant
-(what a real Fourier transform gives). Sizes that the operator wants to be equal are tried as equal where they were so at
-capture, and are guarded to be so. Among the runs are some in which the sizes come in the opposite order, and pass by the
-constant ones: where a result has the lesser of two sizes, no expression fits. Only results that are dense with one order of
-dimensions in all runs are answered, and none that lies channels-last: whether ATen chooses that for convolutions may hang on
-the very sizes. `None` where anything is in doubt; then the trace is bound to the sizes at capture, as it is for whatever
-torch has to be asked about.
+A size of a result is a plain number if all runs gave the same one. Otherwise it is the expression
+over the operands' sizes that fits all runs, if there is exactly one: a size itself, a multiple of
+it plus a constant, or half of it plus a constant (as in a real Fourier transform). Where the
+operator requires sizes to be equal, they are tried as equal if they were so at capture, and a guard
+holds them equal.
+
+Some runs use the sizes in the opposite order, and beyond the constant ones: so no expression fits
+where a result has the lesser of two sizes. Results must be dense with one order of dimensions in
+all runs, and not channels-last: ATen's choice of that for convolutions may depend on the sizes. In
+any doubt the result is None; then the trace is bound to the sizes at capture, as for every question
+to torch.
 """
 
 from __future__ import annotations
@@ -20,19 +23,27 @@ from ..symbolic.expr import ACTIVE, Expr, Symbol, evaluate, is_int, mapped, symb
 from .meta_kernels import can_sample, map_metas, run_sample
 
 CHANNELS_LAST = ([0, 2, 3, 1], [0, 2, 3, 4, 1])
-REFUSALS = (RuntimeError, IndexError, ValueError)  # of sizes that do not go together
+# Raised for sizes that do not fit each other.
+REFUSALS = (RuntimeError, IndexError, ValueError)
 
 
-# The least number of runs, and of those for which a size must have differed before an expression may be fitted to it.
+# The least number of runs, and of distinct values of a size for which an expression may be fitted
+# to it.
 LEAST, DISTINCT = 3, 4
-REQUIRED = 2  # so many assignments must be accepted, the first ones
+# The operator must accept this many assignments, the first ones.
+REQUIRED = 2
 
 
 def _assignments(symbols: list[Symbol], around: int) -> list[dict[str, Any]] | None:
-    """Values for each: that at capture, one beyond it, about half of it, some beyond it, and twice in the opposite order,
-    beyond all constant sizes (`around`: the largest) and small. No two symbols move alike."""
+    """Values for each symbol, one per run; no two symbols change alike.
+
+    In order: the value at capture, a little beyond it, about half of it, well beyond it, then two
+    runs in the opposite order: beyond all constant sizes (`around`: the largest), and small. None
+    if a size may be 0 or 1.
+    """
     whole = sorted((s for s in symbols if is_int(s)), key=lambda symbol: symbol.hint)
-    if any(not symbol >= 2 for symbol in whole):  # 0 and 1 are other cases for layouts
+    # 0 and 1 are special cases for layouts.
+    if any(not symbol >= 2 for symbol in whole):
         return None
     made: list[dict[str, Any]] = [{} for _ in range(6)]
     for place, symbol in enumerate(symbols):
@@ -41,16 +52,20 @@ def _assignments(symbols: list[Symbol], around: int) -> list[dict[str, Any]] | N
         if is_int(symbol):
             back = len(whole) - 1 - whole.index(symbol)
             values = (
-                hint, hint + 1 + place, max(2, (hint + 1) // 2 + place), hint + 17 + 3 * place,
-                around + 1 + 2 * back, 2 + back,
-            )  # fmt: skip
+                hint,
+                hint + 1 + place,
+                max(2, (hint + 1) // 2 + place),
+                hint + 17 + 3 * place,
+                around + 1 + 2 * back,
+                2 + back,
+            )
         for one, value in zip(made, values, strict=True):
             one[symbol.name] = value
     return made
 
 
 def _largest(operands: Any) -> int:
-    """Of the constant sizes among tensors."""
+    """The largest constant size of the tensors."""
     found = [1]
 
     def note(item: Any) -> Any:
@@ -75,13 +90,13 @@ def _sizes_among(operands: Any) -> list[Expr]:
 
 
 def _dense(shape: tuple[Any, ...], order: list[int]) -> tuple[Any, ...]:
-    """Strides of elements without gaps, `order` naming the dimensions from the outermost."""
+    """Strides of a dense tensor; `order` lists the dimensions from the outermost in."""
     strides = contiguous_strides(tuple(shape[dim] for dim in order))
     return tuple(strides[order.index(dim)] for dim in range(len(shape)))
 
 
 class _Joined:
-    """What the results have in common, as one with open sizes. Raises LookupError where they have nothing."""
+    """Combines the results of all runs into one with symbolic sizes; else LookupError."""
 
     def __init__(self, sizes: list[Expr], assignments: list[dict[str, Any]]) -> None:
         self._columns = [
@@ -109,7 +124,7 @@ class _Joined:
                 len(first.shape),
                 0,
             ):
-                raise LookupError  # fmt: skip
+                raise LookupError
         order = sorted(range(len(first.shape)), key=lambda dim: (-first.stride[dim], dim))
         if order in CHANNELS_LAST or any(one.stride != _dense(one.shape, order) for one in metas):
             raise LookupError
@@ -123,13 +138,13 @@ class _Joined:
         found = same or [
             fit for one, known in self._columns if (fit := _fitted(one, known, column)) is not None
         ]
-        if len(found) != 1:  # none, or which of two it is
+        if len(found) != 1:  # none fits, or several do
             raise LookupError
         return found[0]
 
 
 def _fitted(size: Expr, known: tuple[int, ...], column: tuple[int, ...]) -> Any | None:
-    """`size * a + b` or `size // 2 + b` where that is what the results have."""
+    """`size * a + b` or `size // 2 + b` if the results' sizes fit it, else None."""
     if len(set(known)) < DISTINCT:
         return None
     halves = [value // 2 for value in known]
@@ -147,7 +162,7 @@ def _fitted(size: Expr, known: tuple[int, ...], column: tuple[int, ...]) -> Any 
 def _run(
     op: Any, args: Any, kwargs: Any, pure: bool, given: list[dict[str, Any]]
 ) -> list[tuple[dict[str, Any], Any]] | None:
-    """(assignment, result) of each that the operator accepts; None where they do not suffice."""
+    """(assignment, result) of each run that the operator accepts; None if they do not suffice."""
     accepted: list[tuple[dict[str, Any], Any]] = []
     for at, one in enumerate(given):
         plain_args, plain_kwargs = evaluate(args, one), evaluate(kwargs, one)
@@ -157,21 +172,23 @@ def _run(
             accepted.append((one, run_sample(op, plain_args, plain_kwargs, pure)))
         except REFUSALS:
             if at < REQUIRED:
-                return None  # what it raises at the sizes of capture is the program's
+                # The program itself would raise at the sizes of capture.
+                return None
     return accepted if len(accepted) >= LEAST else None
 
 
 def _tied(symbols: list[Symbol]) -> list[tuple[Symbol, Symbol]]:
-    """Pairs that were equal at capture: (the one that stands for both, the other)."""
+    """Pairs of symbols that were equal at capture: (the representative, the other)."""
     first: dict[Any, Symbol] = {}
     whole = [symbol for symbol in symbols if is_int(symbol)]
     return [(one, s) for s in whole if (one := first.setdefault(s.hint, s)) is not s]
 
 
 def over_sizes(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pure: bool) -> Any | None:
-    """Meta of the result (a tuple of them for many) with open sizes, or None. `pure`: as `run_sample` has it."""
+    """Meta of the result (a tuple for many), or None. `pure`: as for `run_sample`."""
     if ACTIVE.facts is not None:
-        # Sizes known to be equal stay equal: kernels of backward operators do not check, and read beyond their operands.
+        # Sizes known to be equal stay equal: kernels of backward operators do not check, and read
+        # beyond their operands.
         args, kwargs = ACTIVE.facts.form(args), ACTIVE.facts.form(kwargs)
     symbols = sorted(symbols_of((args, kwargs)), key=lambda symbol: symbol.name)
     assignments = _assignments(symbols, _largest((args, kwargs))) if symbols else None

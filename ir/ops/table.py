@@ -1,7 +1,7 @@
-"""THE op table: every ATen operator whose results we can tell without asking torch.
+"""The op table: every ATen operator whose results have a rule of ours.
 
-`OPS` maps "aten.add.Tensor" to its row; the rows are written down by family in the `rules_*` files imported
-here. Kinds of operators: `opdef.KINDS`.
+`OPS` maps "aten.add.Tensor" to its row. The modules imported here register the rows, by family.
+Kinds of operators: `opdef.KINDS`.
 """
 
 from __future__ import annotations

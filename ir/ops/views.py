@@ -18,7 +18,7 @@ def _as(base: Meta, shape: Any, stride: Any, offset: int | None = None) -> Meta:
 
 
 def infer_size(size: Sizes, count: int) -> Sizes:
-    """A shape with -1 filled in; RuntimeError where it does not fit `count` elements."""
+    """A shape with -1 filled in; RuntimeError if it does not fit `count` elements."""
     unknown = [i for i, extent in enumerate(size) if extent == -1]
     known = numel([extent for extent in size if extent != -1])
     if len(unknown) > 1 or any(extent < -1 for extent in size):
@@ -114,9 +114,11 @@ def _expand(op: Any, self: Meta, size: Sizes, *, implicit: bool = False) -> Meta
     shape, stride = list(size), [0] * len(size)
     for i in range(len(size) - 1, -1, -1):
         extent = self.shape[i - lead] if i >= lead else 1
-        step = self.stride[i - lead] if i >= lead else (
-            shape[i + 1] * stride[i + 1] if i + 1 < len(size) else 1
-        )  # fmt: skip
+        step = (
+            self.stride[i - lead]
+            if i >= lead
+            else (shape[i + 1] * stride[i + 1] if i + 1 < len(size) else 1)
+        )
         wanted = size[i]
         if wanted == -1:
             if i < lead:

@@ -1,7 +1,8 @@
-"""Decompositions of backward operators: what fuses with its neighbours as sums over rows or columns and pointwise work.
+"""Decompositions of backward operators into pointwise operators and sums, which fuse.
 
-The formulas are those of the derivatives; sums are of floats in float32 at least, and a result is rounded once, as in eager's
-kernels. Pointwise ones (gelu_backward, ...) have loops of their own (codegen/lower/backward.py) and no rule here.
+The formulas are those of the derivatives. Sums of floats are in float32 at least, and a result is
+rounded once, as in eager's kernels. Pointwise backwards (gelu_backward, ...) have loops of their
+own (codegen/lower/backward.py) and no rule here.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ HALF = (torch.bfloat16, torch.float16)
 
 
 def _wide(at: Rewriter, value: Node) -> Node:
-    """A float of at least 32 bits."""
+    """The value as a float of at least 32 bits."""
     if value.meta.dtype not in HALF:
         return value
     return at.call(aten._to_copy.default, value, dtype=torch.float32)
 
 
 def _as(at: Rewriter, value: Node, meta: Meta) -> Node:
-    """The value in the dtype and the memory layout of what it stands for."""
+    """The value in the dtype and memory layout of `meta`."""
     if value.meta.dtype is not meta.dtype:
         value = at.call(aten._to_copy.default, value, dtype=meta.dtype)
     if value.meta.stride != meta.stride and is_contiguous(meta.shape, meta.stride):
@@ -58,11 +59,12 @@ def _floating(*nodes: Node | None) -> bool:
 
 
 def _rows(at: Rewriter, node: Node) -> tuple[Node, Node, Any] | None:
-    """(gradient, result, dimension) of a softmax, wide."""
+    """(gradient, result, dimension) of a softmax, in 32 bits at least."""
     given, result, dim, source = node.args
     if source is not node.meta.dtype or given.meta.dtype is not result.meta.dtype:
         return None
-    on_gpu = node.meta.device.type == "cuda"  # there a half operand may have a float result
+    # On a GPU a half-precision operand may have a float32 result.
+    on_gpu = node.meta.device.type == "cuda"
     if given.meta.dtype is not source and not (on_gpu and given.meta.dtype is torch.float32):
         return None
     if not given.meta.shape or not _floating(given, result):
@@ -89,15 +91,20 @@ def _log_softmax(at: Rewriter, node: Node) -> Node | None:
 
 
 def _freed(at: Rewriter, h: Node, n: Node, dims: tuple[int, ...], share: float) -> Node:
-    """h without its mean and without its part along n: h - mean(h) - n * mean(h * n). share: one by how many."""
+    """h without its mean and its part along n; share: 1 / count.
+
+    h - mean(h) - n * mean(h * n)
+    """
     first = _mul(at, _sum(at, h, dims), share)
     second = _mul(at, _sum(at, _mul(at, h, n), dims), share)
     return _sub(at, _sub(at, h, first), _mul(at, n, second))
 
 
 def _layer_norm(at: Rewriter, node: Node) -> Node | None:
-    """One of the three results: with n = (x - mean) * rstd and h = g * weight, rstd * (h - mean(h) - n * mean(h * n));
-    sum(g * n); sum(g)."""
+    """One of three results, with n = (x - mean) * rstd and h = g * weight:
+
+    rstd * (h - mean(h) - n * mean(h * n)); sum(g * n); sum(g).
+    """
     given, x, shape, mean, rstd, weight, _, mask = node.args[0].args
     if not mask[node.target] or not _floating(given, x, weight):
         return None
@@ -117,7 +124,7 @@ def _layer_norm(at: Rewriter, node: Node) -> Node | None:
 
 
 def _batch_norm(at: Rewriter, node: Node) -> Node | None:
-    """As layer norm, over all dimensions but the second; in evaluation the running statistics are numbers like others."""
+    """As layer norm, over all dimensions but 1; in evaluation the statistics are constants."""
     given, x, weight, mean, variance, saved_mean, saved_spread, train, eps, mask = _ARGUMENTS[
         node.args[0].target
     ](*node.args[0].args)
@@ -126,7 +133,8 @@ def _batch_norm(at: Rewriter, node: Node) -> Node | None:
     if 0 in x.meta.shape or is_symbolic(x.meta.shape[1]):
         return None
     if is_symbolic(x.meta.shape) and x.meta.stride[1] == 1:
-        return None  # columns of who knows how many rows are ATen's, as they are in `norms`
+        # Columns with an unknown number of rows stay with ATen, as in `norms`.
+        return None
     rank, channels = len(x.meta.shape), x.meta.shape[1]
     dims = (0, *range(2, rank))
 
@@ -154,7 +162,7 @@ def _batch_norm(at: Rewriter, node: Node) -> Node | None:
 
 
 def _of_cudnn(x: Any, given: Any, weight: Any, mean: Any, variance: Any, *saved: Any) -> Any:
-    """The arguments as the operator without cuDNN has them. What it saves is the reciprocal of the deviation, too."""
+    """cuDNN's arguments in the order of the operator without cuDNN; it also saves 1 / deviation."""
     saved_mean, saved_spread, eps, _room = saved
     return given, x, weight, mean, variance, saved_mean, saved_spread, True, eps, (True,) * 3
 
@@ -177,7 +185,7 @@ def _mse_loss(at: Rewriter, node: Node) -> Node | None:
 
 
 def _nll_loss(at: Rewriter, node: Node) -> Node | None:
-    """-g / total at the target's place of each row that counts, else 0."""
+    """-g / total at the target class of each row that counts, else 0."""
     given, x, target, weight, reduction, ignored, total = node.args
     if (
         weight is not None
@@ -232,7 +240,7 @@ def _select(at: Rewriter, node: Node) -> Node | None:
 
 
 def _around(at: Rewriter, part: Node, node: Node, dim: int, start: int) -> Node:
-    """The part at its place of the whole, with zeros around it: padding."""
+    """Padding: the part at its position in the whole, with zeros around it."""
     shape = node.meta.shape
     dim %= len(shape)
     after = shape[dim] - start - part.meta.shape[dim]

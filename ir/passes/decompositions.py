@@ -1,7 +1,7 @@
-"""Decompositions: operators as compositions of ones that fuse better, computed as eager's kernels compute them.
+"""Decompositions: operators as compositions that fuse better, with the results of eager's kernels.
 
-Only what gains: an operator that codegen lowers by itself (gelu, softmax, layer norm...) has no rule here.
-A rule that does not reproduce the operator's metadata exactly is dropped by the `Rewriter`.
+Operators that codegen lowers well itself (gelu, softmax, layer norm...) have no rule here. The
+`Rewriter` drops a rule's result if it does not reproduce the operator's metadata exactly.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _repeat(at: Rewriter, node: Node) -> Node | None:
 def _expanded_copy(
     at: Rewriter, node: Node, split: Sequence[int], wide: Sequence[int]
 ) -> Node | None:
-    """The operand seen as `split`, expanded to `wide`, and copied into the node's shape."""
+    """The operand viewed as `split`, expanded to `wide`, and copied into the node's shape."""
     try:
         spread = at.call(aten.view.default, node.args[0], tuple(split))
     except RuntimeError:
@@ -74,8 +74,11 @@ def _expanded_copy(
 
 
 def _nearest(at: Rewriter, node: Node) -> Node | None:
-    """Whole numbers of equal neighbours: an expanded view, copied. The elements are those that eager's index names,
-    min(floor(i * scale), size - 1) in float32."""
+    """Upsampling by a whole number: an expanded view, copied.
+
+    Eager reads element min(floor(i * scale), size - 1), computed in float32; the rule applies if
+    that is i // times.
+    """
     x, sizes, *scales = node.args
     rank = len(sizes)
     if is_symbolic((x.meta.shape, sizes)) or node.kwargs:
@@ -97,7 +100,7 @@ def _nearest(at: Rewriter, node: Node) -> Node | None:
 
 
 def _slice_of(at: Rewriter, node: Node) -> Node | None:
-    """One of the parts that a split gives: the slice that it is."""
+    """One part of a split, as a slice."""
     call, number = node.args[0], node.target
     dim = _dim_of(call, 2)
     start = sum(part.shape[dim] for part in call.meta[:number])
@@ -120,12 +123,13 @@ DECOMPOSITIONS: Table = LOSSES | {
     aten.stack.default: (_stack,),  # cat of unsqueezed tensors
     aten.glu.default: (_glu,),  # a * sigmoid(b)
     aten.repeat.default: (_repeat,),  # an expanded view, copied
-    aten.upsample_nearest1d.default: (_nearest,),  # the same, twice or three times as large
+    aten.upsample_nearest1d.default: (_nearest,),  # integer factors: an expanded view, copied
     aten.upsample_nearest2d.default: (_nearest,),
     aten.upsample_nearest3d.default: (_nearest,),
 }
 
-# Operator of many results -> rules for one of them; the operator goes when nobody asks for it any more.
+# Operator with many results -> rules for one of them; the operator is dropped when no result is
+# used.
 RESULTS: Table = {
     aten.split.Tensor: (_slice_of,),  # x[start:end]
     aten.split_with_sizes.default: (_slice_of,),

@@ -1,9 +1,10 @@
-"""Writes into inputs, put behind whatever may raise.
+"""Defer writes into inputs until no operator may raise any more.
 
-In: a graph whose frame Python runs again should the program raise (`Graph.late`). Out: `late(graph)`, which computes the same,
-but changes nothing outside before the last operator that may raise has run: until then what would be written is a value,
-or stands in a copy of the input. Batch norm's statistics beside a loss that looks at its targets are the usual case.
-Called by `codegen.backend` before the passes; capture makes no such graph of writes that cannot be put off (`Recorder.fixed`).
+In: a graph whose frame Python runs again if the program raises (`Graph.late`). Out: `late(graph)`,
+which computes the same, but writes nothing outside before the last operator that may raise. Until
+then a written value stays a value, or goes into a copy of the input. The usual case is batch norm's
+running statistics with a loss that checks its targets. `codegen.backend` calls it before the
+passes; capture ends a graph before a write that cannot be deferred (`Recorder.fixed`).
 """
 
 from __future__ import annotations
@@ -21,15 +22,19 @@ from ..graph.schema import plan_of
 from ..ops.may_raise import may_raise
 
 aten = torch.ops.aten
-_LIBRARY = torch.library.Library("graftjit", "FRAGMENT")  # its operators live as long as it
+# The operators live as long as this object.
+_LIBRARY = torch.library.Library("graftjit", "FRAGMENT")
 _LIBRARY.define("put_back_(Tensor(a!) self, Tensor src) -> Tensor(a!)")
 
 
 def _put_back(self: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
-    """self.copy_(src), which no version tells of: as batch norm writes its statistics."""
+    """self.copy_(src) without a change of self's version, as batch norm writes its statistics."""
     if self.is_inference():
         return self.copy_(src)
-    with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(self):  # type: ignore[attr-defined]
+    with (
+        torch.no_grad(),
+        torch.autograd._unsafe_preserve_version_counter(self),  # type: ignore[attr-defined]
+    ):
         return self.copy_(src)
 
 
@@ -39,7 +44,7 @@ OPS[str(put_back)] = OpDef(str(put_back), "copy", lambda op, self, src: self)
 
 
 def early(graph: Graph) -> list[int]:
-    """The positions of the inputs that the graph writes before, or in, the last operator that may raise."""
+    """Positions of the inputs that the graph writes until the last operator that may raise."""
     found = {
         root(target).target
         for node in graph.nodes[: _last(graph) + 1]
@@ -50,18 +55,21 @@ def early(graph: Graph) -> list[int]:
 
 
 def late(graph: Graph) -> Graph:
-    """See the module's docstring."""
+    """The graph with its writes into inputs deferred, see the module's docstring."""
     return _Late(graph).made() if early(graph) else graph
 
 
 def _last(graph: Graph) -> int:
-    """The position of the last node that may raise, -1 if there is none."""
+    """The position of the last node that may raise; -1: there is none."""
     return max((at for at, node in enumerate(graph.nodes) if may_raise(node)), default=-1)
 
 
 class _Late:
-    """`stands`: what stands for the memory of an input by now; `own`: those of them that are copies to be written to;
-    `count`: how often eager would have moved the version of each by writing to it."""
+    """One walk over a graph that defers its writes.
+
+    `stands`: the current substitute for an input's memory; `own`: those substitutes that are copies
+    to be written; `count`: by how much eager would raise each input's version.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -69,8 +77,9 @@ class _Late:
         self.stands: dict[Node, Node] = {}
         self.own: set[Node] = set()
         self.count: dict[Node, int] = {}
-        self.now: dict[Node, Node] = {}  # nodes of the graph's own memory that were changed
-        self.views: dict[tuple[Node, Node], Node] = {}  # (a view of an input, what stands for that)
+        self.now: dict[Node, Node] = {}  # changed nodes of the graph's own memory
+        # (view of an input, substitute of the input)
+        self.views: dict[tuple[Node, Node], Node] = {}
         self.nodes: list[Node] = []
 
     def made(self) -> Graph:
@@ -78,7 +87,8 @@ class _Late:
         for node in self.graph.nodes[:end]:
             self._step(node)
         for memory, times in self.count.items():
-            # of several, `codegen.fusion.input_mutations` makes one that moves the version as often
+            # Of several writes, `codegen.fusion.input_mutations` makes one that raises the version
+            # as often.
             for number in range(times):
                 self._write(aten.copy_.default, memory, f"{memory.name}_late_{number}")
             if not times:
@@ -91,7 +101,7 @@ class _Late:
         )
 
     def _step(self, node: Node) -> None:
-        """A node before, or at, the last one that may raise."""
+        """Process a node before or at the last one that may raise."""
         memories = dict.fromkeys(
             root(target) for target in writes(node) if root(target).op == "input"
         )
@@ -105,14 +115,13 @@ class _Late:
         for memory in memories:
             self._copied(memory)
         if not memories and node.alias is not None and root(node).op == "input":
-            self.nodes.append(
-                node
-            )  # a view of the input; one of what stands for it is made for who reads it
+            # A view of the input; a reader of it gets a view of the substitute.
+            self.nodes.append(node)
         else:
             self._carry(node)
 
     def _is_value(self, write: Node) -> bool:
-        """Does the write put into a whole input what lies as it does, and is never written to?"""
+        """Whether the write fills a whole input with an equal-layout, never written value."""
         if write.target is not aten.copy_.default or write.args[0] is not root(write):
             return False
         value = write.args[1]
@@ -122,7 +131,7 @@ class _Late:
         return same and is_fresh(value) and root(value) not in self.written
 
     def _copied(self, memory: Node) -> None:
-        """From here on a copy stands for the input, or for the value that did."""
+        """From here on a copy substitutes the input, or its previous substitute."""
         value = self._at(memory)
         if value in self.own:
             return
@@ -137,7 +146,7 @@ class _Late:
         self.nodes.append(Node("call", target, operands, {}, memory.meta, name, alias=memory))
 
     def _carry(self, node: Node) -> None:
-        """The node over what its operands are by now."""
+        """Append the node over the current substitutes of its operands."""
         args, kwargs = substitute((node.args, node.kwargs), self._at, Node)
         alias = None if node.alias is None else self._at(node.alias)
         if (args, kwargs) != (node.args, node.kwargs) or alias is not node.alias:
@@ -145,7 +154,7 @@ class _Late:
         self.nodes.append(node)
 
     def _at(self, operand: Node) -> Node:
-        """What an operand is by now."""
+        """The current substitute of an operand."""
         memory = root(operand)
         stands = self.stands.get(memory)
         if stands is None:

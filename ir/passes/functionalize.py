@@ -1,8 +1,9 @@
-"""Writes into parts of memory that only the graph sees become values.
+"""Writes into parts of the graph's own memory become values.
 
-`chunks = x.chunk(4, 1); chunks[0].sigmoid_(); ...` writes into views of one tensor. Where all that is read and written there
-are views that are either the same or apart, each of them is a variable of its own: what is read after a write is
-what was written, and no write is left. Memory that an input shares or that is returned stays as it is. One of `ir.passes.pipeline`.
+`chunks = x.chunk(4, 1); chunks[0].sigmoid_(); ...` writes into views of one tensor. If all views
+that are read or written there are equal or disjoint, each becomes a variable: a read after a write
+uses the written value, and no write remains. Memory that is shared with an input or returned stays
+unchanged. A pass of `ir.passes.pipeline`.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ Box = tuple[tuple[int, int], ...]  # a range for each dimension of the root
 
 
 class _Fails(Exception):
-    """The memory of this root cannot be done without."""
+    """The writes to this root's memory cannot become values."""
 
     def __init__(self, memory: Node) -> None:
         self.memory = memory
 
 
 def values_for_writes(graph: Graph) -> Graph:
-    """The graph without the writes into memory whose parts are apart."""
+    """The graph without the writes into memory whose parts are disjoint."""
     candidates = _candidates(graph)
     while candidates:
         try:
@@ -47,7 +48,7 @@ def values_for_writes(graph: Graph) -> Graph:
 
 
 def _candidates(graph: Graph) -> set[Node]:
-    """Roots that are written by copies alone, never seen outside, and whose parts are the same or apart."""
+    """Roots that only copies write, unseen outside, with equal or disjoint parts."""
     facts = facts_of(graph)
     found = {node for node in facts.written if is_fresh(node) and node not in facts.returned}
     parts: dict[Node, set[Meta]] = {node: set() for node in found}
@@ -59,7 +60,8 @@ def _candidates(graph: Graph) -> set[Node]:
             if node.target not in (aten.copy_.default, put_back) or not _fits(node):
                 found.discard(root(operand))
         if node.alias is not None and not written:
-            continue  # a view reads nothing
+            # A view reads no memory.
+            continue
         for operand in reads(node):
             if root(operand) in found:
                 parts[root(operand)].add(operand.meta)
@@ -67,7 +69,7 @@ def _candidates(graph: Graph) -> set[Node]:
 
 
 def _fits(copy: Node) -> bool:
-    """Does the copy convert and broadcast nothing?"""
+    """Whether the copy neither converts nor broadcasts."""
     into, value = copy.args[:2]
     if type(value) is not Node or type(value.meta) is not Meta:
         return False
@@ -81,15 +83,18 @@ def _are_apart(whole: Any, parts: list[Meta]) -> bool:
     if 0 in whole.shape or not is_dense(whole.shape, whole.stride):
         return False
     boxes = [_box(whole, part) for part in parts]
-    return all(
-        one is not None and other is not None and _disjoint(one, other)
-        for number, one in enumerate(boxes)
-        for other in boxes[:number]
-    ) and None not in boxes  # fmt: skip
+    return (
+        all(
+            one is not None and other is not None and _disjoint(one, other)
+            for number, one in enumerate(boxes)
+            for other in boxes[:number]
+        )
+        and None not in boxes
+    )
 
 
 def _box(whole: Meta, part: Meta) -> Box | None:
-    """The ranges that a view covers, a dimension each; None if it is no box."""
+    """The range of each root dimension that a view covers; None if the view is no box."""
     if is_symbolic((part.shape, part.stride, part.offset)) or part.dtype != whole.dtype:
         return None
     lengths = {s: n for n, s in zip(part.shape, part.stride, strict=True) if n != 1}
@@ -115,8 +120,8 @@ def _disjoint(one: Box, other: Box) -> bool:
 
 def _without_writes(graph: Graph, memory: set[Node]) -> Graph:
     facts = facts_of(graph)
-    values: dict[tuple[Node, Meta], Node] = {}  # what a part holds
-    now: dict[Node, Node] = {}  # nodes that were changed
+    values: dict[tuple[Node, Meta], Node] = {}  # the value of each part
+    now: dict[Node, Node] = {}  # changed nodes
     nodes: list[Node] = []
 
     def read(operand: Node) -> Node:
@@ -137,7 +142,8 @@ def _without_writes(graph: Graph, memory: set[Node]) -> Graph:
                 _same_layout(node, args, kwargs, memory)
                 alias = None if node.alias is None else now.get(node.alias, node.alias)
                 now[node] = node = replace(node, args=args, kwargs=kwargs, alias=alias)
-        elif node.op != "constant":  # views and gets go by memory, not by what is in it
+        # Views and gets depend on memory, not on its content.
+        elif node.op != "constant":
             args = substitute(node.args, lambda one: now.get(one, one), Node)
             alias = None if node.alias is None else now.get(node.alias, node.alias)
             if args != node.args or alias is not node.alias:
@@ -147,14 +153,14 @@ def _without_writes(graph: Graph, memory: set[Node]) -> Graph:
 
 
 def _stays(value: Node, memory: set[Node], facts: Facts) -> bool:
-    """Is what a node holds the same ever after? The memory at hand is written no more."""
+    """Whether a value never changes later; the memory at hand is written no more."""
     if not is_fresh(value):
         return not facts.writes_outside
     return root(value) not in facts.written or root(value) in memory
 
 
 def _same_layout(node: Node, args: Any, kwargs: Any, memory: set[Node]) -> None:
-    """Is the result what it was? What was written may lie otherwise than the part that it was written to."""
+    """Raise _Fails if the result's metadata changes: a value's layout may not be its part's."""
     plan, meta = plan_of(node.target), None
     if meta_args((*args, *kwargs.values())) == meta_args((*node.args, *node.kwargs.values())):
         return

@@ -1,8 +1,9 @@
-"""Negative log likelihood in parts: a value a row, its sum and the sum of weights.
+"""Negative log likelihood in parts: a loss per row, its sum, and the sum of weights.
 
-`split_losses` is a pass: nll_loss_forward with a mean or a sum becomes the same operator without reduction, which
-kernels take in beside the log-softmax before it, and two sums. The rows come first and raise what the whole
-would. A graph to graph function of its own, for the operator gives two results at once. Run by `ir.passes.pipeline`.
+`split_losses` is a pass: nll_loss_forward with a mean or a sum becomes the same operator without
+reduction, which kernels fuse with the log-softmax before it, and two sums. The rows are computed
+first and raise the errors of the whole operator. It is a function Graph -> Graph, not a rule,
+because the operator has two results. A pass of `ir.passes.pipeline`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ aten = torch.ops.aten
 
 
 def split_losses(graph: Graph) -> Graph:
-    """The same graph with each such loss in parts."""
+    """The graph with each such loss in parts."""
     if not any(_splits(node) for node in graph.nodes):
         return graph
     return split_results(graph, _splits, _parts)
@@ -32,7 +33,8 @@ def _splits(node: Node) -> bool:
         reduction != NONE
         and len(x.meta.shape) == 2
         and all(bounds_of(size)[0] > 0 for size in x.meta.shape)
-        and x.meta.dtype in (torch.float32, torch.float64)  # others would be rounded in between
+        # Other dtypes would be rounded in between.
+        and x.meta.dtype in (torch.float32, torch.float64)
         and target.meta.dtype == torch.int64
         and (weight is None or weight.meta.dtype == x.meta.dtype)
     )
@@ -45,8 +47,9 @@ def _parts(at: Rewriter, node: Node) -> tuple[Node, Node]:
     rows = at.result(call, 0)
     total = at.call(aten.sum.default, rows)
     if weight is None:
-        counts = at.call(aten._to_copy.default, at.call(aten.ne.Scalar, target, ignored),
-                         dtype=x.meta.dtype)  # fmt: skip
+        counts = at.call(
+            aten._to_copy.default, at.call(aten.ne.Scalar, target, ignored), dtype=x.meta.dtype
+        )
     else:
         out = at.call(aten.eq.Scalar, target, ignored)
         label = at.call(aten.masked_fill.Scalar, target, out, 0)

@@ -1,7 +1,8 @@
-"""Decompositions of losses: what is done to each pair of elements, and its mean or sum.
+"""Decompositions of losses: a pointwise function of each pair of elements, and its mean or sum.
 
-Computed as eager's kernels compute them; only for operands of one type that needs no wider accumulation in between. What
-raises for the values of its operands (binary_cross_entropy) stays as it is. Part of `decompose.DECOMPOSITIONS`.
+They compute as eager's kernels do, and only for operands of one dtype that needs no wider
+accumulation in between. binary_cross_entropy, which raises for values out of range, has no rule.
+Part of `decompositions.DECOMPOSITIONS`.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ def argument(node: Node, position: int, name: str, default: Any = None) -> Any:
 
 
 def reduced(at: Rewriter, value: Node, reduction: int) -> Node | None:
-    """The mean or the sum of it, or itself."""
+    """The mean, the sum, or the value itself."""
     if reduction == NONE:
         return value
     return at.call(aten.mean.default if reduction == MEAN else aten.sum.default, value)
 
 
 def of_one_wide_type(*nodes: Node | None) -> bool:
-    """Operands of one floating type that needs no wider accumulation in between."""
+    """Whether all operands are float32, or all float64: no wider accumulation is needed."""
     dtypes = {one.meta.dtype for one in nodes if one is not None}
     return dtypes <= {torch.float32} or dtypes <= {torch.float64}
 
@@ -51,13 +52,16 @@ def _mse(at: Rewriter, node: Node) -> Node | None:
 def _bent(
     at: Rewriter, node: Node, name: str, scaled: Callable[[Node, Node, float], tuple[Node, Node]]
 ) -> Node | None:
-    """A square up to an edge, and a straight line from there on: `scaled` (half the square, |d| - edge / 2, edge)."""
+    """A loss that is quadratic below an edge and linear above.
+
+    `scaled` gets (half the square, |d| - edge / 2, edge) and returns the two parts.
+    """
     x, y, reduction = _pair(node)
     edge = argument(node, 3, name, 1.0)
     if not of_one_wide_type(x, y):
         return None
     away = at.call(aten.abs.default, at.call(aten.sub.Tensor, x, y))
-    if edge == 0 and name == "beta":  # no square at all
+    if edge == 0 and name == "beta":  # no quadratic part
         return reduced(at, away, reduction)
     square = at.call(aten.mul.Tensor, at.call(aten.mul.Scalar, away, 0.5), away)
     near, far = scaled(square, at.call(aten.sub.Scalar, away, 0.5 * edge), edge)
@@ -119,5 +123,5 @@ LOSSES: Table = {
     aten.huber_loss.default: (_huber,),  # |d| < delta ? d^2 / 2 : delta (|d| - delta / 2)
     aten.soft_margin_loss.default: (_soft_margin,),  # mean(log1p(exp(-y x)))
     aten.binary_cross_entropy_with_logits.default: (_bce_with_logits,),
-    aten.norm.ScalarOpt_dim: (_norm,),  # what eager calls
+    aten.norm.ScalarOpt_dim: (_norm,),  # eager calls the same
 }

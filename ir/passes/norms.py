@@ -1,9 +1,11 @@
-"""Group norm, and batch norm by the statistics of the batch, in parts: folds and what is done to each element.
+"""Group norm, and batch norm in training, in parts: reductions and pointwise operators.
 
-`split_norms` is a pass: the operators become moments (two passes over the values, as layer norm's) and a pointwise rest in the
-type that eager computes in. Running statistics move by values of their own, in double as eager's, and writes that leave
-their versions as they are. Instance norm comes as batch norm over a view; it is computed over the dimensions that it is a view of, so that it fuses
-with what follows. A graph to graph function of its own, for the operators give several results. Run by `ir.passes.pipeline`.
+`split_norms` is a pass: the operators become moments (two passes over the values, as in layer norm)
+and a pointwise rest in the dtype that eager computes in. Running statistics are updated by separate
+values, in double as in eager, with writes that leave their versions unchanged. Instance norm
+arrives as batch norm over a view; the norm then runs over the dimensions of the view's base, so
+that it fuses with what follows. It is a function Graph -> Graph, not a rule, because the operators
+have several results. A pass of `ir.passes.pipeline`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 
 def split_norms(graph: Graph) -> Graph:
-    """The same graph with each such norm in parts."""
+    """The graph with each such norm in parts."""
     if not any(node.op == "call" and node.target in NORMS for node in graph.nodes):
         return graph
     shared = {graph.inputs[at] for group in graph.overlaps for at in group}
@@ -60,8 +62,10 @@ def _splits(node: Node) -> bool:
 
 
 def _is_atens(node: Node) -> bool:
-    """Where channels lie side by side, ATen's own passes over memory are the better ones: for groups, which are pieces of
-    a pixel, and for a batch that the caches do not hold."""
+    """Whether ATen's own kernel is faster: the channels are innermost in memory, on the CPU.
+
+    That holds for groups, which are parts of a pixel, and for a batch larger than the caches.
+    """
     x = node.args[0].meta
     if (
         x.device.type != "cpu"
@@ -76,8 +80,11 @@ def _is_atens(node: Node) -> bool:
 
 
 def _trains(node: Node) -> bool:
-    """Batch norm by the batch; with running statistics where these are tensors apart, their factor is known, and a channel
-    has two elements."""
+    """Whether batch norm uses the batch's statistics in a form that the rule covers.
+
+    Running statistics, if given, must be separate tensors with a known momentum, and a channel must
+    have at least two elements.
+    """
     if node.target is aten._native_batch_norm_legit.no_stats:
         return node.args[3] is True
     kept = _statistics(node)
@@ -88,12 +95,12 @@ def _trains(node: Node) -> bool:
 
 
 def _statistics(node: Node) -> list[Node]:
-    """The running statistics that a norm moves."""
+    """The running statistics that a norm updates."""
     return [one for one in node.args[3:5] if one is not None] if node.target in STATISTICS else []
 
 
 def _count(x: Node) -> Any:
-    """How many elements a channel has."""
+    """Number of elements per channel."""
     return product(size for dim, size in enumerate(x.meta.shape) if dim != 1)
 
 
@@ -102,7 +109,7 @@ def _math(dtype: torch.dtype) -> torch.dtype:
 
 
 def _counted_in(meta: Meta) -> torch.dtype:
-    """The type in which eager adds up the elements of a batch: on the CPU double for float32."""
+    """The dtype in which eager adds up the elements of a batch: on the CPU double for float32."""
     wide = meta.dtype == torch.float32 and meta.device.type == "cpu"
     return torch.float64 if wide else _math(meta.dtype)
 
@@ -118,19 +125,29 @@ def _view(at: Rewriter, node: Node, shape: tuple[Any, ...]) -> Node:
 def _moments(
     at: Rewriter, x: Node, dims: tuple[int, ...], total: torch.dtype
 ) -> tuple[Node, Node, Node]:
-    """(mean, distances from it, variance) over these dimensions, which stay, in the type of x. `total`: the type in which
-    the elements are added up for the mean."""
+    """(mean, distances from it, variance) over `dims`, with keepdim, in x's dtype.
+
+    `total`: the dtype in which the mean adds up the elements.
+    """
     mean = _cast(at, at.call(aten.mean.dim, _cast(at, x, total), dims, True), x.meta.dtype)
     away = at.call(aten.sub.Tensor, x, mean)
     return mean, away, at.call(aten.mean.dim, at.call(aten.mul.Tensor, away, away), dims, True)
 
 
 def _normed(
-    at: Rewriter, x: Node, dims: tuple[int, ...], eps: Any, weight: Node | None, bias: Node | None, total: torch.dtype,
+    at: Rewriter,
+    x: Node,
+    dims: tuple[int, ...],
+    eps: Any,
+    weight: Node | None,
+    bias: Node | None,
+    total: torch.dtype,
     zero: bool = False,
-) -> tuple[Node, Node, Node, Node]:  # fmt: skip
-    """(the elements, mean, variance, reciprocal of the deviation) of x in the type it is computed in. `zero`: eager adds a
-    bias of zeros where none is given."""
+) -> tuple[Node, Node, Node, Node]:
+    """(normalised elements, mean, variance, 1 / deviation) of x, in x's dtype.
+
+    `zero`: eager adds a bias of zeros if none is given.
+    """
     mean, away, variance = _moments(at, x, dims, total)
     spread = at.call(aten.rsqrt.default, at.call(aten.add.Scalar, variance, eps))
     found = at.call(aten.mul.Tensor, away, spread)
@@ -150,7 +167,7 @@ def _group_norm(at: Rewriter, node: Node) -> Parts:
     dims = tuple(range(2, len(split)))
 
     def own(one: Node | None) -> Node | None:
-        """A value a channel, beside the elements."""
+        """A value per channel, in a shape that broadcasts with the elements."""
         if one is None:
             return None
         view = _view(at, one, (1, *split[1:3], *(1,) * (len(split) - 3)))
@@ -189,20 +206,22 @@ def _batch_norm(at: Rewriter, node: Node) -> Parts:
         _cast(at, _view(at, one, meta.shape), meta.dtype)
         for one, meta in zip((mean, spread), node.meta[1:3], strict=True)
     )
-    if node.target is CUDNN:  # the backward, in parts as well, asks for no room
+    # The backward, in parts as well, needs no workspace.
+    if node.target is CUDNN:
         nothing = at.call(aten.empty.memory_format, [0], dtype=torch.uint8, device=x.meta.device)
         rows = (*rows, nothing)
     found = _view(at, _cast(at, found, kind), shape)
-    if (
-        found.meta.stride != node.meta[0].stride
-    ):  # of a turned batch it is in the order of the dimensions
+    # The result of a transposed batch has the order of its dimensions.
+    if found.meta.stride != node.meta[0].stride:
         found = at.call(aten.clone.default, found, memory_format=torch.contiguous_format)
     return (found, *rows)
 
 
 def _move_statistics(at: Rewriter, node: Node, mean: Node, variance: Node) -> None:
-    """old * (1 - momentum) + new * momentum of the mean, and of the variance without its bias; in double,
-    on a GPU in the type that is computed in."""
+    """Update the running statistics: old * (1 - momentum) + new * momentum, in double.
+
+    The variance is the unbiased one. On a GPU the dtype is that of the computation.
+    """
     count, momentum = _count(node.args[0]), node.args[6]
     wide = (
         _counted_in(node.args[0].meta) if node.args[0].meta.device.type != "cpu" else torch.float64
@@ -219,7 +238,7 @@ def _move_statistics(at: Rewriter, node: Node, mean: Node, variance: Node) -> No
 
 
 def _instances(x: Node) -> tuple[Node, tuple[Any, Any]]:
-    """What instance norm made a batch of one of, and its (batch, channels); else the node itself."""
+    """Instance norm's input behind its view and (batch, channels); else x, (1, channels)."""
     if x.op == "call" and x.target in VIEWS and x.meta.shape[0] == 1:
         base = x.args[0].meta
         if len(base.shape) == len(x.meta.shape) and base.shape[2:] == x.meta.shape[2:]:
@@ -234,5 +253,5 @@ NORMS: dict[Any, Callable[[Rewriter, Node], Parts]] = {
     aten._native_batch_norm_legit.no_stats: _batch_norm,
     CUDNN: _batch_norm,
 }
-# These write running statistics, and leave their versions as they are.
+# Operators that write running statistics and leave the versions unchanged.
 STATISTICS = (aten.native_batch_norm.default, aten._native_batch_norm_legit.default, CUDNN)

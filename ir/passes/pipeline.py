@@ -1,7 +1,7 @@
-"""The passes over the ATen level, in the order in which they run: `PASSES` is the whole list.
+"""The passes over the ATen level, in order: `PASSES` is the whole list.
 
-Each is a pure function Graph -> Graph; `optimize` runs them, times them, prints at request, and verifies after
-each one when asked to (tests, GRAFTJIT_CHECK).
+Each is a pure function Graph -> Graph. `optimize` runs and times them, prints the graph on request,
+and verifies it after each pass if `check` is set (tests, GRAFTJIT_CHECK).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .verifier import verify
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass and why it runs."""
+    """One pass and the reason for it."""
 
     name: str
     run: Callable[[Graph], Graph]
@@ -35,7 +35,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """What one pass did: seconds, the number of nodes before and after, and the graph that it gave."""
+    """The effect of one pass: seconds, number of nodes before and after, resulting graph."""
 
     name: str
     seconds: float
@@ -45,12 +45,12 @@ class PassRecord:
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Operators on constants that only the graph knows are run now."""
+    """Evaluate operators on constants that only the graph holds."""
     return Rewriter(graph).walk(lambda node: (fold_rule,) if node.op == "call" else ())
 
 
 def _key_of(value: Any) -> Any:
-    """Equal keys mean the same argument: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
+    """A key of an argument; 1, 1.0 and True have different keys, as have 0.0 and -0.0."""
     if type(value) is Node:
         return id(value)
     if type(value) in (tuple, list):
@@ -61,11 +61,11 @@ def _key_of(value: Any) -> Any:
 
 
 def merge_equal(graph: Graph) -> Graph:
-    """Common subexpressions: of two equal computations on memory that no one writes, one is left."""
+    """Common subexpressions: keep one of two equal computations on memory that nothing writes."""
     seen: dict[Any, Node] = {}
 
     def returned(node: Node, returned: Collection[Node]) -> bool:
-        """Whether memory that the node makes is seen outside: its own, or that of one of several results."""
+        """Whether memory that the node makes is returned: its own, or a result's."""
         return root(node) in returned or any(
             one.op == "get" and one.args[0] is node for one in returned
         )
@@ -80,7 +80,7 @@ def merge_equal(graph: Graph) -> Graph:
         if writes(node):
             return None
         if plan is not None and plan.kind == "view":
-            steady = True  # a view is where it is, whoever writes there
+            steady = True  # writes do not change what a view refers to
         else:
             steady = all(map(rewriter.steady, reads(node))) and root(origin) not in facts.written
         if not steady:
@@ -102,8 +102,10 @@ def merge_equal(graph: Graph) -> Graph:
 
 
 def drop_dead(graph: Graph) -> Graph:
-    """Nodes that nobody reads go, but for writes that can be seen, random operators (they move the random
-    state) and operators that may raise."""
+    """Drop unused nodes without visible writes.
+
+    Random operators (they advance the random state) and operators that may raise stay.
+    """
     live: set[Node] = set(graph.outputs)
     memory: set[Node] = {root(node) for node in graph.outputs}
     kept: list[Node] = []
@@ -126,7 +128,7 @@ def drop_dead(graph: Graph) -> Graph:
 
 
 def _is_safe(node: Node, written: set[Node]) -> bool:
-    """Does it take places that an arange counts, and that are there?"""
+    """Whether the node gathers at positions from an unwritten arange, which all exist."""
     places = counts_places(node)
     return places is not None and places not in written
 
@@ -157,9 +159,9 @@ def optimize(
     records: list[PassRecord] | None = None,
     show: Callable[[str], None] | None = None,
 ) -> Graph:
-    """Run the passes. `records` gets what each did; `show` the graph's text after each that changed it.
+    """Run the passes. `records` gets one entry per pass; `show` gets the graph's text after each.
 
-    A graph that needs gradients comes back as it is: only its torch level is run.
+    A graph that needs gradients is returned unchanged: only its torch level runs.
     """
     if graph.needs_grad:
         return graph

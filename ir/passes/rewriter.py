@@ -1,11 +1,12 @@
-"""Rewriting: how a pass walks a graph, and the tables of rules.
+"""The rewriter: how a pass walks a graph, and the tables of rules.
 
-A rule gets a node (its operands already rewritten) and returns the node to use instead, or None. The contract:
-the replacement has the same shape, strides, dtype and the same values to the last bit, nan payloads, infinities
-and the sign of zero included, but for decompositions, which compute as eager's own kernel does. `Rewriter`
-refuses a replacement where somebody could tell: other metadata, memory that is returned or written, an output
-that would become the same tensor as another. Rules only ever remove nodes or replace an operator by ones that
-no rule turns back, so one walk in order is enough and ends.
+A rule gets a node (its operands already rewritten) and returns a node to use instead, or None. The
+contract: the replacement has the same shape, strides, dtype and the same values to the last bit,
+including nan payloads, infinities and the sign of zero. Decompositions are the exception: they
+compute as eager's own kernel does. `Rewriter` refuses a visible replacement: other metadata, memory
+that is returned or written, an output that would become the same tensor as another. Rules only
+remove nodes, or replace an operator by ones that no rule turns back, so one walk in order is enough
+and ends.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Table = dict[Any, tuple[Rule, ...]]
 
 
 class Rewriter:
-    """One walk over a graph, building the next one."""
+    """One walk over a graph, which builds the next graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.old = graph
@@ -42,7 +43,7 @@ class Rewriter:
         self._made = 0
 
     def call(self, op: Any, *args: Any, **kwargs: Any) -> Node:
-        """A new node in place of the one at hand; metadata inferred."""
+        """A new node in place of the current one, with inferred metadata."""
         assert self.origin is not None
         plan = plan_of(op)
         meta = infer(plan, meta_args(args), {k: meta_args(v) for k, v in kwargs.items()})
@@ -55,7 +56,7 @@ class Rewriter:
         return node
 
     def constant(self, tensor: torch.Tensor, meta: Meta) -> Node:
-        """A new baked tensor that nobody else knows."""
+        """A new constant that only the graph holds."""
         assert self.origin is not None
         self._made += 1
         name = f"{self.origin.name}_{self._made}"
@@ -64,7 +65,7 @@ class Rewriter:
         return node
 
     def result(self, call: Node, number: int) -> Node:
-        """One of the results of a new call."""
+        """One result of a new call."""
         node = Node(
             "get", number, (call,), {}, call.meta[number], f"{call.name}_{number}", call.where
         )
@@ -72,7 +73,7 @@ class Rewriter:
         return node
 
     def carry(self, node: Node) -> Node:
-        """The node with its operands as they are now; the very same node if none changed."""
+        """The node over its current operands; the same node if none changed."""
         args = substitute(node.args, self.now.__getitem__, Node)
         kwargs = substitute(node.kwargs, self.now.__getitem__, Node)
         alias = None if node.alias is None else self.now[node.alias]
@@ -81,7 +82,7 @@ class Rewriter:
         return Node(node.op, node.target, args, kwargs, node.meta, node.name, node.where, alias)
 
     def walk(self, rules: Callable[[Node], Sequence[Rule]]) -> Graph:
-        """The graph with the rules for each node tried in order; the first answer that is allowed counts."""
+        """Try the rules for each node in order; the first allowed replacement is used."""
         for node in self.old.nodes:
             self.origin = node
             carried = self.carry(node)
@@ -99,8 +100,11 @@ class Rewriter:
         return carried
 
     def tried(self, rule: Callable[[Rewriter, Node], Any], carried: Node) -> Any:
-        """What a rule gives. Over sizes that are not known it may ask what only the trace could answer, or take two
-        for different that the guards hold equal: then the node stays as it is."""
+        """The result of a rule, or None.
+
+        With symbolic sizes a rule may ask for a comparison that only the trace could answer, or see
+        as different two sizes that guards hold equal: then the node stays unchanged.
+        """
         if not self.old.symbols:
             return rule(self, carried)
         try:
@@ -113,13 +117,14 @@ class Rewriter:
             return False
         made = any(instead is one for one in self.nodes[mark:])
         if root(instead) is root(carried):
-            return made or node not in self.facts.outputs  # another view of the same memory
+            # Another view of the same memory.
+            return made or node not in self.facts.outputs
         if made and root(instead) in self.nodes[mark:]:
-            return True  # fresh memory for fresh memory
+            return True  # new memory replaces new memory
         return self.facts.private(node) and self.steady(instead)
 
     def steady(self, node: Node) -> bool:
-        """No write in the whole graph touches the memory of a (new) node."""
+        """Whether no write in the whole graph changes the memory of a (new) node."""
         origin = root(node)
         if origin.op in ("input", "constant"):
             return origin.args == ("own",) or not self.facts.writes_outside
@@ -132,7 +137,7 @@ def with_nodes(graph: Graph, nodes: list[Node], outputs: list[Node]) -> Graph:
 
 
 def apply_table(table: Table, results: Table | None = None) -> Callable[[Graph], Graph]:
-    """A pass that tries the rules of a table at each call, and those of `results`, by the call, at each get."""
+    """A pass that tries the rules of `table` at each call, and of `results` at each get."""
     of_gets = results or {}
 
     def rules(node: Node) -> Sequence[Rule]:
@@ -148,8 +153,11 @@ def split_results(
     splits: Callable[[Node], bool],
     parts_of: Callable[[Rewriter, Node], tuple[Node, ...] | None],
 ) -> Graph:
-    """The graph with calls that give several results in parts, a node a result. A call that `splits`, over its operands as
-    they are now, stays where its parts (None: there are none) would not be what it gives."""
+    """The graph with calls of several results in parts, one node per result.
+
+    `splits` selects calls over their current operands. A call stays unchanged if its parts (None:
+    there are none) have other metadata than its results.
+    """
     walk = Rewriter(graph)
     parts: dict[Node, tuple[Node, ...]] = {}
     for node in graph.nodes:
@@ -177,7 +185,7 @@ def _number(node: Node, at: int, name: str) -> Any:
 
 
 def _exactly(value: Any, wanted: float) -> bool:
-    """A Python number of that value, and of that sign if it is zero."""
+    """Whether this is a Python number of that value, with the same sign if it is zero."""
     if type(value) not in (int, float) or value != wanted:
         return False
     return value != 0 or type(value) is int or _sign(value) == _sign(wanted)
@@ -220,7 +228,7 @@ def _inverse_view(_: Rewriter, node: Node) -> Node | None:
 
 
 def _made_by(rewriter: Rewriter, node: Node, op: Any) -> bool:
-    """The node still holds what `op` computed: nobody writes there."""
+    """Whether `op` computed the node and nothing writes to its memory."""
     return node.op == "call" and node.target is op and rewriter.steady(node)
 
 
@@ -239,7 +247,7 @@ def _first(_: Rewriter, node: Node) -> Node | None:
 
 
 def _undetached(rewriter: Rewriter, node: Node) -> Node | None:
-    """A detach of what no result looks into. A result keeps it: it is no view of what was detached."""
+    """Remove a detach, except in a result: that must be no view of the detached tensor."""
     return None if root(node) in rewriter.facts.returned else node.args[0]
 
 
@@ -308,12 +316,12 @@ ALGEBRA: Table = {
     aten.floor.default: (_idempotent,),  # floor(floor(x)) -> floor(x)
     aten.ceil.default: (_idempotent,),
     aten.trunc.default: (_idempotent,),
-    aten.clone.default: (_first,),  # a copy that nobody writes or returns is the original
-    aten._to_copy.default: (_first, _there_and_back),  # the same dtype; f32 -> f64 -> f32
+    aten.clone.default: (_first,),  # an unwritten copy that is not returned is the original
+    aten._to_copy.default: (_first, _there_and_back),  # to the same dtype; f32 -> f64 -> f32
     aten.view.default: (_first, _view_of_view),  # view(x, its shape) -> x; view(view(x)) -> view(x)
     aten._unsafe_view.default: (_first,),
-    aten.expand.default: (_first,),  # expand to the same shape
-    aten.permute.default: (_permute_of_permute,),  # two permutations are one
+    aten.expand.default: (_first,),  # to the same shape
+    aten.permute.default: (_permute_of_permute,),  # two permutations make one
     aten.t.default: (_inverse_view,),  # x.t().t() -> x
     aten.transpose.int: (_transpose_of_transpose,),
     aten.slice.Tensor: (_first,),  # x[:] -> x
@@ -326,7 +334,7 @@ ALGEBRA: Table = {
 
 
 def fold_rule(rewriter: Rewriter, node: Node) -> Node | None:
-    """An operator on baked tensors that only the graph knows is one more such tensor."""
+    """Evaluate an operator on constants that only the graph holds, into another constant."""
     if node.op != "call" or type(node.meta) is not Meta:
         return None
     plan = plan_of(node.target)

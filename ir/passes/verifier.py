@@ -1,7 +1,7 @@
-"""The verifier: a table of laws that every graph obeys, before and after every pass.
+"""The verifier: a table of invariants that every graph obeys, before and after every pass.
 
-`verify(graph)` raises `BrokenGraph` with every breach found. Run after the trace and each pass in tests and
-under GRAFTJIT_CHECK.
+`verify(graph)` raises `BrokenGraph` with all violations. Tests and GRAFTJIT_CHECK run it after the
+trace and after each pass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..trace.recorder import meta_args
 
 
 class BrokenGraph(AssertionError):
-    """A pass or the trace made a graph that breaks a law."""
+    """A pass or the trace made a graph that violates an invariant."""
 
 
 def _named_once(graph: Graph) -> Iterator[str]:
@@ -61,7 +61,8 @@ def _metas_follow_rules(graph: Graph) -> Iterator[str]:
         row = OPS.get(str(node.target)) if node.op == "call" else None
         if row is None:
             continue
-        # Symbolic sizes are held to what they were at capture: nobody answers questions about them here.
+        # Symbolic sizes are compared with their values at capture: no trace answers comparisons
+        # here.
         args, meta = hints(meta_args(node.args)), hints(node.meta)
         kwargs = {name: hints(meta_args(value)) for name, value in node.kwargs.items()}
         try:
@@ -146,7 +147,7 @@ LAWS: tuple[Callable[[Graph], Iterator[str]], ...] = (
 
 
 def verify(graph: Graph, after: str = "the trace") -> None:
-    """Raise BrokenGraph if the graph breaks a law; `after` names who made it."""
+    """Raise BrokenGraph if the graph violates an invariant. `after`: the trace or pass."""
     breaches = [breach for law in LAWS for breach in law(graph)]
     if breaches:
         lines = "\n".join(f"  {node_text(node)}" for node in graph.nodes)

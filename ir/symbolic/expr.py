@@ -588,9 +588,7 @@ def mod(left: Any, right: Any) -> Any:
 
 
 def _small(op: str, left: Any, right: Any) -> Any:
-    """left // right or left % right: simplified where 0 <= left < right is certain, else an
-    Apply.
-    """
+    """left // right or left % right: simplified if 0 <= left < right is certain."""
     if not is_symbolic((left, right)):
         return OPS[op](left, right)
     if bounds_of(left)[0] >= 0 and bounds_of(sub(right, left))[0] > 0:

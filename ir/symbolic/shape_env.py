@@ -79,9 +79,7 @@ class Facts:
         self._answers: dict[Any, bool] = {}
 
     def forget_origins(self) -> None:
-        """Drop the origins at the end of a capture: they name objects of the program, which a graph
-        must not hold.
-        """
+        """Drop origins after a capture: they name objects that a graph must not hold."""
         self.symbols = {symbol: origin[:1] for symbol, origin in self.symbols.items()}
 
     def symbol(
@@ -103,9 +101,7 @@ class Facts:
             ACTIVE.facts = before
 
     def form(self, value: Any) -> Any:
-        """A nested value in one form: equal expressions are written alike, and an expression with
-        one possible value is that number.
-        """
+        """A nested value with equal expressions written alike, as a number if only one fits."""
         found = substituted(value, self._by)
         return mapped(found, self._only) if self._single else found
 

@@ -183,9 +183,7 @@ class SymNode:
         return self.wrap_bool(dense or empty)
 
     def _last(self, sizes: list[SymNode], strides: list[SymNode], order: Any) -> SymNode:
-        """c10's is_channels_last_strides: the channels are innermost, and strides grow in this
-        order.
-        """
+        """c10's is_channels_last_strides: channels innermost, strides grow in this order."""
         ask, least = self.facts.ask, 0
         if len(order) != len(sizes) or ask("==", strides[1].value, 0):
             return self.wrap_bool(False)

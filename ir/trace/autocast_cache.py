@@ -1,9 +1,10 @@
-"""Casts that outlive a graph: `graftjit::cached_cast`, an operator that asks autocast's own cache.
+"""Weight casts that outlive a graph: `graftjit::cached_cast`, over autocast's cache.
 
-With autocast on around a compiled part, eager casts a weight once and keeps the cast until the outermost block is
-left, whatever is written to the weight's memory meanwhile. So does this operator: where eager would look into the
-cache it gives what eager gives, and later operators in plain Python find what it has put there. The native executor
-calls `at::autocast::cached_cast` (runtime/native/executor/autocast_cache.cpp); the body in Python is for where there is none.
+With autocast on around a compiled part, eager casts a weight once and keeps the cast until the
+outermost block ends, even if the weight's memory is written meanwhile. This operator does the same:
+it reads the cache where eager would, and later operators in plain Python find what it stored. The
+native executor calls `at::autocast::cached_cast` (runtime/native/executor/autocast_cache.cpp); the
+Python body here runs without it.
 """
 
 from __future__ import annotations
@@ -18,25 +19,27 @@ from ..graph.opdef import OPS, OpDef
 from .ghost import Ghost
 
 _MM = torch.ops.aten.mm.default
-_LIBRARY = torch.library.Library("graftjit", "FRAGMENT")  # its operators live as long as it
+# The operators live as long as this object.
+_LIBRARY = torch.library.Library("graftjit", "FRAGMENT")
 _LIBRARY.define("cached_cast(Tensor self, ScalarType dtype, Device device) -> Tensor")
 
 _DEVICES = ("cpu", "cuda")
-# Calls that cast what they are given, besides those that are given a dtype: autocast has no part in these.
+# Functions that cast explicitly, besides calls with a dtype argument: autocast does not cache
+# these.
 _BY_HAND = frozenset(
     {"half", "bfloat16", "float", "double", "type", "type_as", "to", "_to_copy", "copy_", "copy"}
 )
 
 
 def outliving() -> dict[str, torch.dtype]:
-    """Device type -> dtype of the casts of weights that are kept longer than a graph runs that begins here."""
+    """Device type -> dtype of cached weight casts that outlive a graph that begins here."""
     if is_nested() or any(map(torch.is_autocast_enabled, _DEVICES)):
         return {name: torch.get_autocast_dtype(name) for name in _DEVICES}
     return {}
 
 
 def is_nested() -> bool:
-    """Whether an autocast block is open on this thread, be it one that switches autocast off."""
+    """Whether an autocast block is open on this thread, including one that disables autocast."""
     try:
         return torch.autocast_increment_nesting() > 1
     finally:
@@ -44,13 +47,13 @@ def is_nested() -> bool:
 
 
 def by_hand(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call casts because the program says so, and not autocast: the dispatcher does not tell."""
+    """Whether a call casts explicitly; the dispatcher does not distinguish autocast's."""
     name = fn._opname if isinstance(fn, torch._ops.OpOverload) else getattr(fn, "__name__", "")
     return name in _BY_HAND or any(type(v) is torch.dtype for v in (*args, *kwargs.values()))
 
 
 def is_kept(ghost: Ghost, dtype: Any, kept: dict[str, torch.dtype]) -> bool:
-    """Whether a cast by autocast is one that it keeps: to its lower precision, of a float32 weight from outside."""
+    """Whether autocast caches this cast: of an outside float32 weight, to its dtype."""
     name = ghost.device.type
     if kept.get(name) is not dtype or torch.get_autocast_dtype(name) is not dtype:
         return False
@@ -60,13 +63,14 @@ def is_kept(ghost: Ghost, dtype: Any, kept: dict[str, torch.dtype]) -> bool:
 
 
 class _Taker(TorchDispatchMode):
-    """Lets casts pass and takes what arrives for a product."""
+    """A mode that lets casts run and keeps the first operand of a product."""
 
     taken: torch.Tensor
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # True makes torch import torch._dynamo
+        # True makes torch import torch._dynamo.
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is not _MM:
@@ -76,8 +80,11 @@ class _Taker(TorchDispatchMode):
 
 
 def _in_python(tensor: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """What autocast hands to a product of the tensor. A cast that was kept while the weight got other sizes is of
-    no use to kernels made for these."""
+    """The tensor that autocast passes to a product.
+
+    If the weight's sizes changed since the cast was cached, cast anew: the kernels expect the new
+    sizes.
+    """
     taker = _Taker()
     before = torch.is_autocast_enabled(device.type)
     torch.set_autocast_enabled(device.type, True)

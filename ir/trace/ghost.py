@@ -1,9 +1,10 @@
-"""Ghosts: tensors with metadata and no data, on which a captured stretch of a program is executed.
+"""Ghosts: tensors with metadata and no data, on which capture executes a part of a program.
 
-A ghost has the size, strides, dtype, device and dispatch keys of the tensor it stands for, so torch's own
-dispatcher, autograd and autocast treat it as that tensor. Operators on ghosts are answered by the dispatch
-mode of `ir.trace.tracer`; metadata questions (`shape`, `stride()`, `requires_grad`, `numel()`...) are answered by
-torch's C++ directly and work anywhere. Made by `ir.trace.tracer` alone.
+A ghost has the size, strides, dtype, device and dispatch keys of the tensor that it represents, so
+torch's own dispatcher, autograd and autocast treat it as that tensor. The dispatch mode of
+`ir.trace.tracer` handles operators on ghosts; torch's C++ answers metadata queries (`shape`,
+`stride()`, `requires_grad`, `numel()`...) directly, also outside the mode. Only `ir.trace` makes
+ghosts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..symbolic.symnode import to_torch
 
 
 class Owner:
-    """The mark of a trace on its ghosts, with what the trace knows of its symbolic numbers. No cycle keeps it alive."""
+    """The mark of a trace on its ghosts, with its symbolic facts; in no reference cycle."""
 
     __slots__ = ("facts",)
 
@@ -28,8 +29,11 @@ class Owner:
 
 
 class Store:
-    """One piece of memory during a trace: whether the graph made it, whether it has been written to since,
-    which ghosts share it, and whether in eager it is a numpy array's, which torch cannot resize."""
+    """A piece of memory during a trace.
+
+    It records whether the graph made the memory, whether something wrote to it since, which ghosts
+    share it, and whether a numpy array owns it in eager (then torch cannot resize it).
+    """
 
     __slots__ = ("borrowed", "fresh", "inputs", "members", "written")
 
@@ -37,24 +41,27 @@ class Store:
         self.fresh = fresh
         self.borrowed = False
         self.written = False
-        self.inputs: list[int] = []  # positions of the graph inputs that live here
+        self.inputs: list[int] = []  # positions of the graph inputs in this memory
         self.members: list[weakref.ref[Ghost]] = []
 
     def only(self, ghost: Ghost) -> bool:
-        """No ghost but this one can still read the memory."""
+        """Whether no other ghost can still read the memory."""
         return all((other := member()) is None or other is ghost for member in self.members)
 
 
 class Ghost(torch.Tensor):
-    """A tensor of a trace. `_node` is what computes it, `_ref` its number at torch level (-1: not
-    yet), `_owner` a mark of its trace."""
+    """A tensor of a trace.
+
+    `_node` computes it, `_ref` is its number at torch level (-1: none yet), `_owner` marks its
+    trace.
+    """
 
     _node: Node
     _store: Store
     _ref: int
     _owner: Owner
 
-    # Ghosts are plain tensors to `__torch_function__`; only the dispatcher sees them.
+    # Ghosts are plain tensors to `__torch_function__`; only the dispatcher distinguishes them.
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
@@ -73,7 +80,7 @@ _wrap = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
 
 
 def make_ghost(owner: Owner, node: Node, meta: Meta, store: Store, grad: bool = False) -> Ghost:
-    """A ghost of `meta` for `node`, registered with the memory it lives in."""
+    """A ghost of `meta` for `node`, registered with its memory `store`."""
     facts = owner.facts
     shape, stride = meta.shape, meta.stride
     if facts.symbols:
@@ -100,5 +107,5 @@ def make_ghost(owner: Owner, node: Node, meta: Meta, store: Store, grad: bool = 
 
 
 def beginning(ghost: Ghost) -> Ghost:
-    """The ghost that an input with a history began as: a leaf, to which a write to the input changes nothing."""
+    """The leaf of an input with a history: writes to the input do not change it."""
     return ghost.__dict__.get("_leaf", ghost)  # type: ignore[no-any-return]

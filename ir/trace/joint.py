@@ -1,9 +1,10 @@
-"""Forward and backward of a graph in one trace.
+"""The joint graph: forward and backward of a graph in one trace.
 
-`differentiate(tracer, outputs)` runs torch's own autograd backwards over the ghosts of a trace and takes the ATen nodes
-that it records: the formulas are torch's, and so is what it refuses (a value that was written to after autograd had
-saved it, a view that may not be written...). The result is a `Joint`, which `ir.autograd.partition` divides into a forward and a
-backward graph. Where a gradient can only come from torch's own calls it is a `Declined`, with the reason.
+`differentiate(tracer, outputs)` runs torch's own autograd backwards over the ghosts of a trace and
+collects the ATen nodes that it records. So the formulas and the refusals are torch's (a value that
+was written after autograd saved it, a view that must not be written...). The result is a `Joint`,
+which `ir.autograd.partition` divides into a forward and a backward graph, or a `Declined` with the
+reason, where only torch's own calls can give a gradient.
 """
 
 from __future__ import annotations
@@ -27,18 +28,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """What a backward adds to a graph.
+    """The backward of a graph.
 
-    nodes       the backward's nodes, which come after the graph's own
+    nodes       the backward's nodes, which follow the graph's own
     pieces, found, views, given
-                what the node of autograd gives, and how the outputs are made of it: see `ir.trace.output_views.Roots`
+                the outputs of the autograd node, and how the graph's outputs are made from them:
+                see
+                `ir.trace.output_views.Roots`
     results     the pieces that have a gradient, by position
     tangents    their gradients: inputs of the backward, numbered after the graph's inputs
-    wanted      the inputs of the graph that ask for a gradient, by position
-    gradients   theirs; None where an input has no part in the results
+    wanted      the inputs of the graph that want a gradient, by position
+    gradients   the gradients of `wanted`; None for an input that the results do not depend on
     parameters  the inputs that are parameters, by position
-    name        what autograd calls the operator that gives the first of the results
-    kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself saves
+    name        autograd's name of the operator that computes the first of the results
+    kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself
+                saves
     inner       the outputs that other pieces depend on, by position
     """
 
@@ -65,12 +69,13 @@ class Declined:
 
 
 def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
-    """The backward of `outputs`, which belong to the trace. The trace is as before afterwards."""
+    """The backward of `outputs`, which belong to the trace. Leaves the trace unchanged."""
     inputs = tracer.entered_inputs()
     views = [ghost for ghost in outputs if ghost._is_view() and ghost.requires_grad]
     try:
         roots = roots_of(tracer, outputs)
-        # Within the trace: the `grad_fn` of a view whose base was written to since is made, or refused, when it is asked for.
+        # Inside the trace: if a view's base was written since, torch makes (or refuses) its
+        # `grad_fn` on first access.
         tracer.beside(_histories, views)
     except NoRoots as error:
         return Declined(str(error))
@@ -86,13 +91,13 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     tangents = [
         Node("input", tracer.n_inputs + k, meta=_tangent(ghost._node.meta), name=f"g{k}")
         for k, ghost in enumerate(ghosts)
-    ]  # fmt: skip
+    ]
     try:
         found, nodes = tracer.beside(_backward, ghosts, leaves, tangents)
     except CannotTrace as error:
         return Declined(str(error))
     except RuntimeError as error:
-        # What autograd refuses it refuses when the program goes backward.
+        # autograd raises this error when the program runs its backward.
         return Declined(str(error).splitlines()[0])
     memory = {root(node) for node in roots.pieces}
     kept = {
@@ -104,22 +109,33 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     name = type(ghosts[0].grad_fn).__name__ if ghosts else ""
     parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
     return Joint(
-        tuple(nodes), roots.pieces, roots.found, roots.views, roots.given, results, tuple(tangents),
-        wanted, found, parameters, name, frozenset(kept),
+        tuple(nodes),
+        roots.pieces,
+        roots.found,
+        roots.views,
+        roots.given,
+        results,
+        tuple(tangents),
+        wanted,
+        found,
+        parameters,
+        name,
+        frozenset(kept),
         _inner(outputs, ghosts),
-    )  # fmt: skip
+    )
 
 
 def _why_not(tracer: Tracer, results: Sequence[int], wanted: Sequence[int]) -> str:
     if tracer.differentiable_constants():
         return "a tensor that requires a gradient is no argument of the graph"
-    if results and not wanted:  # a leaf of the program's own making
+    # The program made the leaf itself.
+    if results and not wanted:
         return "nothing that comes in requires a gradient"
     return ""
 
 
 def _inner(outputs: Sequence[Ghost], pieces: Sequence[Any]) -> tuple[int, ...]:
-    """The outputs that the history of one of these pieces passes through."""
+    """Positions of the outputs that the history of one of these pieces passes through."""
     if len(outputs) < 2:
         return ()
     ends = {
@@ -140,7 +156,7 @@ def _inner(outputs: Sequence[Ghost], pieces: Sequence[Any]) -> tuple[int, ...]:
 
 
 def leaves_of(outputs: Sequence[torch.Tensor], until: Sequence[torch.Tensor] = ()) -> list[Any]:
-    """The leaves that a backward of these reaches, as their nodes name them. It goes no further than to `until`."""
+    """The leaves that a backward of `outputs` reaches, without going beyond `until`."""
     pending = [ghost.grad_fn or ghost for ghost in outputs if ghost.requires_grad]
     seen: set[Any] = {ghost.grad_fn for ghost in until}
     pending = [node for node in pending if node not in seen]
@@ -160,8 +176,10 @@ def leaves_of(outputs: Sequence[torch.Tensor], until: Sequence[torch.Tensor] = (
 
 
 def spent(tracer: Tracer, outputs: Sequence[Ghost]) -> tuple[tuple[int, str], ...] | None:
-    """(position, name of the node) of the outputs with a history, where a backward in the trace has used up all of
-    it; None where one of them can go backward yet."""
+    """(position, node name) of the outputs whose history a backward in the trace has used up.
+
+    None if one of the outputs with a history can still run a backward.
+    """
     found = []
     for at, ghost in enumerate(outputs):
         if not ghost.requires_grad or ghost._node.op == "input":
@@ -193,7 +211,7 @@ def _histories(owner: Any, views: Sequence[Ghost]) -> None:
 
 
 def _tangent(meta: Meta) -> Meta:
-    """A gradient is taken to lie as its tensor does, where that has no holes."""
+    """The Meta of a gradient: the strides of its tensor where that is dense."""
     stride = gradient_strides(meta.shape, meta.stride)
     return Meta(meta.shape, stride, meta.dtype, meta.device)
 
@@ -205,7 +223,7 @@ def _backward(
     given = [make_ghost(owner, node, node.meta, Store(fresh=False)) for node in tangents]
     if not outputs:
         return ()
-    # What torch.autograd.grad does once it has checked the shapes of `given`, for which it imports sympy: a second.
+    # As torch.autograd.grad, without its check of shapes, which imports sympy (a second).
     found: Any = torch.autograd.graph._engine_run_backward(
         tuple(outputs), tuple(given), True, False, tuple(leaves), True, accumulate_grad=False
     )

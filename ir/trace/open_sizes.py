@@ -1,8 +1,8 @@
-"""Functions of torch whose C++ asks for plain sizes, or for data, where Python's view of the sizes is enough.
+"""Substitutes for torch functions whose C++ needs plain sizes or data, for ghosts of symbolic size.
 
-In: the function of a call that is traced, with ghosts. Out: the operators that torch's own body would run, in its
-order, over expressions in place of plain numbers; torch's own function for all other arguments, which raises where they do
-not fit. Merged into `as_plain.AS_PLAIN`.
+In: the function of a traced call, with ghosts. Out: the operators that torch's own body would run,
+in its order, over expressions in place of plain numbers. For all other arguments, torch's own
+function runs (and raises if they are invalid). `substitutes.AS_PLAIN` contains this table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ aten = torch.ops.aten
 
 
 def is_open(*tensors: Any) -> bool:
-    """Whether all are ghosts, and a size of one is not a plain number."""
+    """Whether all are ghosts, and at least one size of one is symbolic."""
     return all(type(one) is Ghost for one in tensors) and any(
         type(extent) is not int for one in tensors for extent in one.shape
     )
@@ -69,13 +69,16 @@ def _along(x: Any, dim: int, step: float) -> Any:
 
 
 def _covariance(x: Any, correction: Any) -> Any:
-    """torch.cov(x), or None: its C++ looks at a tensor to see whether there are observations enough, which sizes tell."""
+    """torch.cov(x), or None.
+
+    torch's C++ reads a tensor to check that there are enough observations; sizes show it as well.
+    """
     fits = type(x) is Ghost and x.dim() in (1, 2) and x.dtype in (torch.float32, torch.float64)
     if not fits or type(correction) is not int:
         return None
     rows = x if x.dim() == 2 else x.view(1, -1)
     count = rows.shape[1]
-    if not count - correction > 0:  # which warns
+    if not count - correction > 0:  # torch warns
         return None
     whole = {"dtype": torch.int64, "device": x.device}
     mean = rows.sum(1).div(aten.scalar_tensor.default(count, **whole))
@@ -139,11 +142,10 @@ def _stft(real: Callable[..., Any]) -> Callable[..., Any]:
             return real(input, n_fft, *options, return_complex, align_to_window)
         signal = _extended(input, n_fft // 2, pad_mode) if center else input
         rows = signal.unsqueeze(0) if signal.dim() == 1 else signal
-        if rows.shape[1] < n_fft:  # raises
+        if rows.shape[1] < n_fft:  # torch raises
             return real(input, n_fft, *options, return_complex, align_to_window)
-        frames = rows.unfold(
-            1, n_fft, step
-        )  # the same view as torch's own, with a gradient over open sizes
+        # The same view as torch's own, with a gradient over symbolic sizes.
+        frames = rows.unfold(1, n_fft, step)
         if window is not None:
             frames = frames.mul(window)
         found = aten._fft_r2c(frames, [2], 1 if normalized else 0, True)
@@ -161,14 +163,14 @@ def _is_window(window: Any, input: Any, length: int) -> bool:
 
 
 def _extended(signal: Any, by: int, mode: str) -> Any:
-    """As torch.stft pads it: as one of three dimensions."""
+    """torch.stft's padding, which pads the signal as a tensor of three dimensions."""
     sizes = [1] * (3 - signal.dim()) + list(signal.shape)
     padded = F.pad(signal.view(sizes), [by, by], mode)
     return padded.view(padded.shape[-signal.dim() :])
 
 
 def _stft_of(real: Callable[..., Any]) -> Callable[..., Any]:
-    """torch.Tensor.stft passes its arguments on to torch.stft, by their names."""
+    """torch.Tensor.stft passes its arguments by name to torch.stft."""
     transformed = _stft(torch.stft)
 
     def method(self: Any, *args: Any, **options: Any) -> Any:
@@ -180,8 +182,10 @@ def _stft_of(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _counted(real: Callable[..., Any], operator: Any, numbers: int) -> Callable[..., Any]:
-    """A function of some numbers and a count that makes a tensor: its schema says that the count is a plain number. The operator
-    is recorded with an open one."""
+    """A substitute for a function of `numbers` numbers and a size, which makes a tensor.
+
+    Its schema takes a plain size only; the substitute records `operator` with a symbolic one.
+    """
 
     def made(*args: Any, **options: Any) -> Any:
         mode = _get_current_dispatch_mode()

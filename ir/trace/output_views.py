@@ -1,9 +1,10 @@
-"""What a graph with gradients gives, by memory: whole pieces, and views of them that are made again outside.
+"""The outputs of a differentiable graph by memory: whole pieces, and views to be made outside.
 
-Autograd ties a view to the tensor it is a view of: they share a version, and a write to one of them is seen in the history of the
-other. So the node of autograd that a graph becomes gives whole pieces of memory, each once, and ATen makes the views of them
-(and of arguments) anew under autograd, as the graph made them. Arguments that the graph writes under autograd's eyes are among
-what the node gives, as the tensors that they are. Used by `ir.trace.joint`.
+autograd ties a view to its base: they share a version, and a write to one of them appears in the
+history of the other. So the autograd node of a compiled graph returns whole pieces of memory, each
+once. ATen then makes the views of them (and of arguments) anew under autograd, as the graph made
+them. Arguments that the graph writes with autograd following are also outputs of the node, as the
+same tensors. `ir.trace.joint` uses it.
 """
 
 from __future__ import annotations
@@ -20,17 +21,20 @@ from .ghost import Ghost
 if TYPE_CHECKING:
     from .tracer import Tracer
 
-# How the tensor that a piece stands for is found where the calls have run: an output, the base of an output, an input.
+# How to find a piece's tensor among the results of the calls: (an output, the base of an output, or
+# an input; position).
 Found = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """pieces   what the node gives: fresh memory, then inputs that are written under autograd
-    ghosts   their ghosts, whose histories count; None where none has a gradient
-    found    how those with a gradient are found among the results of the calls
-    views    the views to be made again, in order, and whether they were made without grad mode
-    given    the node of each output: one of the pieces, of the views, of the inputs or of the constants
+    """How the graph's outputs are made from the outputs of its autograd node.
+
+    pieces   outputs of the node: fresh memory, then inputs that are written under autograd
+    ghosts   ghosts of the pieces, with the history that counts; None for pieces without a gradient
+    found    how to find the pieces with a gradient among the results of the calls
+    views    the views to make anew, in order, and whether they were made without grad mode
+    given    the node of each output: a piece, a view, an input or a constant
     """
 
     pieces: tuple[Node, ...]
@@ -41,16 +45,16 @@ class Roots:
 
     @property
     def results(self) -> tuple[int, ...]:
-        """The pieces that have a gradient."""
+        """The positions of the pieces that have a gradient."""
         return tuple(at for at, ghost in enumerate(self.ghosts) if ghost is not None)
 
 
 class NoRoots(Exception):
-    """Why the results cannot be made of whole pieces."""
+    """Why the outputs cannot be made from whole pieces."""
 
 
 def roots_of(tracer: Tracer, outputs: Sequence[Ghost]) -> Roots:
-    """Raises NoRoots."""
+    """The Roots of `outputs`; raises NoRoots."""
     return _Finder(tracer, outputs).roots()
 
 
@@ -60,7 +64,8 @@ class _Finder:
         self.quiet = tracer.quiet_views()
         self.known = tracer.known_nodes()  # of inputs and constants
         self.rewritten = tracer.rewritten()
-        self.bases: dict[Node, Ghost] = {}  # of fresh memory: the ghost whose history counts
+        # Per fresh memory: the ghost with the history that counts.
+        self.bases: dict[Node, Ghost] = {}
         self.pieces: dict[Node, Ghost | None] = {}
         self.found: dict[Node, Found] = {}
         self.views: dict[Node, bool] = {}
@@ -83,7 +88,7 @@ class _Finder:
         )
 
     def _base(self, ghost: Ghost) -> None:
-        """Notes what a result with a gradient is a view of."""
+        """Note the base of an output with a gradient."""
         base: Ghost = ghost._base if ghost._is_view() else ghost  # type: ignore[assignment]
         origin = root(ghost._node)
         if origin in self.known:
@@ -97,7 +102,7 @@ class _Finder:
             raise NoRoots("two results share memory, and autograd does not know")
 
     def _follow(self, at: int, ghost: Ghost) -> None:
-        """Notes the views on the way from memory to a result."""
+        """Note the views between memory and an output."""
         origin = root(ghost._node)
         base = self.known[origin] if origin in self.known else self.bases.get(origin)
         start = origin if base is None else base._node
@@ -126,7 +131,7 @@ class _Finder:
 
 
 def _way(node: Node) -> list[Node]:
-    """From a node to the memory it lives in."""
+    """The nodes from `node` to its memory's root."""
     found = [node]
     while found[-1].alias is not None:
         found.append(found[-1].alias)
@@ -134,5 +139,5 @@ def _way(node: Node) -> list[Node]:
 
 
 def _parts(node: Node) -> bool:
-    """A view that autograd does not follow."""
+    """Whether the node is a view that autograd does not follow."""
     return node.op == "call" and node.target.__name__ == "detach.default"

@@ -1,10 +1,11 @@
-"""The recorder below the trace: one ATen operator after another, answered with ghosts and noted as nodes.
+"""The recorder below the trace: it answers each ATen operator with ghosts and appends nodes.
 
-`Recorder.dispatch` is what the dispatch mode calls. It asks the plan of the operator (schema and op table),
-works out the metadata of the results, appends Nodes, and keeps the books on memory: an in-place operator on
-memory that the graph made and nobody else sees becomes a plain value; every other write stays a node in order
-(`aten.copy_` of a computed value where that is the same, else the operator itself), and the result of such a
-node is never used: readers keep naming the tensor, and read after the write because they run after it.
+The dispatch mode calls `Recorder.dispatch`, which takes the operator's plan (schema and op table),
+infers the metadata of the results, appends Nodes, and tracks memory. An in-place operator on memory
+that the graph made and that no other ghost shares becomes a plain value. Every other write stays a
+node in order: `aten.copy_` of a computed value where that is equivalent, else the operator itself.
+The result of such a node is never used: readers name the tensor, and read after the write because
+they run after it.
 """
 
 from __future__ import annotations
@@ -51,19 +52,19 @@ NUMBERS = frozenset({int, float, bool, complex})
 ATOMS = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device})
 
 
-# The dtype of the tensor that torch makes of a Python number in the place of a tensor.
+# The dtype of the tensor that torch makes from a Python number.
 _OF_NUMBER = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
 
 def _tensor(given: Any) -> Ghost:
-    """A tensor that is viewed or written. A number in its place is a tensor of torch's own, which a graph has not."""
+    """A tensor to view or write; raises for a number, whose tensor torch makes itself."""
     if type(given) is not Ghost:
         raise Unsupported("number", "a number in the place of a tensor that is viewed or written")
     return given
 
 
 def _numbered(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """With the number of the device that "cuda" means now; whoever asked guards it."""
+    """Arguments with the number of the current device for "cuda"; the caller guards the device."""
     device = kwargs["device"]
     if device is None or device.type != "cuda" or device.index is not None:
         return kwargs
@@ -71,7 +72,7 @@ def _numbered(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 class Recorder:
-    """Nodes and memory books of one trace."""
+    """The nodes of one trace and its memory state."""
 
     def __init__(self, tracer: Tracer) -> None:
         self.owner = Owner(tracer.facts)  # marks the ghosts of this trace
@@ -80,34 +81,35 @@ class Recorder:
         self.where: Location | None = None
         self.mutates = False
         self.random = False
-        self.fixed = False  # an input was written for which no copy of it can stand (see `late`)
+        self.fixed = False  # an input was written that no copy can replace (see `defer_writes`)
         self.written: set[int] = set()
-        self.followed: set[int] = set()  # those written while autograd followed
+        self.followed: set[int] = set()  # the inputs written while autograd followed
         self.slow_ops: list[str] = []
-        self.quiet: set[Node] = set()  # views that were made without grad mode
-        self.zeros: set[Node] = set()  # made as tensors of zeros without memory
+        self.quiet: set[Node] = set()  # views made without grad mode
+        self.zeros: set[Node] = set()  # zero tensors without memory in eager
         self.echo: tuple[Node, Meta, Store] | None = None
-        # See cast_cache.outliving; empty while no casts are kept. Of those made: their place, the cast and its memory.
+        # See autocast_cache.outliving; empty while casts are not cached. `_casts`: (position, cast,
+        # its memory).
         self.kept_casts: dict[str, torch.dtype] = {}
         self._casts: dict[Node, tuple[int, Node, Store]] = {}
         self._plans: dict[int, Plan] = {}
         self._count = 0
         self._log: list[tuple[Ghost, Node, Store]] = []
-        # Calls that autograd knows of: its count of nodes after each, and the line.
+        # Per recorded call: autograd's count of nodes after it, and its line.
         self._ends: list[int] = []
         self._lines: list[Location | None] = []
 
     # -- state
 
     def mark(self, where: Location | None) -> Any:
-        """A point to return to."""
+        """The state of the trace, to return to with `undo`."""
         self.where = where
         self._log.clear()
         written = set(self.written), set(self.followed), self.fixed
         return len(self.nodes), self.mutates, self.random, written, len(self.slow_ops)
 
     def undo(self, mark: Any) -> None:
-        """Back to a mark."""
+        """Return to a mark."""
         length, self.mutates, self.random, written, slow = mark
         self.written, self.followed, self.fixed = written
         del self.nodes[length:]
@@ -121,10 +123,10 @@ class Recorder:
     # -- one operator
 
     def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer one operator."""
+        """Record one operator and return its result as ghosts."""
         if self.echo is not None:
             return make_ghost(self.owner, *self.echo)
-        plan = self._plans.get(id(op))  # hashing an OpOverload is Python code
+        plan = self._plans.get(id(op))  # the hash of an OpOverload runs Python code
         if plan is None:
             if overridden(op):
                 raise Unsupported("overridden", f"{op}, for which the program has its own kernel")
@@ -151,7 +153,7 @@ class Recorder:
         return ROUTES[plan.kind](self, plan, args, kwargs, operands, named)
 
     def _decompose(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A composite operator that arrives whole (inference mode): through its own C++ body."""
+        """Run a composite operator that arrives whole (inference mode) through its own C++ body."""
         tracer = self._tracer()
         assert tracer is not None
         torch._C._push_on_torch_dispatch_stack(tracer._mode)
@@ -174,17 +176,15 @@ class Recorder:
         if kind in SYMBOLIC:
             return from_torch(value)
         if isinstance(value, torch.Tensor):
-            number = getattr(
-                value, "_wrapped_number", None
-            )  # a symbolic number as torch hands it on
+            # A symbolic number in the form that torch passes on.
+            number = getattr(value, "_wrapped_number", None)
             return self._baked(value) if number is None else self.operand(number)
         if isinstance(value, torch.Generator):
             raise Unsupported("generator", "an explicit random generator")
         return value
 
     def _first_as_tensor(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        """`torch.add(2, 3.5)`: where no operand is a tensor the first number is made one, of the dtype that torch
-        gives the result of such numbers."""
+        """`torch.add(2, 3.5)` without a tensor: make the first number one, of torch's dtype."""
         if any(type(operand) is Node for operand in operands):
             return operands
         dtype = torch.tensor(operands[0]).dtype
@@ -192,20 +192,20 @@ class Recorder:
         return (made, *operands[1:])
 
     def _baked(self, tensor: torch.Tensor) -> Node:
-        """A real tensor that a torch function made on its way (an index list, a scalar)."""
+        """The node of a real tensor that a torch function made itself (an index list, a scalar)."""
         tracer = self._tracer()
         assert tracer is not None
         return tracer.constant(tensor)._node
 
     def done(self, where: Location | None) -> None:
-        """The call at this line is over."""
+        """Note the end of the call at this line."""
         count = _nodes_of_autograd()
         if where is not None and (not self._ends or self._ends[-1] < count):
             self._ends.append(count)
             self._lines.append(where)
 
     def _place(self) -> Location | None:
-        """The line at hand; of what autograd computes on its way back, that of the call whose gradient it is."""
+        """The current line; for a backward operator that of the call it differentiates."""
         if self.where is not None or not self._ends:
             return self.where
         node = torch._C._current_autograd_node()
@@ -230,7 +230,7 @@ class Recorder:
     def value(
         self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], alias: Any = None
     ) -> Node:
-        """Append a call of a single-result operator, its metadata inferred."""
+        """Append a call of a single-result operator, with inferred metadata."""
         return self.node(op, args, kwargs, self.infer(plan_of(op), args, kwargs), alias)
 
     def infer(self, plan: Plan, operands: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -247,7 +247,7 @@ class Recorder:
             operands = self._first_as_tensor(operands)
         meta = self.infer(plan, operands, named)
         if not plan.tensors:
-            return meta  # a number or a truth value that follows from metadata
+            return meta  # a number or truth value that follows from metadata
         node = self.node(plan.op, operands, named, meta)
         row = plan.row
         if row is not None and row.mutates is not None:
@@ -274,7 +274,7 @@ class Recorder:
             return make_ghost(self.owner, node, meta, store())
         if meta is None:
             return None
-        # Attention on a GPU has sizes and no tensors among its results: None, and numbers known from metadata.
+        # Attention on a GPU has results that are no tensors: None, and numbers known from metadata.
         results = [
             make_ghost(self.owner, self._get(node, index, item, alias), item, store())
             if type(item) is Meta
@@ -286,8 +286,11 @@ class Recorder:
     def _write(
         self, plan: Plan, args: Any, kwargs: Any, operands: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
-        targets = {at: args[at] if isinstance(at, int) else kwargs.get(at) for at in plan.writes
-                   if isinstance(at, str) or at < len(args)}  # fmt: skip
+        targets = {
+            at: args[at] if isinstance(at, int) else kwargs.get(at)
+            for at in plan.writes
+            if isinstance(at, str) or at < len(args)
+        }
         for target in targets.values():
             if target is not None:
                 _tensor(target)
@@ -300,17 +303,22 @@ class Recorder:
         return self._raw_write(plan, targets, operands, named)
 
     def _count_version(self, targets: Any) -> None:
-        """Where a gradient is needed autograd has to see each write, also those without grad mode, in which the trace
-        runs without what counts versions."""
+        """Raise the version counters of written tensors, if a gradient is needed.
+
+        autograd must see each write; without grad mode, the trace runs without the key that counts
+        versions.
+        """
         tracer = self._tracer()
         assert tracer is not None
         if tracer.needs_grad and not torch.is_grad_enabled():
-            torch._C._increment_version([target for target in targets if target is not None])  # type: ignore[attr-defined]
+            torch._C._increment_version(  # type: ignore[attr-defined]
+                [target for target in targets if target is not None]
+            )
 
     def _raw_write(
         self, plan: Plan, targets: dict[Any, Any], operands: Any, named: dict[str, Any]
     ) -> Any:
-        """The operator as it is, as a node in order."""
+        """Record the operator itself, as a node in order."""
         for target in targets.values():
             if target is not None and self._overlaps(target, operands, named) - {"none"}:
                 raise Unsupported("overlap", f"{plan.name} reads memory that it writes")
@@ -377,14 +385,14 @@ class Recorder:
     def _as_value(
         self, plan: Plan, at: int | str, target: Ghost, operands: Any, named: dict[str, Any]
     ) -> bool:
-        """In-place `op_(target, ...)` as `op(target, ...)` and an assignment; False to keep the operator."""
+        """In-place `op_(target, ...)` as `op(target, ...)` and an assignment, if possible."""
         twin = plan_of(plan.functional)
         if twin.row is None or twin.row.kind not in VALUE_KINDS:
             return False
         meta = target._node.meta
         _check_places(meta)
         if "unclear" in self._overlaps(target, operands, named):
-            return False  # only the operator itself knows in what order it reads and writes
+            return False  # only the operator knows in which order it reads and writes
         inputs = {name: value for name, value in named.items() if name != at}
         args = (*operands, 0) if plan.op is aten.zero_.default else operands
         found = self.infer(twin, args, inputs)
@@ -402,7 +410,7 @@ class Recorder:
         return True
 
     def _overlaps(self, target: Ghost, operands: Any, named: dict[str, Any]) -> set[str]:
-        """How the operands that share the target's memory overlap it; raises where torch does."""
+        """How operands overlap the target in shared memory; raises where torch does."""
         store = target._store
         if len(store.members) == 1:
             return set()
@@ -418,7 +426,7 @@ class Recorder:
         return found
 
     def _assign(self, target: Ghost, value: Node) -> None:
-        """target[...] = value: a new value for the ghost where nobody can tell, else a write."""
+        """target[...] = value: a new value for unshared memory, else a write."""
         meta, found = target._node.meta, value.meta
         target._store.written = True
         free = target._store.fresh and meta.offset == 0 and target._store.only(target)
@@ -435,7 +443,7 @@ class Recorder:
         self.node(aten.copy_.default, (target._node, value), {}, meta, target._node)
         self._note_write(target)
 
-    # -- operators with a way of their own
+    # -- operators with special handling
 
     def _lift(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`torch.tensor(...)`: a constant, and a fresh copy of it at each run."""
@@ -443,21 +451,22 @@ class Recorder:
         if type(tensor) is Ghost:
             return tensor
         node = self._baked(tensor)
-        node.args = ("own",)  # nobody else has this tensor
+        node.args = ("own",)  # nothing outside the graph holds this tensor
         copy = self.value(aten.clone.default, (node,), {})
         return make_ghost(self.owner, copy, copy.meta, Store(fresh=True))
 
     def _copy(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`x.copy_(y)`: the value is y's, in x's shape, dtype and device."""
+        """`x.copy_(y)`: y's values in x's shape, dtype and device."""
         target, given = _tensor(args[0]), args[1]
         if type(given) in SYMBOLIC:
             return self.dispatch(aten.fill_.Scalar, (target, given), {})
         if type(given) in NUMBERS:
-            # With the dtype that torch gives a number: what the target cannot hold wraps, which `fill_` refuses.
+            # In the dtype that torch gives a number: a value that the target cannot hold wraps, but
+            # `fill_` refuses it.
             given = torch.scalar_tensor(given, dtype=_OF_NUMBER[type(given)])
             args = (target, given, *args[2:])
         if type(given) is not Ghost and given.dim() == 0 and given.device != target.device:
-            # `x[i] = 3`, for which torch makes a tensor of the processor
+            # `x[i] = 3`: torch makes a CPU tensor of the number.
             return self.dispatch(aten.fill_.Scalar, (target, given.item()), {})
         self._count_version((target,))
         operands = tuple(self.operand(arg) for arg in args)
@@ -483,7 +492,7 @@ class Recorder:
         return target
 
     def _reshape_in_place(self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`x.squeeze_()`: the same tensor, from now on a view of itself. Its metadata changes for good."""
+        """`x.squeeze_()`: the ghost becomes a view of itself. `undo` keeps its metadata."""
         target = _tensor(args[0])
         if target._node.op not in ("call", "get"):
             raise Unsupported("metadata", f"{plan.name} changes an input's sizes in place")
@@ -499,7 +508,7 @@ class Recorder:
         return target
 
     def _number_copied(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`aten._to_copy` of a Python number, as which a wrapped number arrives here."""
+        """`aten._to_copy`, which torch also calls on a wrapped Python number."""
         if type(args[0]) is Ghost:
             if self.kept_casts and is_kept(args[0], kwargs.get("dtype"), self.kept_casts):
                 return self._cached_cast(args[0], kwargs["dtype"])
@@ -512,13 +521,13 @@ class Recorder:
             return tracer.constant(op(torch.as_tensor(args[0]), **kwargs))
 
     def _one_hot(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """torch's own operator, whole."""
+        """torch's own one_hot, recorded whole."""
         operands = tuple(self.operand(arg) for arg in args)
         node = self.value(aten.one_hot.default, operands, {})
         return make_ghost(self.owner, node, node.meta, Store(fresh=True))
 
     def _cached_cast(self, weight: Ghost, dtype: torch.dtype) -> Any:
-        """A weight cast by autocast, whose cache outlives the graph: once, as eager does it."""
+        """A weight cast that autocast's cache keeps beyond the graph: one per weight."""
         node = weight._node
         if node not in self._casts:
             operands = (node, dtype, node.meta.device)
@@ -529,7 +538,7 @@ class Recorder:
         return make_ghost(self.owner, cast, cast.meta, store)
 
     def _zero_tensor(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A tensor of zeros without memory, which forward-mode derivatives make: here it gets its memory."""
+        """A zero tensor without memory (forward-mode derivatives); here it gets memory."""
         named: dict[str, Any] = {n: kwargs[n] for n in ("dtype", "device") if n in kwargs}
         size = self.operand(args[0])
         made = self._pure(plan_of(aten.zeros.default), args, named, (size,), named)
@@ -537,7 +546,7 @@ class Recorder:
         return made
 
     def _times(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A product; with a tensor of zeros without memory it is zero for every factor, as eager has it."""
+        """A product; with a zero tensor without memory it is zero for every factor, as in eager."""
         plan = plan_of(op)
         operands = tuple([self.operand(arg) for arg in args])
         made = self._pure(plan, args, kwargs, operands, kwargs)
@@ -548,7 +557,7 @@ class Recorder:
         return made
 
     def _plain_sizes(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
-        """Sizes or strides for C++ of torch's that takes no symbolic ones: the trace is bound to those at capture."""
+        """Sizes or strides for C++ that takes no symbolic ones: pins those at capture."""
         meta = args[0]._node.meta
         return list(pinned_all(meta.shape if "size" in str(op) else meta.stride))
 
@@ -573,7 +582,7 @@ RESHAPED: dict[str, Any] = {
 
 
 def _casts(plan: Plan) -> bool:
-    """Does an operator's `out=` take results of another dtype, as those of one loop over elements do?"""
+    """Whether an operator's `out=` takes results of another dtype, as pointwise loops do."""
     assert plan.row is not None
     return plan.row.kind == "pointwise" and plan.op not in (
         aten.complex.default,
@@ -598,7 +607,7 @@ SPECIAL: dict[str, Callable[[Recorder, Any, Any, Any], Any]] = {
 
 
 def _check_places(meta: Meta) -> None:
-    """Of a tensor that is written: no two of its elements lie in one place."""
+    """Raise if two elements of a tensor to be written share memory."""
     if has_overlap(meta.shape, meta.stride):
         raise RuntimeError("a write to a tensor with several elements in one place")
     if shares_places(meta.shape, meta.stride):

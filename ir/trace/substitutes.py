@@ -1,7 +1,8 @@
-"""Functions of torch that take another branch for ghosts: for a tensor of a subclass, or where they ask for plain numbers.
+"""Substitutes for torch functions that take another branch for ghosts.
 
-In: the function of a call that is traced. Out: what stands for it over ghosts. The call that is recorded is the program's
-own, which takes torch's branch for plain tensors when it is replayed.
+torch checks for a subclass or asks for plain numbers there. In: the function of a traced call. Out:
+its substitute over ghosts. The recorded call is the program's own; at replay it takes torch's
+branch for plain tensors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ aten = torch.ops.aten
 
 
 def _max_pool1d(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Plain tensors on the CPU that need no gradient go to a kernel whose result is in order, without places."""
+    """On the CPU without a gradient, torch uses a kernel with a contiguous result."""
 
     def pooled(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         result = real(input, *args, **kwargs)
@@ -31,7 +32,7 @@ def _max_pool1d(real: Callable[..., Any]) -> Callable[..., Any]:
     return pooled
 
 
-# By (mode, dimensions): the operator, and how many arguments stand between the sizes and the scales.
+# (mode, rank) -> the operator, and the number of arguments between the sizes and the scales.
 _RESAMPLED: dict[tuple[str, int], tuple[Any, int]] = {
     ("nearest", 3): (aten.upsample_nearest1d, 0),
     ("nearest", 4): (aten.upsample_nearest2d, 0),
@@ -51,8 +52,11 @@ _ANTIALIASED: dict[tuple[str, int], tuple[Any, int]] = {
 
 
 def _interpolate(real: Callable[..., Any]) -> Callable[..., Any]:
-    """torch asks for plain sizes in C++, and computes with them where it has a scale factor. Here the sizes of the result are
-    computed as there, in double precision, from open ones."""
+    """F.interpolate over symbolic sizes.
+
+    torch's C++ needs plain sizes if there is a scale factor. The sizes of the result are computed
+    here in the same way, in double precision.
+    """
 
     def resampled(
         input: Any,
@@ -75,7 +79,8 @@ def _interpolate(real: Callable[..., Any]) -> Callable[..., Any]:
             or input.device.type != "cpu"
             or torch.is_autocast_enabled("cpu")
         ):
-            return real(input, *options)  # which raises where they do not fit
+            # Raises for invalid arguments.
+            return real(input, *options)
         operator, flags = known
         rank = input.dim() - 2
         given = _each(scale_factor if size is None else size, rank)
@@ -95,7 +100,7 @@ def _each(given: Any, rank: int) -> list[Any]:
 
 
 def _numbers(given: Any, rank: int) -> bool:
-    """Whether these are sizes or scale factors for so many dimensions."""
+    """Whether these are sizes or scale factors for `rank` dimensions."""
     each = _each(given, rank)
     return len(each) == rank and all(type(one) in (int, float, torch.SymInt) for one in each)
 
@@ -106,7 +111,7 @@ def _times(extent: Any, scale: Any) -> Any:
 
 
 def _tensor(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Of numbers of which some vary: torch would ask for plain ones."""
+    """torch.tensor of numbers of which some are symbolic: torch would need plain ones."""
 
     def made(data: Any, **options: Any) -> Any:
         shape, flat = _flattened(data)
@@ -131,7 +136,7 @@ def _tensor(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _flattened(data: Any) -> tuple[list[int], list[Any]]:
-    """(shape, items) of nested lists; no items where they are not all of one shape."""
+    """(shape, items) of nested lists; no items if the lists are ragged."""
     if not isinstance(data, (list, tuple)):
         return [], [data]
     parts = [_flattened(item) for item in data]
@@ -145,11 +150,12 @@ def _is_index(input: Any) -> bool:
 
 
 def _one_hot(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Of plain tensors on the CPU the classes are looked at, and the result is in order."""
+    """For plain CPU tensors torch checks the classes, and the result is contiguous."""
 
     def encoded(input: torch.Tensor, num_classes: Any = -1) -> Any:
         if not (type(num_classes) is torch.SymInt and _is_index(input)):
-            result = real(input, num_classes)  # raises what metadata alone can tell
+            # Raises the errors that metadata alone shows.
+            result = real(input, num_classes)
             if type(input) is not Ghost or input.device.type != "cpu":
                 return result
         return one_hot(input, num_classes)

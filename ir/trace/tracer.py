@@ -1,9 +1,10 @@
-"""The one trace: torch calls on ghosts, recorded at torch level and, below it, as ATen operators.
+"""The tracer: runs torch calls on ghosts, and records them as calls and as ATen operators.
 
-Capture makes a `Tracer` for each stretch of a frame, turns real tensors into ghosts (`input`, `constant`),
-runs each torch call through `run`, and takes the `Graph` from `finish`. torch's dispatcher decides which
-operators run; `ir.ops.table` (THE op table) says what comes out of each. After an exception from `run` the trace
-is as before the call, but for metadata that a call changed in place on a ghost (`requires_grad_`, `unsqueeze_`).
+Capture makes a `Tracer` for each part of a frame, turns real tensors into ghosts (`input`,
+`constant`), runs each torch call through `run`, and takes the `Graph` from `finish`. torch's
+dispatcher decides which operators run; `ir.ops.table` gives their results. After an exception from
+`run` the trace is as before the call, except for ghost metadata that the call changed in place
+(`requires_grad_`, `unsqueeze_`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from .substitutes import AS_PLAIN
 
 aten = torch.ops.aten
 
-# Calls that need tensor data in Python, whatever the tensor: refused before torch's own error.
+# Calls that need tensor data in Python for any tensor: refused before torch raises its own error.
 NEEDS_DATA: frozenset[Any] = frozenset(
     {
         torch.Tensor.item,
@@ -74,12 +75,12 @@ PLAIN = (
 VIEW_TRACKING = torch._C.DispatchKey.ADInplaceOrView  # type: ignore[attr-defined]
 _exclude = torch._C._dispatch_tls_set_dispatch_key_excluded  # type: ignore[attr-defined]
 _exclude_asked = torch._C._dispatch_tls_is_dispatch_key_excluded  # type: ignore[attr-defined]
-# While this is on, autograd leaves the program's saved-tensor hooks alone: they are for the tensors of the run.
+# While set, autograd does not call the program's saved-tensor hooks: they take real tensors.
 _hold_saving_hooks = torch._C._autograd._saved_tensors_hooks_set_tracing  # type: ignore[attr-defined]
 
 
 class _Mode(TorchDispatchMode):
-    """Hands every operator to the tracer."""
+    """Passes every operator to the recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
@@ -110,14 +111,14 @@ def why_not(tensor: torch.Tensor) -> tuple[str, str] | None:
         return "functorch", "a tensor inside a functorch transform"
     if tensor.requires_grad and tensor._is_view():
         try:
-            _ = tensor.grad_fn  # made anew here, if its base has been written to
+            _ = tensor.grad_fn  # torch makes it anew if the base was written
         except RuntimeError:
             return "history", "a view without a history: its base was written to behind autograd"
     return None
 
 
 class Tracer:
-    """Records one graph. Not thread-safe; one trace runs at a time in a thread."""
+    """Records one graph. Not thread-safe; a thread runs one trace at a time."""
 
     def __init__(
         self,
@@ -126,8 +127,8 @@ class Tracer:
         outliving: dict[str, torch.dtype] | None = None,
     ) -> None:
         self.name = name
-        self._outliving = outliving or {}  # as cast_cache.outliving says where the frame begins
-        self.facts = facts or Facts()  # of symbolic numbers; a trace inside of another shares its
+        self._outliving = outliving or {}  # autocast_cache.outliving() at the frame's start
+        self.facts = facts or Facts()  # shared with an enclosing trace
         self._recorder = Recorder(self)
         self._mode = _Mode(self._recorder)
         self._calls: list[Call] = []
@@ -139,18 +140,17 @@ class Tracer:
         self._known: dict[int, tuple[torch.Tensor, Ghost]] = {}
         self._stores: dict[int, Store] = {}
         self._refs = 0
-        self._values: list[Node] = []  # the node behind each ref, as it was numbered
+        self._values: list[Node] = []  # the node of each ref when it was numbered
         self._needs_grad = False
         self._grad_where: Location | None = None
-        self.spends = False  # a backward is among the calls
+        self.spends = False  # the calls contain a backward
 
-    # -- what comes in
+    # -- inputs
 
     def input(self, tensor: torch.Tensor, source: Any = None, meta: Meta | None = None) -> Ghost:
-        """A new graph input with the metadata of a real tensor; the same tensor again is the same ghost. `meta` is
-        given where sizes or strides are symbolic.
+        """A new graph input with a real tensor's metadata, or the ghost it already has.
 
-        Raises Unsupported for anything but a plain strided tensor or parameter.
+        `meta`: for symbolic sizes or strides. Raises Unsupported for other kinds of tensors.
         """
         if id(tensor) in self._known:
             return self._known[id(tensor)][1]
@@ -165,7 +165,7 @@ class Tracer:
         return ghost
 
     def given(self, meta: Meta, requires_grad: bool = False) -> Ghost:
-        """A new graph input that stands for no real tensor: an argument of a function that is traced on its own."""
+        """A new graph input without a real tensor: an argument of a function traced on its own."""
         position = len(self._inputs)
         node = Node("input", position, meta=meta, name=f"x{position}")
         store = Store(fresh=False)
@@ -184,7 +184,7 @@ class Tracer:
         return ghost._owner is self._recorder.owner
 
     def constant(self, tensor: torch.Tensor) -> Ghost:
-        """A real tensor baked into the graph (by reference: no copy is made)."""
+        """The ghost of a real tensor that the graph holds by reference."""
         if id(tensor) in self._known:
             return self._known[id(tensor)][1]
         node = Node("constant", tensor, meta=None, name=f"c{len(self._constants)}")
@@ -214,7 +214,7 @@ class Tracer:
         return ghost
 
     def _non_leaf(self, node: Node, meta: Meta, store: Store) -> Ghost:
-        """A ghost with a history, so that what autograd forbids on leaves is allowed as in eager."""
+        """A ghost with a history: autograd allows on it what it forbids on leaves."""
         leaf = make_ghost(self._recorder.owner, node, meta, store, grad=True)
         self._recorder.echo = (node, meta, store)
         with torch.enable_grad():
@@ -233,7 +233,7 @@ class Tracer:
         self._values.append(ghost._node)
         return ghost._ref
 
-    # -- what happens
+    # -- calls
 
     def run(
         self,
@@ -244,8 +244,8 @@ class Tracer:
     ) -> Any:
         """Call fn on ghosts and record it. Real tensors among the arguments become constants.
 
-        Returns what fn returns, with ghosts for tensors; an argument that comes back is the same ghost.
-        Raises DataDependent, Unsupported, or TraceError around what torch (or fn) raised.
+        Returns fn's result with ghosts for tensors; an argument that comes back is the same ghost.
+        Raises DataDependent, Unsupported, or TraceError around the exception of torch (or fn).
         """
         args, kwargs = tuple(args), dict(kwargs or {})
         if fn in NEEDS_DATA:
@@ -284,15 +284,15 @@ class Tracer:
         return result
 
     def _over_ghosts(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
-        """fn(*args, **kwargs) under the mode that answers with ghosts."""
-        # Without gradients autograd need not know which ghost is a view of which; if it did, it
-        # would keep the bases alive, and nobody could tell memory that is seen only once.
+        """fn(*args, **kwargs) under the dispatch mode."""
+        # Without gradients autograd need not track views; if it did, it would keep their bases
+        # alive, and `Store.only` would find them.
         untracked = not torch.is_grad_enabled() and not _exclude_asked(VIEW_TRACKING)
         if untracked:
             _exclude(VIEW_TRACKING, True)
         held = _hold_saving_hooks(True)
         keeps = bool(self._outliving) and torch.is_autocast_cache_enabled()
-        if keeps:  # the recorder keeps casts in place of autocast, whose cache is the program's
+        if keeps:  # the recorder caches casts in place of autocast, whose cache is the program's
             torch.set_autocast_cache_enabled(False)
             self._recorder.kept_casts = {} if by_hand(fn, args, kwargs) else self._outliving
         torch._C._push_on_torch_dispatch_stack(self._mode)
@@ -310,9 +310,9 @@ class Tracer:
                 _exclude(VIEW_TRACKING, False)
 
     def _check_views(self, before: set[int]) -> None:
-        """A ghost is no view of its base: whether autograd takes a write to one is for torch itself to say."""
+        """Raise for a write to an input view with a history: its ghost is no view."""
         for position in self._recorder.followed - before:
-            if position not in self._entered:  # one that stands for no tensor
+            if position not in self._entered:  # an input without a real tensor
                 continue
             tensor, ghost = self._entered[position]
             if ghost.requires_grad and tensor._is_view():
@@ -321,7 +321,7 @@ class Tracer:
     def attempt(
         self, fn: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any] | None = None
     ) -> None:
-        """`run` that leaves no trace: for what fn raises, or does not."""
+        """`run` without recording: only to see whether fn raises."""
         mark = self._recorder.mark(None), len(self._calls), self._refs, self._needs_grad
         try:
             self.run(fn, args, kwargs)
@@ -340,7 +340,7 @@ class Tracer:
             self._refs = refs
             del self._values[refs:]
         if not self._outliving and torch.is_autocast_cache_enabled():
-            torch.clear_autocast_cache()  # it may hold casts that the trace no longer has
+            torch.clear_autocast_cache()  # it may hold casts that `undo` removed
 
     def grad_mode(self, enabled: bool, where: Location | None = None) -> bool:
         """Set grad mode now and, at torch level, in the graph. Returns the mode before."""
@@ -349,13 +349,13 @@ class Tracer:
         return before
 
     def state_call(self, fn: Callable[..., Any], *args: Any, where: Location | None = None) -> Any:
-        """Call fn, which changes state of the interpreter thread (autocast...), for real and in the graph."""
+        """Call fn, which changes state of the thread (autocast...), now and in the graph."""
         result = fn(*args)
         self._calls.append(Call(fn, args, {}, None, where))
         return result
 
     def _ghosts(self, value: Any) -> Any:
-        """The same arguments with real tensors baked in."""
+        """The same arguments with real tensors as constants."""
         kind = type(value)
         if kind is Ghost:
             if value._owner is not self._recorder.owner:
@@ -393,12 +393,12 @@ class Tracer:
         return from_torch(value) if kind in SYMBOLIC else value
 
     def _numbered(self, value: Any) -> Any:
-        """Refs for the ghosts of a result; new ones get a number."""
+        """Refs for the ghosts of a result; new ghosts get a number."""
         if type(value) is Ghost:
             made = value._ref < 0
             if made:
                 self._number(value)
-            # Without grad mode an argument that comes back as it is has no new history.
+            # Without grad mode, an argument that is returned unchanged has no new history.
             if value.requires_grad and (made or torch.is_grad_enabled()):
                 self._needs_grad = True
             return Ref(value._ref)
@@ -416,7 +416,7 @@ class Tracer:
             raise Unsupported("real-tensor", "a call made a tensor behind the dispatcher")
         raise Unsupported("result", f"a result of type {type(value).__qualname__}")
 
-    # -- what is known so far
+    # -- state of the trace
 
     @property
     def needs_grad(self) -> bool:
@@ -425,46 +425,46 @@ class Tracer:
 
     @property
     def mutates(self) -> bool:
-        """Whether an input has been written to so far."""
+        """Whether the trace wrote to an input so far."""
         return self._recorder.mutates
 
     def followed(self) -> list[tuple[Any, torch.Tensor]]:
-        """(source, tensor) of the inputs that were written to under autograd's eyes."""
+        """(source, tensor) of the inputs that were written while autograd followed."""
         return [(self._sources[at], self._entered[at][0]) for at, _ in self.rewritten()]
 
     @property
     def writes_can_wait(self) -> bool:
-        """Whether what was written so far could be written after all operators have run."""
+        """Whether all writes so far may run after all operators."""
         return not (self._recorder.fixed or self.rewritten())
 
     def may_raise_since(self, start: int) -> bool:
-        """Whether an operator after the first `start` of `n_nodes` may raise because of its data."""
+        """Whether a node from position `start` on may raise because of its data."""
         return any(may_raise(node) for node in self._recorder.nodes[start:])
 
     @property
     def n_nodes(self) -> int:
-        """How many ATen nodes have been recorded so far."""
+        """Number of ATen nodes so far."""
         return len(self._recorder.nodes)
 
     @property
     def recorded(self) -> int:
-        """How many calls have been recorded so far."""
+        """Number of recorded calls so far."""
         return len(self._calls)
 
     @property
     def slow_ops(self) -> list[str]:
-        """Operators met so far that have no result rule of ours."""
+        """Operators so far that have no result rule of ours."""
         return list(self._recorder.slow_ops)
 
     # -- the backward
 
     def entered_inputs(self) -> list[tuple[int, Ghost]]:
-        """(position, ghost) of the inputs that stand for tensors."""
+        """(position, ghost) of the inputs that have a real tensor."""
         return [(at, ghost) for at, (_, ghost) in sorted(self._entered.items())]
 
     @property
     def n_inputs(self) -> int:
-        """How many inputs there are so far."""
+        """Number of inputs so far."""
         return len(self._inputs)
 
     def origin(self, position: int) -> tuple[Any, torch.Tensor | None]:  # source, real tensor
@@ -474,12 +474,13 @@ class Tracer:
         return producing(ghost._node, self._recorder.nodes, frozenset(self._recorder.written))
 
     def wants_gradient(self, position: int) -> bool:
-        """Whether the tensor that came in there requires a gradient."""
+        """Whether the tensor of this input requires a gradient."""
         return self._entered[position][0].requires_grad
 
     def rewritten(self) -> list[tuple[int, Ghost]]:
-        """(position, ghost) of the inputs whose history the graph changes by a write. A leaf that asks for a gradient is none of
-        them: torch lets nobody write to it but through what is detached from it."""
+        """(position, ghost) of inputs whose history a write changes: no leaf with a gradient, to
+        which torch allows writes only if it is detached.
+        """
         written = sorted(self._recorder.followed & self._entered.keys())
         entered = [(at, *self._entered[at]) for at in written]
         return [
@@ -489,15 +490,15 @@ class Tracer:
         ]
 
     def known_nodes(self) -> dict[Node, Ghost]:
-        """The ghosts of inputs and constants by their nodes."""
+        """Node -> ghost of inputs and constants."""
         return {ghost._node: ghost for _, ghost in self._known.values()}
 
     def quiet_views(self) -> set[Node]:
-        """The views that were made without grad mode."""
+        """The views made without grad mode."""
         return self._recorder.quiet
 
     def differentiable_constants(self) -> bool:
-        """Whether a tensor that is baked in requires a gradient."""
+        """Whether a constant requires a gradient."""
         ghosts = {ghost._ref: ghost for _, ghost in self._known.values()}
         return any(
             tensor.requires_grad or (ref in ghosts and ghosts[ref].requires_grad)
@@ -505,8 +506,7 @@ class Tracer:
         )
 
     def beside(self, fn: Callable[..., Any], *args: Any) -> tuple[Any, list[Node]]:
-        """fn(owner, *args) on ghosts of this trace: what it returns and the nodes that it recorded, which the trace
-        forgets again. Raises CannotTrace, or what torch raised."""
+        """fn(owner, *args) on ghosts: (result, recorded nodes), undone. Raises CannotTrace."""
         recorder = self._recorder
         mark = recorder.mark(None), len(self._calls), self._refs, self._needs_grad
         start = len(recorder.nodes)
@@ -521,11 +521,10 @@ class Tracer:
                 torch.set_autocast_enabled(kind, True)
             self._undo(mark)
 
-    # -- what comes out
+    # -- the graph
 
     def finish(self, outputs: Iterable[Ghost], backward: bool = False) -> Graph:
-        """The graph that computes `outputs`, with its backward if that is asked for and a gradient is needed. The
-        tracer may go on afterwards."""
+        """The graph of `outputs`, with its backward on request. The trace may continue."""
         recorder = self._recorder
         outputs = list(outputs)
         order = {ref: i for i, ref in enumerate(self._input_refs)}
@@ -534,8 +533,8 @@ class Tracer:
         for ghost in outputs:
             if ghost._owner is not recorder.owner or ghost._ref < 0:
                 raise ValueError(f"{ghost!r} is no value of this trace")
-        # A view of a tensor that requires a gradient is tied to it by autograd in its own ways (detached, or made
-        # without grad mode): torch's own calls make it.
+        # autograd ties a view of a tensor that requires a gradient to it in special ways (detached,
+        # or made without grad mode): torch's own calls make it.
         shared = {id(g._store) for tensor, g in self._known.values() if tensor.requires_grad}
         entered = {id(g) for _, g in self._known.values()}
         ties = any(id(g._store) in shared and id(g) not in entered for g in outputs)
@@ -543,7 +542,7 @@ class Tracer:
         if backward and self._needs_grad and self.spends and not ties and not self.followed():
             with self.facts.active():
                 used = spent(self, outputs)
-        # Gradients that were asked for inside are values like any other.
+        # Gradients that the program computes inside the graph are plain values.
         needs_grad = (self._needs_grad and used is None) and (
             not self.spends or any(g.requires_grad for g in outputs) or bool(self.followed())
         )
@@ -578,7 +577,7 @@ class Tracer:
         return graph
 
     def _settle(self, graph: Graph) -> None:
-        """Symbols known to be equal are written alike, and the graph tells where those it has come from."""
+        """Write equal symbols alike, and give the graph the origins of its symbols."""
         facts, seen = self.facts, []
         behind = graph.joint if isinstance(graph.joint, Joint) else None
         after = (*behind.tangents, *behind.nodes) if behind else ()
