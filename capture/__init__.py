@@ -1,1 +1,1 @@
-"""graftjit room."""
+"""The capture package: a frame's code becomes guards, a graph, effects and replacement code."""

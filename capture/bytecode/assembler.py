@@ -1,9 +1,10 @@
 """The assembler: builds the code object that replaces a frame's code.
 
-`capture` emits prologue, graph call, epilogue and breaks through it; every method hides what differs between
-CPython versions. The result takes the original's parameters as plain positional ones and keeps its cells,
-file, name and lines. `original(index)` is a label of the user's own instruction: everything reachable from
-it is appended, so that it runs in plain Python as before.
+`capture.emit` emits prologue, graph call, epilogue and breaks through it; its methods hide the
+differences between CPython versions. The result takes the original's parameters as plain positional
+ones and keeps its cells, file, name and lines. `original(index)` is a label of an instruction of
+the user's code: everything reachable from it is appended, so that it runs in plain Python as
+before.
 """
 
 from __future__ import annotations
@@ -26,11 +27,15 @@ from .unbound_cells import load_cell, maybe_unbound
 Emitter = Callable[[], object]
 
 CHECKED_LOAD = "LOAD_FAST" if VERSION < (3, 12) else "LOAD_FAST_CHECK"
-"""LOAD_FAST trusts the compiler from 3.12 on; the checked form raises UnboundLocalError as 3.11 always does."""
+"""The load for a local that may be unbound.
+
+From 3.12 on, LOAD_FAST does not check; the checked form raises UnboundLocalError, as LOAD_FAST of
+3.11 does.
+"""
 
 
 class Assembler:
-    """Code in the making, in place of `code`. Methods append one or a few instructions each."""
+    """Code that replaces `code`, under construction. Methods append one or a few instructions."""
 
     def __init__(
         self,
@@ -38,8 +43,11 @@ class Assembler:
         args: tuple[str, ...] | None = None,
         cells_from_outside: bool = False,
     ) -> None:
-        """`args` replaces the parameters; with `cells_from_outside` every cell comes through the closure,
-        in the order cellvars, freevars (what a resume function needs)."""
+        """`args` replaces the parameters.
+
+        With `cells_from_outside` every cell comes through the closure, in the order cellvars,
+        freevars (for resume functions).
+        """
         self.code = code
         self.args = argument_names(code) if args is None else args
         cells = code.co_cellvars + code.co_freevars
@@ -48,20 +56,22 @@ class Assembler:
         self.cells = cells
         self.cells_from_outside = cells_from_outside
         self.maybe_unbound = maybe_unbound(code) if cells_from_outside else frozenset()
-        self.bound: frozenset[str] = frozenset()  # locals that the re-emitted original finds bound
+        # Locals that are bound where the re-emitted original begins.
+        self.bound: frozenset[str] = frozenset()
         self.patches: dict[int, Emitter] = {}  # emitted in place of an original instruction
-        self.carries = False  # whether `finish` took the original as bytes
-        self.made: list[str] = []  # the names that `fresh` gave
-        self._given: dict[str, int] = {}  # the first number of each prefix that may be free
+        self.carries = False  # whether `finish` carried the original as bytes
+        self.made: list[str] = []  # the names returned by `fresh`
+        # Per prefix: the first number that may be free.
+        self._given: dict[str, int] = {}
         self._body: list[Item | Label] = []
         self._where: Location | None = None
         self._cover: Cover | None = None
         self._names = {*slot_names(code), *self.args}
         self._originals: dict[int, Label] = {}
 
-    # -- bookkeeping -------------------------------------------------------------------------------------
+    # -- bookkeeping -------------------------------------------------------------------------------
     def fresh(self, prefix: str) -> str:
-        """A local name that nobody uses; the dot keeps it apart from every name a user can write."""
+        """An unused local name; its dot distinguishes it from every name that a user can write."""
         number = self._given.get(prefix, 0)
         while (name := f".{prefix}{number}") in self._names:
             number += 1
@@ -71,12 +81,12 @@ class Assembler:
         return name
 
     def set_location(self, where: Location | None) -> None:
-        """Where the instructions that follow are told to be."""
+        """Set the location of the instructions that follow."""
         self._where = where
 
     @contextmanager
     def covered(self, cover: Cover | None) -> Iterator[None]:
-        """Instructions emitted inside are covered by that exception handler."""
+        """Instructions emitted in this context have that exception handler."""
         before, self._cover = self._cover, cover
         yield
         self._cover = before
@@ -92,8 +102,10 @@ class Assembler:
         self._body.append(Item(Raw(op, arg, low), target, self._where, self._cover))
 
     def finish(self, carry: bool = True) -> types.CodeType:
-        """The code object; `carry` asks for the original as bytes, where one is reached. Nothing may be appended
-        afterwards."""
+        """The code object; nothing may be appended afterwards.
+
+        `carry` appends the original as bytes, if instructions of it are reached.
+        """
         tail = self._tail() if carry else None
         carried = None if tail is None else encode(self._body, self._shape(), tail)
         if carried is not None:
@@ -105,11 +117,11 @@ class Assembler:
         return made
 
     def emitted(self) -> list[tuple[Raw, Location | None]]:
-        """The real instructions so far, each with its place."""
+        """The real instructions so far, each with its location."""
         return [(item.raw, item.where) for item in self._body if isinstance(item, Item)]
 
     def _tail(self) -> Tail | None:
-        """The original as bytes; None where nothing leads there, or where instructions of it are others now."""
+        """The original as bytes; None if it is not reached, or if instructions of it change."""
         if not self._originals or self.patches or self.maybe_unbound:
             return None
         units = {label: unit_of(self.code, index) for index, label in self._originals.items()}
@@ -135,14 +147,15 @@ class Assembler:
             freevars=self.freevars,
         )
 
-    # -- constants and names -----------------------------------------------------------------------------
+    # -- constants and names -----------------------------------------------------------------------
     def load_const(self, value: Any) -> None:
         """Push this very object."""
         if may_end(value):
             self.call_const(weakref.ref(value))
         elif survives_interning(value):
             self.emit("LOAD_CONST", value)
-        else:  # CPython would replace strings in it by equal ones: carry it in a box
+        # CPython would replace strings in it by equal interned ones; a list protects it.
+        else:
             self.emit("LOAD_CONST", [value])
             self.emit("LOAD_CONST", 0)
             self.binary_subscr()
@@ -196,7 +209,8 @@ class Assembler:
     def delete_attr(self, name: str) -> None:
         self.emit("DELETE_ATTR", name)
 
-    # -- the stack, containers ---------------------------------------------------------------------------
+    # -- stack and containers
+    # ----------------------------------------------------------------------------
     def pop_top(self) -> None:
         self.emit("POP_TOP")
 
@@ -249,9 +263,9 @@ class Assembler:
     def unpack_sequence(self, n: int) -> None:
         self.emit("UNPACK_SEQUENCE", n)
 
-    # -- calls -------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------
     def begin_call(self, emit_callable: Emitter) -> None:
-        """Push a callable and the NULL that this version wants beside it; then push arguments, then end_call."""
+        """Push a callable and its NULL in this version's order; arguments come next."""
         if NULL_FIRST:
             self.push_null()
         emit_callable()
@@ -259,7 +273,7 @@ class Assembler:
             self.push_null()
 
     def end_call(self, n: int, kwnames: tuple[str, ...] = ()) -> None:
-        """Call with `n` arguments on the stack, the last of them by the names in `kwnames`."""
+        """Call with `n` arguments on the stack; the last ones have the names in `kwnames`."""
         if VERSION >= (3, 13):
             if kwnames:
                 self.emit("LOAD_CONST", tuple(kwnames))
@@ -278,12 +292,13 @@ class Assembler:
             emitter()
         self.end_call(len(emitters), kwnames)
 
-    # -- control -----------------------------------------------------------------------------------------
+    # -- control flow
+    # ------------------------------------------------------------------------------------
     def jump(self, label: Label) -> None:
         self.emit("JUMP", target=label)
 
     def pop_jump_if(self, kind: str, label: Label) -> None:
-        """kind: "true", "false", "none", "not_none"; the value is tested by its truth in every version."""
+        """kind: "true", "false", "none", "not_none"; every version tests the truth."""
         if VERSION >= (3, 13) and kind in ("true", "false"):
             self.emit("TO_BOOL")
         self.emit(f"POP_JUMP_IF_{kind.upper()}", target=label)
@@ -294,9 +309,9 @@ class Assembler:
     def raise_(self, n: int) -> None:
         self.emit("RAISE_VARARGS", n)
 
-    # -- the original's instructions ---------------------------------------------------------------------
+    # -- the original's instructions ---------------------------------------------------------------
     def raw(self, instr: Instr, target: Label | None = None) -> None:
-        """Emit an original instruction again. A jump goes to `target`, or to the original's own target."""
+        """Emit an original instruction again; a jump goes to `target` or its own target."""
         if instr.target is not None and target is None:
             target = self.original(instr.target)
         for position, raw in enumerate(instr.raw):
@@ -316,13 +331,13 @@ class Assembler:
         self.call_const(load_cell, *arguments)
 
     def original(self, index: int) -> Label:
-        """The label of the original's instruction `index`, which (with all it leads to) is appended at the end."""
+        """The label of the original's instruction `index`; `finish` appends what it reaches."""
         return self._originals.setdefault(self._threaded(index), Label())
 
     def _threaded(self, index: int) -> int:
-        """Where control really goes from `index`: past jumps, unless something stands in for them."""
+        """The instruction that control reaches from `index` through jumps, up to a patched one."""
         instrs = decode(self.code).instrs
-        for _ in instrs:  # a loop of jumps alone is followed no longer than once around
+        for _ in instrs:  # a loop that consists of jumps is followed once
             target = instrs[index].target
             if instrs[index].op != "JUMP" or target is None or index in self.patches:
                 break
@@ -330,7 +345,7 @@ class Assembler:
         return index
 
     def cover_of(self, instr: Instr) -> Cover | None:
-        """The original's exception handler for an instruction of it."""
+        """The original's exception handler of one of its instructions."""
         if instr.handler is None:
             return None
         return Cover(self.original(instr.handler), instr.handler_depth, instr.handler_lasti)
@@ -366,7 +381,7 @@ class Assembler:
         if instr.op not in FINAL and not falls_into:
             self.jump(self.original(index + 1))
 
-    # -- sources -----------------------------------------------------------------------------------------
+    # -- sources -----------------------------------------------------------------------------------
     def load_source(self, source: Source) -> None:
         """Push the value of a source again."""
         kind, base, key = source.kind, source.base, source.key
@@ -397,7 +412,7 @@ _carries = PerCode(lambda code: False)
 
 
 def readable(code: types.CodeType) -> types.CodeType:
-    """The code, without what control never reaches if it carries an original's bytes."""
+    """The code; if it carries an original's bytes, without the unreachable ones."""
     if not _carries(code):
         return code
     asm = Assembler(code)
@@ -421,4 +436,4 @@ ATTRIBUTE_LOADS: dict[str, str] = {
     "dict": "__dict__",
     "contents": "cell_contents",
 }
-"""Steps that are one LOAD_ATTR, of the key or of a fixed name."""
+"""Steps that are one LOAD_ATTR: of a fixed name, or of the source's key ("")."""

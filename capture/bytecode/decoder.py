@@ -1,8 +1,9 @@
-"""The decoder: a code object in, one version-neutral form of its instructions out.
+"""The decoder: turns a code object into instructions in a form that no CPython version changes.
 
-The symbolic machine, the resume functions and the liveness analysis all read `Decoded`; none of them sees a
-CPython version. NULLs stay explicit on the stack, just where the running version has them, because resume
-functions re-enter the original code. Results are kept per code object for as long as that object lives.
+The symbolic machine, resume functions and liveness analysis read `Decoded` and need not know the
+version. NULLs stay explicit on the stack, exactly where the running version has them, because
+resume functions re-enter the original code. Results are cached per code object while that object
+lives.
 """
 
 from __future__ import annotations
@@ -40,8 +41,12 @@ GENERATOR_FLAGS = 0x20 | 0x80 | 0x100 | 0x200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instr:
-    """One normal instruction. `target` and `handler` are indices into `Decoded.instrs`; `handler_depth` is the
-    stack depth that the handler is entered with (before the offset, if `handler_lasti`, and the exception)."""
+    """One normal instruction.
+
+    `target` and `handler` are indices into `Decoded.instrs`. `handler_depth` is the stack depth at
+    which the handler is entered, before the offset (if `handler_lasti`) and the exception are
+    pushed.
+    """
 
     index: int
     op: str
@@ -62,7 +67,7 @@ class Instr:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Handler:
-    """Instructions start..stop-1 are covered by the handler at `target`."""
+    """The handler at `target` covers the instructions start..stop-1."""
 
     start: int
     stop: int
@@ -76,11 +81,14 @@ NO_HANDLER = Handler(0, 0, -1, 0, False)
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Decoded:
-    """A code object in normal form. `args` are all parameters, *args and **kwargs included; `cells` are co_cellvars then
-    co_freevars; `units` the code unit where each instruction begins, -1 in the middle of a real one.
+    """A code object in normal form.
 
-    A resume function that carries the bytes of the original (`capture.bytecode.splice`) has the original's instructions, by
-    their own indices, and its own beginning behind them: `entry` is the first to run, `base` the original's code."""
+    `args` are all parameters, including *args and **kwargs; `cells` are co_cellvars, then
+    co_freevars; `units` are the code units where instructions begin, -1 inside a real one. A resume
+    function that carries the bytes of the original (`capture.bytecode.splice`) has the original's
+    instructions under their own indices, and its own beginning after them: `entry` runs first,
+    `base` is the original's code.
+    """
 
     instrs: tuple[Instr, ...]
     handlers: tuple[Handler, ...]
@@ -103,12 +111,12 @@ class Decoded:
         return "__class__" in self.cells and "super" in names
 
     def is_of_base(self, index: int) -> bool:
-        """Whether this is an instruction of `base`, whose analyses hold for it."""
+        """Whether `index` is an instruction of `base`, whose analyses are valid for it."""
         return self.base is not None and index < len(self.units)
 
 
 def slot_names(code: types.CodeType) -> tuple[str, ...]:
-    """The names of a frame's fast slots: locals, then cells that are no argument, then free variables."""
+    """The names of a frame's fast slots: locals, cells that are not arguments, free variables."""
     local = code.co_varnames
     return local + tuple(c for c in code.co_cellvars if c not in local) + code.co_freevars
 
@@ -121,7 +129,7 @@ def argument_names(code: types.CodeType) -> tuple[str, ...]:
 
 
 def stack_effect(instr: Instr, jump: bool = False) -> Effect:
-    """(popped, pushed) of a normal instruction; `jump` asks for the edge to its target."""
+    """(popped, pushed) of a normal instruction; with `jump`, on the edge to its target."""
     if jump:
         return JUMP_EFFECTS[instr.op]
     effect = EFFECTS[instr.op]
@@ -129,15 +137,17 @@ def stack_effect(instr: Instr, jump: bool = False) -> Effect:
 
 
 def successors(instr: Instr) -> list[int]:
-    """Every instruction that control may reach next: fall-through, jump target, exception handler."""
+    """Instructions that may run next: by fall-through, jump, or exception handler."""
     after = [] if instr.op in FINAL else [instr.index + 1]
     return after + [at for at in (instr.target, instr.handler) if at is not None]
 
 
 @dataclass(slots=True, eq=False)
 class _Unit:
-    """Real instructions that decode together: a call with its keyword names, otherwise just one. `start` and
-    `stop` are offsets in code units, EXTENDED_ARG before and CACHE after it included."""
+    """Real instructions that decode together: a call with its keyword names, otherwise one.
+
+    `start` and `stop` are offsets in code units, including EXTENDED_ARG before and CACHE after it.
+    """
 
     start: int
     stop: int
@@ -148,7 +158,7 @@ class _Unit:
 
 
 def micros(raws: tuple[Raw, ...]) -> tuple[Micro, ...]:
-    """The normal instructions that real ones stand for."""
+    """The normal instructions for real ones."""
     raw = raws[-1]
     if raw.op == "CALL":
         names = next((r.arg for r in raws if r.op == "KW_NAMES"), ())
@@ -156,7 +166,8 @@ def micros(raws: tuple[Raw, ...]) -> tuple[Micro, ...]:
     if raw.op == "CALL_KW" and len(raws) == 2:
         return (("CALL", (raw.arg, raws[0].arg), raws),)
     row = ROWS.get(raw.op)
-    # An opcode without a row keeps its own name: the machine does not know it and breaks there.
+    # An opcode without a row keeps its own name: the machine has no handler for it and breaks
+    # there.
     return row(raw) if row is not None else ((raw.op, raw.arg, (raw,)),)
 
 
@@ -169,7 +180,8 @@ class _Decoder:
     def run(self) -> Decoded:
         concrete = ConcreteBytecode.from_code(self.code)
         units = self.fold(self.units(concrete))
-        starts: dict[int, int] = {}  # offset -> index of the first normal instruction of its unit
+        # Offset -> index of the first normal instruction of its unit.
+        starts: dict[int, int] = {}
         begins: list[int] = []
         for unit in units:
             unit.micros = micros(unit.raws)
@@ -205,7 +217,7 @@ class _Decoder:
         return units
 
     def fold(self, units: list[_Unit]) -> list[_Unit]:
-        """Join keyword names (and 3.11's PRECALL) to the call that they belong to."""
+        """Join keyword names (and 3.11's PRECALL) to their call."""
         folded: list[_Unit] = []
         for unit in units:
             while folded and folded[-1].raws[-1].op in CALL_PREFIXES:
@@ -218,7 +230,7 @@ class _Decoder:
         return folded
 
     def symbolic(self, instr: ConcreteInstr, in_prologue: bool) -> Raw:
-        """The instruction with its integer made a name or a constant, or left alone."""
+        """The instruction with a name or constant in place of its integer, where it is one."""
         op, arg = instr.name, instr.arg
         if isinstance(arg, type(UNSET)):
             return Raw(op)
@@ -229,7 +241,8 @@ class _Decoder:
         if op in SLOT_OPS:
             name = self.slots[arg]
             if op == "MAKE_CELL" and in_prologue:
-                return Raw("COPY_FREE_VARS")  # both are the prologue, which the encoder lays anew
+                # Both belong to the prologue, which the encoder makes anew.
+                return Raw("COPY_FREE_VARS")
             if op == "LOAD_FAST" and name in self.cells:
                 op = "LOAD_CLOSURE"  # 3.13 loads a cell as a local
             return Raw(op, name)
@@ -276,9 +289,19 @@ class _Decoder:
                 by = cover.get(len(instrs), NO_HANDLER)
                 covered = by is not NO_HANDLER
                 instrs.append(
-                    Instr(len(instrs), op, arg, target, unit.where, by.target if covered else None,
-                          by.depth, by.lasti, position == 0, raws)
-                )  # fmt: skip
+                    Instr(
+                        len(instrs),
+                        op,
+                        arg,
+                        target,
+                        unit.where,
+                        by.target if covered else None,
+                        by.depth,
+                        by.lasti,
+                        position == 0,
+                        raws,
+                    )
+                )
         return tuple(instrs)
 
 
@@ -286,8 +309,11 @@ Made = TypeVar("Made")
 
 
 class PerCode(Generic[Made]):
-    """What `make(code)` gives, kept for as long as the code object lives. The key is the id, beside a weak reference: code
-    objects compare by value, and equal ones may differ in file name."""
+    """A cache of `make(code)` per code object, for as long as the object lives.
+
+    The key is the id, checked by a weak reference: code objects compare by value, and equal ones
+    may differ in file name.
+    """
 
     def __init__(self, make: Callable[[types.CodeType], Made]) -> None:
         self._make = make
@@ -300,7 +326,7 @@ class PerCode(Generic[Made]):
         return self.put(code, self._make(code))
 
     def put(self, code: types.CodeType, made: Made) -> Made:
-        """Keep what is known of a code object without asking `make`."""
+        """Store a known result without calling `make`."""
         key, kept = id(code), self._made
         kept[key] = (weakref.ref(code, until_exit(lambda _: kept.pop(key, None))), made)
         return made
@@ -314,12 +340,14 @@ def _decoded(code: types.CodeType) -> Decoded:
 
 
 decode = PerCode(_decoded)
-"""The normal form of a code object. Raises Break for bytes that are not those of instructions."""
+"""The normal form of a code object. Raises Break for bytes that are no instructions."""
 
 
 def unit_of(code: types.CodeType, index: int) -> int | None:
-    """The code unit at which control may enter for instruction `index`: past what sets up the frame. None in the middle of a
-    real instruction, and in the beginning of a resume function."""
+    """The code unit at which control may enter instruction `index`, after the frame's prologue.
+
+    None inside a real instruction, and in the beginning of a resume function (except at its entry).
+    """
     decoded = decode(code)
     if decoded.base is not None and index == decoded.entry:
         return 1 + bool(code.co_freevars)
@@ -337,8 +365,11 @@ def resumed(
     begins: Sequence[tuple[Raw, Location | None]],
     index: int,
 ) -> Decoded:
-    """The normal form of `code`, which runs the real instructions `begins`, none of them a jump, and goes on at instruction `index`
-    of `base`, whose bytes it carries."""
+    """The normal form of a resume function.
+
+    `code` runs the real instructions `begins`, none of them a jump, then continues at instruction
+    `index` of `base`, whose bytes it carries.
+    """
     known = decode(base)
     nowhere = Location(code.co_filename, code.co_firstlineno, function=code.co_qualname)
     instrs = list(known.instrs)
@@ -349,6 +380,13 @@ def resumed(
         place = nowhere if where is None else where
         instrs.append(Instr(len(instrs), op, arg, target, place, None, 0, False, True, raws))
     return Decoded(
-        tuple(instrs), known.handlers, code.co_name, argument_names(code), known.cells, code.co_flags,
-        known.units, len(known.instrs), base,
-    )  # fmt: skip
+        tuple(instrs),
+        known.handlers,
+        code.co_name,
+        argument_names(code),
+        known.cells,
+        code.co_flags,
+        known.units,
+        len(known.instrs),
+        base,
+    )

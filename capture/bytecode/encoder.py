@@ -1,9 +1,10 @@
-"""The encoder: symbolic real instructions in, a code object of the running version out.
+"""The encoder: makes a code object of the running version from symbolic real instructions.
 
-Used by `capture.bytecode.assembler` alone. It lays the prologue, chooses forward and backward jumps, puts the loop exits
-that FOR_ITER needs, numbers names and constants (constants by identity), computes the stack size and writes
-the exception and position tables. Code that cannot be reached is left out. An original that the new instructions
-jump into is carried along as bytes (`capture.bytecode.splice`).
+Only `capture.bytecode.assembler` uses it. It writes the prologue, chooses forward and backward
+jumps, inserts the loop exits that FOR_ITER needs, numbers names and constants (constants by
+identity), computes the stack size and writes the exception and position tables. It drops
+unreachable code. An original that the new instructions jump into is carried along as bytes
+(`capture.bytecode.splice`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ REAL_NAMES: dict[str, str] = {
     (3, 12): {},
     (3, 13): {"LOAD_CLOSURE": "LOAD_FAST"},
 }[VERSION]
-"""Symbolic names that the running version spells otherwise (jumps apart)."""
+"""Symbolic names that the running version spells differently, except jumps."""
 
 TESTS_GO_BACK = VERSION < (3, 12)
 """Whether POP_JUMP_IF exists in both directions; later versions test forward only."""
@@ -38,12 +39,15 @@ LOOKS_BEFORE = frozenset(
     if VERSION >= (3, 13)
     else ()
 )
-"""Instructions that may push a Python frame without leaving the interpreter loop. When such a frame raises,
-3.13 looks the caller's handler up by the code unit *before* the instruction, so that has to be covered alike."""
+"""Instructions that may push a Python frame without leaving the interpreter loop.
+
+When such a frame raises, 3.13 finds the caller's handler by the code unit *before* the instruction,
+so that unit needs the same handler.
+"""
 
 FINAL = frozenset({"JUMP", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
 KEPT_FLAGS = 0x10 | 0x1FE0000
-"""CO_NESTED and the `from __future__` bits. CO_OPTIMIZED and CO_NEWLOCALS (0x03) are always set."""
+"""CO_NESTED and the `from __future__` bits; CO_OPTIMIZED and CO_NEWLOCALS (0x03) are always set."""
 
 
 CACHES: dict[str, int] = dict(
@@ -51,18 +55,19 @@ CACHES: dict[str, int] = dict(
     if VERSION >= (3, 13)
     else zip(dis.opname, dis._inline_cache_entries, strict=False)  # type: ignore[attr-defined]
 )
-"""How many CACHE units follow each real instruction: a table by name from 3.13, by number before."""
+"""Number of CACHE units after each real instruction: a table by name from 3.13, by number before.
+"""
 
 
 class Label:
-    """A place in the code to come."""
+    """A position in the new code."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cover:
-    """The exception handler of an instruction: entered at `target` with the stack cut to `depth`."""
+    """The exception handler of an instruction: at `target`, with the stack cut to `depth`."""
 
     target: Label
     depth: int
@@ -71,8 +76,11 @@ class Cover:
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """One instruction to encode. Without a location it is told as the function's first line. Never changed once
-    made; not frozen, for that would treble the time to make one."""
+    """One instruction to encode, immutable by convention.
+
+    Without a location it gets the function's first line. It is not frozen, which would triple the
+    time to make one.
+    """
 
     raw: Raw
     target: Label | None = None
@@ -82,8 +90,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Everything of a code object that is not instructions. `args` are plain positional parameters; `locals`
-    gives the order of the other locals as far as one is wished."""
+    """Everything of a code object except instructions.
+
+    `args` are plain positional parameters; `locals` gives the order of the other locals where it
+    matters.
+    """
 
     name: str
     qualname: str
@@ -98,8 +109,11 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tail:
-    """The bytes of `code`, to stand behind the new ones. `labels`: where the new ones jump to, in code units;
-    `may_be_unbound` tells of a local whether the bytes may find it so."""
+    """The bytes of `code`, which follow the new ones.
+
+    `labels`: the targets of jumps from the new instructions, in code units; `may_be_unbound`:
+    whether the bytes may read this local unbound.
+    """
 
     code: types.CodeType
     labels: dict[Label, int]
@@ -109,12 +123,12 @@ class Tail:
 def encode(
     body: list[Item | Label], shape: Shape, tail: Tail | None = None
 ) -> types.CodeType | None:
-    """The code object that runs `body` from its start. None if the bytes of `tail` cannot stand behind it."""
+    """The code object that runs `body`; None if the bytes of `tail` cannot follow it."""
     return _Encoder(body, shape, tail).run()
 
 
 def _width(arg: int) -> int:
-    """Code units of an instruction with this argument, its EXTENDED_ARGs included."""
+    """Code units of an instruction with this argument, including EXTENDED_ARGs."""
     return max(1, (arg.bit_length() + 7) // 8)
 
 
@@ -125,7 +139,7 @@ class _Encoder:
         self.outside = {} if tail is None else tail.labels
         self.items: list[Item] = []
         self.places: dict[Label, int] = {}
-        # a string in first place would become the docstring
+        # A string in the first position would become the docstring.
         self.consts: list[Any] = [None] if tail is None else list(tail.code.co_consts)
         self.const_index = {id(const): at for at, const in enumerate(self.consts)}
         names = () if tail is None else tail.code.co_names
@@ -199,7 +213,7 @@ class _Encoder:
         self.places = {label: moved[at] for label, at in self.places.items() if at in moved}
 
     def pad(self) -> None:
-        """A NOP under the same handler before instructions whose handler is looked up one unit too early."""
+        """Insert a NOP before instructions whose handler is found one unit early."""
         moved: list[int] = []
         padded: list[Item] = []
         for item in self.items:
@@ -212,7 +226,7 @@ class _Encoder:
         self.places = {label: moved[at] for label, at in self.places.items()}
 
     def add_stubs(self) -> None:
-        """Loop exits for FOR_ITER, and jumps by way of the end where a test cannot go backward."""
+        """Add loop exits for FOR_ITER, and indirect jumps where a test cannot jump backward."""
         for index, item in enumerate(self.items):
             if item.target is None or item.raw.op == "JUMP":
                 continue
@@ -228,15 +242,16 @@ class _Encoder:
             self.items.append(Item(Raw("JUMP"), item.target, item.where))
 
     def number_slots(self) -> None:
-        """Fast slots: arguments, other locals, cells that are no argument, free variables."""
+        """Number fast slots: arguments, other locals, non-argument cells, free variables."""
         shape = self.shape
         cells = {*shape.cellvars, *shape.freevars}
         raws = (item.raw for item in self.items)
         carried = () if self.tail is None else slot_names(self.tail.code)
         used = dict.fromkeys(
-            name for name in (*(raw.arg for raw in raws if raw.op in SLOT_OPS), *carried)
+            name
+            for name in (*(raw.arg for raw in raws if raw.op in SLOT_OPS), *carried)
             if name not in cells
-        )  # fmt: skip
+        )
         ordered = [*shape.args, *(name for name in shape.locals if name in used), *used]
         self.local_names = list(dict.fromkeys(ordered))
         own_cells = [name for name in shape.cellvars if name not in shape.args]
@@ -244,7 +259,7 @@ class _Encoder:
         self.slots = {name: index for index, name in enumerate(slots)}
 
     def number(self, raw: Raw) -> int | None:
-        """The integer argument of a real instruction; jumps get theirs in `resolve`."""
+        """The integer argument of a real instruction; `resolve` sets those of jumps."""
         if raw.op in CONST_OPS:
             index = self.const_index.setdefault(id(raw.arg), len(self.consts))
             if index == len(self.consts):
@@ -278,7 +293,7 @@ class _Encoder:
         widths = [_width(number or 0) for number in numbers]
         jumps = [index for index, item in enumerate(self.items) if item.target is not None]
         grown = True
-        while grown:  # widths only grow, so this ends
+        while grown:  # widths only grow, so the loop ends
             grown = False
             starts = [0]
             for width, cached in zip(widths, caches, strict=True):
@@ -290,7 +305,7 @@ class _Encoder:
         return self.concrete(ops, numbers, widths, caches), starts
 
     def start_of(self, index: int, starts: list[int]) -> int:
-        """The code unit that a jump goes to."""
+        """The code unit of a jump's target."""
         target = self.items[index].target
         assert target is not None
         if target in self.outside:
@@ -300,7 +315,7 @@ class _Encoder:
     def concrete(
         self, ops: list[str], numbers: list[int | None], widths: list[int], caches: list[int]
     ) -> list[ConcreteInstr]:
-        """The library's instructions. Making one costs it a microsecond or two: equal CACHEs are one object."""
+        """The bytecode library's instructions; equal CACHEs share one, 1-2 us each."""
         instrs: list[ConcreteInstr] = []
         for item, op, number, width, cached in zip(
             self.items, ops, numbers, widths, caches, strict=True

@@ -1,7 +1,7 @@
-"""Which locals may still be read: what a resume function must be given, and what a break must keep alive.
+"""Liveness: locals that may still be read, which resume functions take and breaks keep alive.
 
-A plain backward dataflow over the normal form, exception handlers included. Cells are not locals: they travel
-by the closure. Code that can look at its own locals by name keeps all of them alive.
+A plain backward dataflow over the normal form, including exception handlers. Cells are not locals:
+they come through the closure. Code that can read its own locals by name keeps all of them alive.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _flow(instrs: tuple[Instr, ...], names: frozenset[str]) -> list[frozenset[st
         own = frozenset((instr.arg,)) & names if instr.op in READS | WRITES else frozenset()
         ahead: frozenset[str] = frozenset()
         for after in successors(instr):
-            # An exception may strike before a store is done: the handler sees the old value.
+            # An exception may come before a store is done: the handler sees the old value.
             stored = own if instr.op in WRITES and after != instr.handler else frozenset()
             ahead |= live[after] - stored
         result = ahead | own if instr.op in READS else ahead

@@ -1,9 +1,10 @@
-"""Every opcode of CPython 3.11 to 3.13: how it is decoded into the normal form, and its stack effect.
+"""Every opcode of CPython 3.11 to 3.13: its normal form and its stack effect.
 
-A row takes one real instruction (`Raw`, its argument already made symbolic) and gives the normal
-micro-instructions it stands for, each with the real instructions that re-emit just that part. This file and
-`capture.bytecode.encoder` are the only places that know the versions apart; `capture.bytecode.decoder` reads the rows,
-`capture.bytecode.stack_shape` the stack effects. `NEVER` holds the opcodes that a code object never shows.
+A row takes one real instruction (`Raw`, with its argument already symbolic) and gives its normal
+micro-instructions, each with the real instructions that re-emit that part alone. Only this file and
+`capture.bytecode.encoder` distinguish the versions; `capture.bytecode.decoder` reads the rows,
+`capture.bytecode.stack_shape` the stack effects. `NEVER` has the opcodes that code objects never
+show.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ VERSION: tuple[int, int] = (sys.version_info.major, sys.version_info.minor)
 
 @dataclass(slots=True, unsafe_hash=True)
 class Raw:
-    """One real instruction of the running version. `arg` is a name, a constant, or an integer; `low` are the
-    flag bits that share the integer with a name's index. A jump's target is kept by whoever holds the Raw.
-    Never changed once made; not frozen, for that would treble the time to make one."""
+    """One real instruction of the running version, immutable by convention.
+
+    `arg` is a name, a constant, or an integer; `low` are the flag bits that share the integer with
+    a name's index. The holder of the Raw keeps a jump's target. It is not frozen, which would
+    triple the time to make one.
+    """
 
     op: str
     arg: Any = None
@@ -39,21 +43,21 @@ BINARY_TEXT = (
 COMPARE_TEXT = ("<", "<=", "==", "!=", ">", ">=")
 COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4, (3, 13): 5}[VERSION]
 NULL_FIRST = VERSION < (3, 13)
-"""Where the NULL of a call stands: below the callable up to 3.12, above it from 3.13."""
+"""The position of a call's NULL: below the callable up to 3.12, above it from 3.13."""
 
 NAME_SHIFT: dict[str, int] = {
     (3, 11): {"LOAD_GLOBAL": 1},
     (3, 12): {"LOAD_GLOBAL": 1, "LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2},
     (3, 13): {"LOAD_GLOBAL": 1, "LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2},
 }[VERSION]
-"""How many low bits of a name's index are flags."""
+"""Number of low bits of a name's index that are flags."""
 
 CONST_OPS = frozenset(opcode.opname[n] for n in opcode.hasconst) | {"KW_NAMES"}
 SLOT_OPS = frozenset(opcode.opname[n] for n in (*opcode.haslocal, *opcode.hasfree)) - {
     "COPY_FREE_VARS"
 } | {"LOAD_CLOSURE"}
 NAME_OPS = frozenset(opcode.opname[n] for n in opcode.hasname)
-"""What an instruction's argument names: a constant, a fast slot, a name."""
+"""What an instruction's argument selects: a constant, a fast slot, a name."""
 
 CONVERSIONS = (None, "s", "r", "a")
 FUNCTION_PARTS = {1: "defaults", 2: "kwdefaults", 4: "annotations", 8: "closure"}
@@ -73,12 +77,12 @@ RENAMED_INTRINSICS: dict[str, tuple[str, Any]] = {
 
 
 def plain(op: str | None = None, arg: Any = None) -> Row:
-    """One micro-instruction under a fixed name and argument."""
+    """One micro-instruction with a fixed name and argument."""
     return lambda raw: ((op or raw.op, arg, (raw,)),)
 
 
 def with_arg(op: str | None = None, read: Callable[[Any], Any] | None = None) -> Row:
-    """One micro-instruction whose argument is the real one, through `read` if given."""
+    """One micro-instruction with the real argument, through `read` if given."""
     return lambda raw: ((op or raw.op, read(raw.arg) if read else raw.arg, (raw,)),)
 
 
@@ -118,7 +122,8 @@ def load_super(raw: Raw) -> tuple[Micro, ...]:
 
 def compare(raw: Raw) -> tuple[Micro, ...]:
     text = COMPARE_TEXT[raw.arg >> COMPARE_SHIFT]
-    if VERSION >= (3, 13) and raw.arg & 16:  # 3.13: bit 4 asks for an exact bool as the result
+    # From 3.13 on, bit 4 requests an exact bool as the result.
+    if VERSION >= (3, 13) and raw.arg & 16:
         only = Raw("COMPARE_OP", raw.arg & ~16)
         return ("COMPARE", text, (only,)), ("TO_BOOL", None, (Raw("TO_BOOL"),))
     return (("COMPARE", text, (raw,)),)
@@ -134,12 +139,13 @@ def intrinsic(names: tuple[str, ...]) -> Row:
 
 
 def resume(raw: Raw) -> tuple[Micro, ...]:
-    # RESUME 0 starts a function and is laid anew by the encoder; the others follow a yield or an await.
+    # RESUME 0 starts a function, and the encoder writes it anew; the others follow a yield or an
+    # await.
     return (("NOP", None, () if raw.arg == 0 else (raw,)),)
 
 
 def call(raw: Raw) -> tuple[Micro, ...]:
-    """A call without keyword names; `capture.bytecode.decoder` folds those in."""
+    """A call without keyword names, which `capture.bytecode.decoder` adds."""
     return (("CALL", (raw.arg, ()), (raw,)),)
 
 
@@ -155,26 +161,27 @@ def return_const(raw: Raw) -> tuple[Micro, ...]:
 
 
 def _as_they_are(rows: dict[str, Row]) -> None:
-    """Opcodes whose name and argument the normal form takes over."""
-    each(rows, "NOP", "POP_TOP", "PUSH_NULL", "BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR", "BINARY_SLICE",
-         "STORE_SLICE", "GET_ITER", "RETURN_VALUE", "PUSH_EXC_INFO", "POP_EXCEPT", "CHECK_EXC_MATCH",
-         "CHECK_EG_MATCH", "PREP_RERAISE_STAR", "BEFORE_WITH", "WITH_EXCEPT_START", "LOAD_ASSERTION_ERROR",
-         "LOAD_BUILD_CLASS", "SETUP_ANNOTATIONS", "GET_LEN", "MATCH_MAPPING", "MATCH_SEQUENCE", "MATCH_KEYS",
-         "TO_BOOL", "LOAD_LOCALS", "LIST_TO_TUPLE", "RETURN_GENERATOR", "GET_AITER", "GET_ANEXT",
-         "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "GET_YIELD_FROM_ITER", "END_SEND", "CLEANUP_THROW",
-         "IMPORT_STAR", "PRINT_EXPR", "ASYNC_GEN_WRAP", "END_FOR", row=plain())  # fmt: skip
-    each(rows, "COPY", "SWAP", "LOAD_CONST", "LOAD_FAST", "STORE_FAST", "DELETE_FAST", "STORE_GLOBAL",
-         "DELETE_GLOBAL", "LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_DEREF", "STORE_DEREF",
-         "DELETE_DEREF", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "STORE_ATTR", "DELETE_ATTR", "BUILD_TUPLE",
-         "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "BUILD_CONST_KEY_MAP", "BUILD_STRING", "BUILD_SLICE",
-         "LIST_APPEND", "SET_ADD", "MAP_ADD", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE",
-         "UNPACK_SEQUENCE", "RERAISE", "IMPORT_NAME", "IMPORT_FROM", "MATCH_CLASS",
-         "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_FROM_DICT_OR_DEREF", "GET_AWAITABLE", "YIELD_VALUE",
-         "MAKE_CELL", row=with_arg())  # fmt: skip
+    """Opcodes that keep name and argument in the normal form."""
+    each(rows, "NOP", "POP_TOP", "PUSH_NULL", "BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR",
+         "BINARY_SLICE", "STORE_SLICE", "GET_ITER", "RETURN_VALUE", "PUSH_EXC_INFO", "POP_EXCEPT",
+         "CHECK_EXC_MATCH", "CHECK_EG_MATCH", "PREP_RERAISE_STAR", "BEFORE_WITH",
+         "WITH_EXCEPT_START", "LOAD_ASSERTION_ERROR", "LOAD_BUILD_CLASS", "SETUP_ANNOTATIONS",
+         "GET_LEN", "MATCH_MAPPING", "MATCH_SEQUENCE", "MATCH_KEYS", "TO_BOOL", "LOAD_LOCALS",
+         "LIST_TO_TUPLE", "RETURN_GENERATOR", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH",
+         "END_ASYNC_FOR", "GET_YIELD_FROM_ITER", "END_SEND", "CLEANUP_THROW", "IMPORT_STAR",
+         "PRINT_EXPR", "ASYNC_GEN_WRAP", "END_FOR", row=plain())  # fmt: skip
+    each(rows, "COPY", "SWAP", "LOAD_CONST", "LOAD_FAST", "STORE_FAST", "DELETE_FAST",
+         "STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_DEREF",
+         "STORE_DEREF", "DELETE_DEREF", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "STORE_ATTR",
+         "DELETE_ATTR", "BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_MAP",
+         "BUILD_CONST_KEY_MAP", "BUILD_STRING", "BUILD_SLICE", "LIST_APPEND", "SET_ADD", "MAP_ADD",
+         "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "UNPACK_SEQUENCE", "RERAISE",
+         "IMPORT_NAME", "IMPORT_FROM", "MATCH_CLASS", "LOAD_FROM_DICT_OR_GLOBALS",
+         "LOAD_FROM_DICT_OR_DEREF", "GET_AWAITABLE", "YIELD_VALUE", "MAKE_CELL", row=with_arg())  # fmt: skip
 
 
 def common_rows() -> dict[str, Row]:
-    """Opcodes that read the same in every version that has them."""
+    """Opcodes with the same meaning in every version that has them."""
     rows: dict[str, Row] = {}
     _as_they_are(rows)
     rows |= {
@@ -211,7 +218,7 @@ def common_rows() -> dict[str, Row]:
         "LOAD_FAST_LOAD_FAST": split("LOAD_FAST", "LOAD_FAST"),
         "STORE_FAST_STORE_FAST": split("STORE_FAST", "STORE_FAST"),
         "STORE_FAST_LOAD_FAST": split("STORE_FAST", "LOAD_FAST"),
-        "KW_NAMES": lambda raw: (),  # prefixes of a call, folded into it by the decoder
+        "KW_NAMES": lambda raw: (),  # prefixes of a call, which the decoder folds into it
         "PRECALL": lambda raw: (),
         "FOR_ITER": plain(),
         "SEND": plain(),
@@ -232,60 +239,135 @@ def pop_jump(test: str) -> Row:
 
 
 ROWS: dict[str, Row] = common_rows()
-"""Real opcode name -> row. Names that the running version lacks are simply never asked for."""
+"""Real opcode name -> row. Names that the running version lacks are never looked up."""
 
 NEVER: frozenset[str] = frozenset({
     "CACHE", "EXTENDED_ARG", "RESERVED", "INTERPRETER_EXIT", "ENTER_EXECUTOR", "EXIT_INIT_CHECK",
-    # pseudo-instructions of the compiler, gone after assembly
+    # Pseudo-instructions of the compiler, which assembly removes.
     "SETUP_FINALLY", "SETUP_CLEANUP", "SETUP_WITH", "POP_BLOCK", "JUMP", "JUMP_NO_INTERRUPT",
     "LOAD_SUPER_METHOD", "LOAD_ZERO_SUPER_METHOD", "LOAD_ZERO_SUPER_ATTR", "STORE_FAST_MAYBE_NULL",
 })  # fmt: skip
-"""Opcodes that `co_code` never shows (besides INSTRUMENTED_*, which it shows as what they stand for)."""
+"""Opcodes that `co_code` never shows; it shows INSTRUMENTED_* as the original opcodes."""
 
 JUMPS = frozenset({"JUMP", "POP_JUMP_IF", "JUMP_IF_OR_POP", "FOR_ITER", "SEND"})
 FINAL = frozenset({"JUMP", "RETURN_VALUE", "RAISE", "RERAISE"})
 """Normal instructions after which control does not fall through."""
 
 LOOP_EXIT = {(3, 11): (), (3, 12): ("END_FOR",), (3, 13): ("END_FOR", "POP_TOP")}[VERSION]
-"""What stands at the encoded target of FOR_ITER and is skipped when the iterator is exhausted."""
+"""Instructions at FOR_ITER's encoded target that an exhausted iterator skips."""
 
 Effect = tuple[int, int]
 
 EFFECTS: dict[str, Effect | Callable[[Any], Effect]] = {
-    "NOP": (0, 0), "POP_TOP": (1, 0), "PUSH_NULL": (0, 1), "LOAD_CONST": (0, 1), "LOAD_FAST": (0, 1),
-    "LOAD_FAST_CLEAR": (0, 1), "STORE_FAST": (1, 0), "DELETE_FAST": (0, 0), "LOAD_GLOBAL": (0, 1),
-    "STORE_GLOBAL": (1, 0), "DELETE_GLOBAL": (0, 0), "LOAD_NAME": (0, 1), "STORE_NAME": (1, 0),
-    "DELETE_NAME": (0, 0), "LOAD_DEREF": (0, 1), "STORE_DEREF": (1, 0), "DELETE_DEREF": (0, 0),
-    "LOAD_CLOSURE": (0, 1), "LOAD_CLASSDEREF": (0, 1), "MAKE_CELL": (0, 0), "LOAD_ATTR": (1, 1),
-    "LOAD_METHOD": (1, 2), "STORE_ATTR": (2, 0), "DELETE_ATTR": (1, 0),
+    "NOP": (0, 0),
+    "POP_TOP": (1, 0),
+    "PUSH_NULL": (0, 1),
+    "LOAD_CONST": (0, 1),
+    "LOAD_FAST": (0, 1),
+    "LOAD_FAST_CLEAR": (0, 1),
+    "STORE_FAST": (1, 0),
+    "DELETE_FAST": (0, 0),
+    "LOAD_GLOBAL": (0, 1),
+    "STORE_GLOBAL": (1, 0),
+    "DELETE_GLOBAL": (0, 0),
+    "LOAD_NAME": (0, 1),
+    "STORE_NAME": (1, 0),
+    "DELETE_NAME": (0, 0),
+    "LOAD_DEREF": (0, 1),
+    "STORE_DEREF": (1, 0),
+    "DELETE_DEREF": (0, 0),
+    "LOAD_CLOSURE": (0, 1),
+    "LOAD_CLASSDEREF": (0, 1),
+    "MAKE_CELL": (0, 0),
+    "LOAD_ATTR": (1, 1),
+    "LOAD_METHOD": (1, 2),
+    "STORE_ATTR": (2, 0),
+    "DELETE_ATTR": (1, 0),
     "LOAD_SUPER_ATTR": lambda arg: (3, 2 if arg[1] else 1),
-    "UNARY": (1, 1), "BINARY": (2, 1), "COMPARE": (2, 1), "IS": (2, 1), "CONTAINS": (2, 1),
-    "BINARY_SUBSCR": (2, 1), "STORE_SUBSCR": (3, 0), "DELETE_SUBSCR": (2, 0), "BINARY_SLICE": (3, 1),
-    "STORE_SLICE": (4, 0), "BUILD_TUPLE": lambda n: (n, 1), "BUILD_LIST": lambda n: (n, 1),
-    "BUILD_SET": lambda n: (n, 1), "BUILD_MAP": lambda n: (2 * n, 1),
-    "BUILD_CONST_KEY_MAP": lambda n: (n + 1, 1), "BUILD_STRING": lambda n: (n, 1),
-    "BUILD_SLICE": lambda n: (n, 1), "LIST_APPEND": (1, 0), "SET_ADD": (1, 0), "MAP_ADD": (2, 0),
-    "LIST_EXTEND": (1, 0), "SET_UPDATE": (1, 0), "DICT_UPDATE": (1, 0), "DICT_MERGE": (1, 0),
-    "LIST_TO_TUPLE": (1, 1), "UNPACK_SEQUENCE": lambda n: (1, n),
+    "UNARY": (1, 1),
+    "BINARY": (2, 1),
+    "COMPARE": (2, 1),
+    "IS": (2, 1),
+    "CONTAINS": (2, 1),
+    "BINARY_SUBSCR": (2, 1),
+    "STORE_SUBSCR": (3, 0),
+    "DELETE_SUBSCR": (2, 0),
+    "BINARY_SLICE": (3, 1),
+    "STORE_SLICE": (4, 0),
+    "BUILD_TUPLE": lambda n: (n, 1),
+    "BUILD_LIST": lambda n: (n, 1),
+    "BUILD_SET": lambda n: (n, 1),
+    "BUILD_MAP": lambda n: (2 * n, 1),
+    "BUILD_CONST_KEY_MAP": lambda n: (n + 1, 1),
+    "BUILD_STRING": lambda n: (n, 1),
+    "BUILD_SLICE": lambda n: (n, 1),
+    "LIST_APPEND": (1, 0),
+    "SET_ADD": (1, 0),
+    "MAP_ADD": (2, 0),
+    "LIST_EXTEND": (1, 0),
+    "SET_UPDATE": (1, 0),
+    "DICT_UPDATE": (1, 0),
+    "DICT_MERGE": (1, 0),
+    "LIST_TO_TUPLE": (1, 1),
+    "UNPACK_SEQUENCE": lambda n: (1, n),
     "UNPACK_EX": lambda arg: (1, arg[0] + 1 + arg[1]),
-    "FORMAT_VALUE": lambda arg: (1 + arg[1], 1), "CONVERT_VALUE": (1, 1),
-    "JUMP": (0, 0), "POP_JUMP_IF": (1, 0), "JUMP_IF_OR_POP": (1, 0), "GET_ITER": (1, 1), "FOR_ITER": (1, 2),
-    "END_FOR": (1, 0), "CALL": lambda arg: (arg[0] + 2, 1), "CALL_KW": lambda n: (n + 3, 1),
+    "FORMAT_VALUE": lambda arg: (1 + arg[1], 1),
+    "CONVERT_VALUE": (1, 1),
+    "JUMP": (0, 0),
+    "POP_JUMP_IF": (1, 0),
+    "JUMP_IF_OR_POP": (1, 0),
+    "GET_ITER": (1, 1),
+    "FOR_ITER": (1, 2),
+    "END_FOR": (1, 0),
+    "CALL": lambda arg: (arg[0] + 2, 1),
+    "CALL_KW": lambda n: (n + 3, 1),
     "CALL_FUNCTION_EX": lambda kwargs: (3 + kwargs, 1),
-    "CALL_INTRINSIC_1": (1, 1), "CALL_INTRINSIC_2": (2, 1), "MAKE_FUNCTION": lambda parts: (len(parts) + 1, 1),
-    "SET_FUNCTION_ATTRIBUTE": (2, 1), "RETURN_VALUE": (1, 0), "RAISE": lambda n: (n, 0), "RERAISE": (1, 0),
-    "PUSH_EXC_INFO": (1, 2), "POP_EXCEPT": (1, 0), "CHECK_EXC_MATCH": (1, 1), "CHECK_EG_MATCH": (2, 2),
-    "PREP_RERAISE_STAR": (2, 1), "BEFORE_WITH": (1, 2), "WITH_EXCEPT_START": (0, 1),
-    "LOAD_ASSERTION_ERROR": (0, 1), "LOAD_BUILD_CLASS": (0, 1), "SETUP_ANNOTATIONS": (0, 0),
-    "IMPORT_NAME": (2, 1), "IMPORT_FROM": (0, 1), "IMPORT_STAR": (1, 0), "PRINT_EXPR": (1, 0),
-    "GET_LEN": (0, 1), "MATCH_CLASS": (3, 1), "MATCH_MAPPING": (0, 1), "MATCH_SEQUENCE": (0, 1),
-    "MATCH_KEYS": (0, 1), "TO_BOOL": (1, 1), "LOAD_LOCALS": (0, 1), "LOAD_FROM_DICT_OR_GLOBALS": (1, 1),
-    "LOAD_FROM_DICT_OR_DEREF": (1, 1), "RETURN_GENERATOR": (0, 1), "YIELD_VALUE": (1, 1), "SEND": (2, 2),
-    "END_SEND": (2, 1), "CLEANUP_THROW": (3, 2), "GET_AWAITABLE": (1, 1), "GET_AITER": (1, 1),
-    "GET_ANEXT": (0, 1), "BEFORE_ASYNC_WITH": (1, 2), "END_ASYNC_FOR": (2, 0), "GET_YIELD_FROM_ITER": (1, 1),
-    "ASYNC_GEN_WRAP": (1, 1), "COPY": lambda i: (i, i + 1), "SWAP": lambda i: (i, i),
-}  # fmt: skip
-"""Normal instruction -> (popped, pushed) when control falls through; items only peeked at are not counted."""
+    "CALL_INTRINSIC_1": (1, 1),
+    "CALL_INTRINSIC_2": (2, 1),
+    "MAKE_FUNCTION": lambda parts: (len(parts) + 1, 1),
+    "SET_FUNCTION_ATTRIBUTE": (2, 1),
+    "RETURN_VALUE": (1, 0),
+    "RAISE": lambda n: (n, 0),
+    "RERAISE": (1, 0),
+    "PUSH_EXC_INFO": (1, 2),
+    "POP_EXCEPT": (1, 0),
+    "CHECK_EXC_MATCH": (1, 1),
+    "CHECK_EG_MATCH": (2, 2),
+    "PREP_RERAISE_STAR": (2, 1),
+    "BEFORE_WITH": (1, 2),
+    "WITH_EXCEPT_START": (0, 1),
+    "LOAD_ASSERTION_ERROR": (0, 1),
+    "LOAD_BUILD_CLASS": (0, 1),
+    "SETUP_ANNOTATIONS": (0, 0),
+    "IMPORT_NAME": (2, 1),
+    "IMPORT_FROM": (0, 1),
+    "IMPORT_STAR": (1, 0),
+    "PRINT_EXPR": (1, 0),
+    "GET_LEN": (0, 1),
+    "MATCH_CLASS": (3, 1),
+    "MATCH_MAPPING": (0, 1),
+    "MATCH_SEQUENCE": (0, 1),
+    "MATCH_KEYS": (0, 1),
+    "TO_BOOL": (1, 1),
+    "LOAD_LOCALS": (0, 1),
+    "LOAD_FROM_DICT_OR_GLOBALS": (1, 1),
+    "LOAD_FROM_DICT_OR_DEREF": (1, 1),
+    "RETURN_GENERATOR": (0, 1),
+    "YIELD_VALUE": (1, 1),
+    "SEND": (2, 2),
+    "END_SEND": (2, 1),
+    "CLEANUP_THROW": (3, 2),
+    "GET_AWAITABLE": (1, 1),
+    "GET_AITER": (1, 1),
+    "GET_ANEXT": (0, 1),
+    "BEFORE_ASYNC_WITH": (1, 2),
+    "END_ASYNC_FOR": (2, 0),
+    "GET_YIELD_FROM_ITER": (1, 1),
+    "ASYNC_GEN_WRAP": (1, 1),
+    "COPY": lambda i: (i, i + 1),
+    "SWAP": lambda i: (i, i),
+}
+"""Normal instruction -> (popped, pushed) on fall-through; items that are only read do not count."""
 
 JUMP_EFFECTS: dict[str, Effect] = {
     "JUMP": (0, 0),
@@ -294,4 +376,4 @@ JUMP_EFFECTS: dict[str, Effect] = {
     "FOR_ITER": (1, 0),
     "SEND": (2, 1) if VERSION < (3, 12) else (2, 2),
 }
-"""The same when the jump is taken."""
+"""Normal instruction -> (popped, pushed) when the jump is taken."""

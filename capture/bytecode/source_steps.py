@@ -1,7 +1,7 @@
-"""Plain functions that replacement code calls to read a source again, and the care a constant needs.
+"""Functions that replacement code calls to read a source again, and checks on constants.
 
-`capture.bytecode.assembler` puts these functions into the code as constants, for the steps of a Source that no single
-instruction performs. Like every step they run no code of the user's classes.
+`capture.bytecode.assembler` puts these functions into the code as constants, for the steps of a
+Source that no single instruction performs. No step runs code of the user's classes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ _dict_of = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
 
 
 def survives_interning(value: Any) -> bool:
-    """Whether a code object keeps this constant as it is: CPython puts the interned string in the place of each
-    name-like one, inside exact tuples (in place) and frozensets too."""
+    """Whether a code object keeps this constant unchanged.
+
+    CPython replaces each name-like string by the interned one, also inside exact tuples (in place)
+    and frozensets.
+    """
     if type(value) is str:
         return not _NAME.match(value) or sys.intern(value) is value
     if type(value) in (tuple, frozenset):
@@ -32,8 +35,10 @@ def survives_interning(value: Any) -> bool:
 
 
 def may_end(value: Any) -> bool:
-    """Whether this is a class that a function has made, which code that runs must not keep alive: guards see to it that it is
-    there when the code begins."""
+    """Whether this is a class made by a function, which running code must not keep alive.
+
+    Guards check that the class still exists when the code begins.
+    """
     return is_kind(value, type) and "<locals>" in _qualname_of(value)
 
 
@@ -46,7 +51,7 @@ def item(base: Any, key: Any) -> Any:
 
 
 def mro_attribute(cls: type, name: str) -> Any:
-    """The first raw hit along a class's mro."""
+    """The first raw attribute along a class's mro."""
     for base in _mro_of(cls):
         found = _dict_of(base)
         if name in found:
@@ -55,12 +60,12 @@ def mro_attribute(cls: type, name: str) -> Any:
 
 
 def own_attribute(cls: type, name: str) -> Any:
-    """What a class itself has under a name, unbound."""
+    """A class's own attribute, unbound."""
     return _dict_of(cls)[name]
 
 
 def class_attribute(base: Any, name: str) -> Any:
-    """The first raw hit along the mro of an object's type."""
+    """The first raw attribute along the mro of an object's type."""
     return mro_attribute(type(base), name)
 
 
@@ -71,7 +76,7 @@ def nth_key(base: Any, index: int) -> Any:
 
 
 def referent(base: Any) -> Any:
-    """What a weak reference refers to."""
+    """The object that a weak reference refers to."""
     return base()
 
 

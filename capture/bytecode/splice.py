@@ -1,9 +1,10 @@
-"""An original's own bytes behind new instructions.
+"""Splicing: an original's own bytes after new instructions.
 
-In place of encoding the whole of a function again, code that goes on in the original carries it as it is: jumps of CPython 3.11
-and later are relative, so they hold wherever the bytes stand. What changes are the numbers of the fast slots, the places in the
-exception table, and LOAD_FAST of a local that may be unbound. `original_of(code)` gives the bytes and what of them depends on where
-they stand, once for each code object; `Original.moved` gives them for new slots; `behind` puts them behind a code object.
+Code that continues in the original carries its bytes instead of encoding the whole function again:
+jumps of CPython 3.11 and later are relative, so they are valid at any position. What changes are
+numbers of fast slots, positions in the exception table, and LOAD_FAST of a local that may be
+unbound. `original_of(code)` gives the bytes and the parts that depend on slots, once per code
+object; `Original.moved` gives the bytes for new slots; `behind` appends them to a code object.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ _LOAD_CHECKED = dis.opmap.get("LOAD_FAST_CHECK", _LOAD_FAST)
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """`slots`: (place in the bytes, opcode, slot) of each instruction that names a slot; None where an argument
-    is wider than a byte."""
+    """The bytes of a code object.
+
+    `slots`: (position, opcode, slot) of each instruction that names a slot; None if an argument is
+    wider than a byte.
+    """
 
     data: bytes
     slots: tuple[tuple[int, int, int], ...] | None
@@ -34,7 +38,7 @@ class Original:
     def moved(
         self, numbers: Mapping[str, int], may_be_unbound: Callable[[str], bool]
     ) -> bytes | None:
-        """The bytes for slots with these numbers; None where a number does not fit into the place of the old one."""
+        """The bytes for new slot numbers; None if one does not fit the old one's width."""
         if self.slots is None:
             return None
         new = [numbers[name] for name in self.names]
@@ -76,8 +80,11 @@ original_of = PerCode(_read)
 
 
 def behind(code: types.CodeType, tail: bytes, original: types.CodeType) -> types.CodeType:
-    """`code` with `tail`, which are the bytes of `original` for the slots of `code`, behind its own. The last instruction of
-    `code` has to be at the first line of the original: that is where the lines of the tail are counted from."""
+    """`code` followed by `tail`, the bytes of `original` for the slots of `code`.
+
+    The last instruction of `code` must be on the first line of the original: the lines of the tail
+    count from there.
+    """
     shift = len(code.co_code) // 2
     return code.replace(
         co_code=code.co_code + tail,
@@ -88,8 +95,12 @@ def behind(code: types.CodeType, tail: bytes, original: types.CodeType) -> types
 
 
 def _shifted(table: bytes, shift: int) -> bytes:
-    """The exception table of bytes that stand `shift` code units further back. An entry is start, length, target, and depth with
-    a flag (CPython's Objects/exception_handling_notes.txt): numbers in groups of six bits, the most significant first."""
+    """The exception table of bytes that start `shift` code units later.
+
+    An entry is start, length, target, and depth with a flag (CPython's
+    Objects/exception_handling_notes.txt): numbers in groups of six bits, the most significant
+    first.
+    """
     found = bytearray()
     numbers = _numbers(table)
     for start in numbers:

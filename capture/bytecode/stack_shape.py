@@ -1,9 +1,9 @@
-"""What stands in each stack slot before every instruction, as far as the code alone tells.
+"""The kind of each stack slot before every instruction, as far as the code shows it.
 
-Kinds: "value", "null", "maybe" (a value or NULL: 3.11-3.13's method slot, a cleared local), "exc" (what a handler
-saved when it was entered: the exception handled outside of it), "lasti" (where an exception on its way was raised).
-Between the end of a handler and the raise that goes on, "copy" and "over" stand for what "exc" was; nothing
-resumes there. Read by `capture.emit.resume`; a plain forward dataflow.
+Kinds: "value", "null", "maybe" (a value or NULL: the method slot of 3.11-3.13, a cleared local),
+"exc" (saved at a handler's entry: the exception handled outside of it), "lasti" (where the current
+exception was raised). Between the end of a handler and its re-raise, "copy" and "over" replace
+"exc"; nothing resumes there. A plain forward dataflow; `capture.emit.resume` reads it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .opcodes import FINAL, NULL_FIRST
 
 Shape = tuple[str, ...]
 
-# where a way through less of the function may know more
+# Kinds that paths through less of the function may decide.
 VAGUE = frozenset({"maybe", "mixed", "copy", "over"})
 
 METHOD: Shape = ("maybe", "value") if NULL_FIRST else ("value", "maybe")
@@ -39,7 +39,7 @@ def _push(*kinds: str, pop: int = 0) -> Callable[[Shape, Instr], Shape]:
 
 
 def _pop_except(stack: Shape, instr: Instr) -> Shape:
-    """The handler's own slot is used up, also where a copy of it was popped."""
+    """The handler's own slot is used up, even if a copy of it was popped."""
     rest = stack[:-1]
     if stack[-1] != "copy":
         return rest
@@ -61,15 +61,15 @@ RULES: dict[str, Callable[[Shape, Instr], Shape]] = {
     "PUSH_EXC_INFO": _push("exc", "value", pop=1),
     "POP_EXCEPT": _pop_except,
 }
-"""Instructions that push something else than plain values."""
+"""Instructions that push other kinds than values."""
 
 
 FALLS, JUMPS, RAISES = "falls", "jumps", "raises"
-"""The ways out of an instruction: to the next, to its target, to its handler."""
+"""How control leaves an instruction: to the next one, to its target, to its handler."""
 
 
 def after(stack: Shape, instr: Instr, way: str = FALLS) -> Shape:
-    """The stack once `instr` is left in this way."""
+    """The stack after control leaves `instr` in this way."""
     if way == RAISES:
         raised: Shape = ("lasti", "value") if instr.handler_lasti else ("value",)
         return stack[: instr.handler_depth] + raised
@@ -92,8 +92,11 @@ def stack_shapes(code: types.CodeType) -> tuple[Shape | None, ...]:
 
 
 def stack_shape(code: types.CodeType, index: int) -> Shape | None:
-    """The stack before one instruction. What ways through the whole function leave open, those through a resume function may
-    settle."""
+    """The stack before one instruction.
+
+    Where paths through the whole function leave a kind open, those through a resume function may
+    decide it.
+    """
     decoded = decode(code)
     if decoded.base is None or not decoded.is_of_base(index):
         return stack_shapes(code)[index]
@@ -116,7 +119,7 @@ def _flow(decoded: Decoded) -> tuple[Shape | None, ...]:
             shape = merged
         shapes[index] = shape
         instr = instrs[index]
-        if instr.handler is not None and instr.op != "PUSH_EXC_INFO":  # which never raises
+        if instr.handler is not None and instr.op != "PUSH_EXC_INFO":  # this never raises
             todo.append((instr.handler, after(shape, instr, RAISES)))
         if instr.target is not None:
             todo.append((instr.target, after(shape, instr, JUMPS)))

@@ -1,10 +1,9 @@
-"""Cells of a function that may be empty where it reads them.
+"""Cells that may be empty when the function reads them.
 
-In: the decoded original. Out: the names for which an UnboundLocalError is possible at a read. To a resume function
-they come through the closure, and Python would speak of a free variable; so `assemble` reads them by `load_cell`.
-
-A plain forward dataflow over the normal form: which cells are certainly bound before each instruction. What a
-nested function deletes is certain nowhere.
+In: the decoded original. Out: the names whose read may raise UnboundLocalError. A resume function
+gets its cells through the closure, and Python's message would call them free variables; so the
+assembler reads these by `load_cell`. A plain forward dataflow over the normal form: which cells are
+certainly bound before each instruction. A cell that a nested function deletes is never certain.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ _EMPTIES = frozenset({"DELETE_DEREF", "MAKE_CELL"})
 
 
 def maybe_unbound(code: types.CodeType) -> frozenset[str]:
-    """Names among `co_cellvars`; what comes from outside is a free variable in Python's own words."""
+    """Names among `co_cellvars`; cells from outside are free variables in any case."""
     own = frozenset(code.co_cellvars) - _deleted_inside(code)
-    if "cell_contents" in code.co_names:  # what it empties in this way may be its own
+    # It may empty its own cells through that attribute.
+    if "cell_contents" in code.co_names:
         own = frozenset()
     decoded = decode(code)
     reads = [i for i in decoded.instrs if i.op in _READS and i.arg in code.co_cellvars]
@@ -40,7 +40,7 @@ def _deleted_inside(code: types.CodeType) -> frozenset[str]:
 
 
 def _bound(decoded: Decoded, own: frozenset[str]) -> dict[int, frozenset[str]]:
-    """The cells of `own` that are bound before each instruction that can be reached."""
+    """The cells of `own` that are bound before each reachable instruction."""
     bound: dict[int, frozenset[str]] = {0: own & frozenset(decoded.args)}
     todo = [0]
     while todo:
@@ -52,7 +52,7 @@ def _bound(decoded: Decoded, own: frozenset[str]) -> dict[int, frozenset[str]]:
         elif instr.op in _EMPTIES:
             after = before - {instr.arg}
         for index in successors(instr):
-            # An exception may strike before a store is done, and after a deletion is.
+            # An exception may come before a store is done, and after a deletion is done.
             reached = before & after if index == instr.handler else after
             known = bound.get(index)
             now = reached if known is None else known & reached

@@ -1,6 +1,5 @@
 """Python's data model over symbolic values.
 
-In: attributes, arguments, iteration, numbers. Out: what the language reference says, or a
-graph break.
+In: attributes, arguments, iteration, numbers. Out: results by the language reference, or a graph break.
 Open first: `attributes.py`.
 """

@@ -1,4 +1,4 @@
-"""Emission: the final state becomes code.
+"""Emission: the state at the end of a walk becomes code.
 
 In: the state where a walk ended. Out: replacement code and resume functions.
 Open first: `emitter.py`.
