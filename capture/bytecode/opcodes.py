@@ -177,7 +177,8 @@ def _as_they_are(rows: dict[str, Row]) -> None:
          "BUILD_CONST_KEY_MAP", "BUILD_STRING", "BUILD_SLICE", "LIST_APPEND", "SET_ADD", "MAP_ADD",
          "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "UNPACK_SEQUENCE", "RERAISE",
          "IMPORT_NAME", "IMPORT_FROM", "MATCH_CLASS", "LOAD_FROM_DICT_OR_GLOBALS",
-         "LOAD_FROM_DICT_OR_DEREF", "GET_AWAITABLE", "YIELD_VALUE", "MAKE_CELL", row=with_arg())  # fmt: skip
+         "LOAD_FROM_DICT_OR_DEREF", "GET_AWAITABLE", "YIELD_VALUE", "MAKE_CELL",
+         row=with_arg())  # fmt: skip
 
 
 def common_rows() -> dict[str, Row]:

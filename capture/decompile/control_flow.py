@@ -1,8 +1,8 @@
-"""The control flow of a decoded function: blocks, dominators, loops, and where it is another function's.
+"""The control flow of a decoded function: blocks, dominators, loops, and shared endings.
 
-In: `bytecodes.Decoded`. Out: a `Flow`, which `capture.decompile.writer` writes as ifs, loops and tries. `same_as` finds the
-instructions from which on a function runs just as another one does from some place: replacement code and resume
-functions end in the user's own instructions.
+In: `decoder.Decoded`. Out: a `Flow`, which `capture.decompile.writer` writes as ifs, loops and
+tries. `same_as` finds the position in another function from which it runs the same instructions:
+replacement code and resume functions end in the user's own instructions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..bytecode.opcodes import FINAL, JUMPS
 
 EXIT = -1
 CLEANUP = (("COPY", 3), ("POP_EXCEPT", None), ("RERAISE", 1))
-"""A handler of the compiler's own, around other handlers: it only ends what they began."""
+"""A handler made by the compiler around other handlers: it only ends what they began."""
 FAULTS, FAULT_LENGTH = (rebuild.failed_before, rebuild.failed_halfway), 8
-"""What handlers of `emit` call within their first instructions."""
+"""The emitter's fault handlers call one of these within their first instructions."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Instructions start..stop-1; control goes to the next block (`fall`) or to `target`, both by number."""
+    """Instructions start..stop-1; control goes on to block `fall` or to block `target`."""
 
     number: int
     start: int
@@ -38,7 +38,7 @@ class Block:
 
 
 class Flow:
-    """See the module's docstring. Handlers of the compiler's own, and those for faults of graftjit's, are left out."""
+    """Blocks, dominators and loops, without handlers of the compiler's and of the emitter's."""
 
     def __init__(self, decoded: Decoded) -> None:
         self.instrs = decoded.instrs
@@ -81,7 +81,7 @@ class Flow:
         return Block(number, start, stop, fall, target)
 
     def _reach(self) -> list[int]:
-        """The blocks that control can come to."""
+        """The blocks that control can reach."""
         seen: set[int] = set()
         todo = [0]
         while todo:
@@ -100,7 +100,7 @@ class Flow:
         ]
 
     def _loops(self) -> dict[int, set[int]]:
-        """Heads of loops, with the blocks from which control comes back to them."""
+        """Loop head -> the blocks of the loop."""
         found: dict[int, set[int]] = {}
         for at in self.reached:
             for head in self.blocks[at].after:
@@ -123,12 +123,12 @@ class Flow:
         return False
 
     def join(self, at: int) -> int | None:
-        """The block that all ways from here come to; None where they do not meet."""
+        """The block where all paths from here meet; None if they do not."""
         found = self.joins.get(at)
         return None if found in (None, EXIT) else found
 
     def threaded(self, at: int) -> int:
-        """Where control goes from the beginning of a block, past those that only jump."""
+        """The block that control reaches from a block, past those that only jump."""
         for _ in self.blocks:
             block = self.blocks[at]
             ops = [one.op for one in self.instrs[block.start : block.stop] if one.op != "NOP"]
@@ -138,7 +138,7 @@ class Flow:
         return at
 
     def lowest(self, at: int, join: int, depth: int) -> int:
-        """How many items of the stack, which is so deep at the end of a block, are untouched on all ways to another."""
+        """How many stack items stay untouched until `join`, of `depth` after the block."""
         low = depth
         seen: set[int] = set()
         todo = [(after, depth) for after in self.blocks[at].after]
@@ -149,14 +149,14 @@ class Flow:
             seen.add(one)
             for instr in self.instrs[self.blocks[one].start : self.blocks[one].stop]:
                 popped, pushed = stack_effect(instr)
-                if instr.op != "COPY":  # that only looks
+                if instr.op != "COPY":  # COPY only reads
                     low = min(low, now - popped)
                 now += pushed - popped
             todo += [(after, now) for after in self.blocks[one].after]
         return max(low, 0)
 
     def exit_of(self, head: int) -> int | None:
-        """The block behind a loop."""
+        """The block after a loop."""
         body = self.loops[head]
         out = [self.threaded(one) for at in sorted(body) for one in self.blocks[at].after]
         out = [one for one in out if one not in body]
@@ -167,8 +167,10 @@ class Flow:
 
 
 def _dominators(n: int, entries: list[int], after: Callable[[int], list[int]]) -> dict[int, int]:
-    """The immediate dominator of each block that the entries lead to; EXIT of those that several of them dominate.
-    (Cooper, Harvey, Kennedy: A simple, fast dominance algorithm.)"""
+    """The immediate dominator of each reachable block; EXIT if several entries lead to it.
+
+    (Cooper, Harvey, Kennedy: A simple, fast dominance algorithm.)
+    """
     order: list[int] = []
     seen = {EXIT}
     todo = [(EXIT, iter(entries))]
@@ -215,12 +217,15 @@ def _dominators(n: int, entries: list[int], after: Callable[[int], list[int]]) -
     return found
 
 
-# -- the user's own instructions ---------------------------------------------------------------------------
+# -- the user's own instructions
+# ---------------------------------------------------------------------------
 
 
 def same_as(one: Decoded, other: Decoded, at: int) -> int | None:
-    """The instruction of `other` from which on it does what `one` does from `at` on, at the same places of the program;
-    None where there is none."""
+    """The instruction of `other` that continues as `one` does from `at`; None if there is none.
+
+    Both must have the same locations in the program.
+    """
     at = _past(one.instrs, at)
     first = one.instrs[at]
     if first.where.column is None:
@@ -232,7 +237,7 @@ def same_as(one: Decoded, other: Decoded, at: int) -> int | None:
 
 
 def _past(instrs: tuple[Instr, ...], at: int) -> int:
-    """The next instruction that does something."""
+    """The next instruction with an effect."""
     for _ in instrs:
         instr = instrs[at]
         if instr.op == "JUMP" and instr.target is not None:
@@ -253,7 +258,7 @@ def _alike(one: Instr, other: Instr) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """No code of the user's compares constants."""
+    """Equality of constants that runs no code of the user's."""
     plain = (str, int, bool, tuple, type(None))
     return type(one) is type(other) and type(one) in plain and repr(one) == repr(other)
 

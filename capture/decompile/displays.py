@@ -1,7 +1,7 @@
-"""Displays, strings and unpacking for the decompiler: rows of `decompile_ops.OPS`.
+"""Displays, strings and unpacking for the decompiler: rows of `operators.OPS`.
 
-A list, tuple, set or dict that is built in several instructions ([a, *b]) stays one display while nothing else happens to
-it. Rows are as in `decompile_ops`.
+A list, tuple, set or dict that several instructions build ([a, *b]) stays one display while nothing
+else happens to it. Rows have the form of `operators`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def const_map(walk: Walk, instr: Instr, ahead: Ahead) -> None:
 
 
 def const_items(entry: Entry) -> list[str]:
-    return [ast.unparse(item) for item in ast.parse(entry.text, mode="eval").body.elts]  # type: ignore[attr-defined]
+    return [
+        ast.unparse(item)
+        for item in ast.parse(entry.text, mode="eval").body.elts  # type: ignore[attr-defined]
+    ]
 
 
 def string(walk: Walk, instr: Instr, ahead: Ahead) -> None:
@@ -65,7 +68,7 @@ def string(walk: Walk, instr: Instr, ahead: Ahead) -> None:
 
 
 def format_value(walk: Walk, instr: Instr, ahead: Ahead) -> None:
-    """By the method of str: a program may have a `format` of its own."""
+    """As a call of str.format: the program may define its own `format`."""
     conversion, has_spec = instr.arg
     given = walk.take(2 if has_spec else 1)
     field = f"!{conversion}" if conversion else ""
@@ -90,7 +93,7 @@ def build_slice(walk: Walk, instr: Instr, ahead: Ahead) -> int:
 
 
 def extend(star: str, method: str) -> Row:
-    """What is added to a container further down: into its display where that is all it is, else a call."""
+    """Add to a container further down the stack: inside its display if possible, else by a call."""
 
     def row(walk: Walk, instr: Instr, ahead: Ahead) -> None:
         count = 2 if instr.op == "MAP_ADD" else 1
@@ -121,7 +124,7 @@ def to_tuple(walk: Walk, instr: Instr, ahead: Ahead) -> None:
         walk.value(f"(*{loose(entry)},)", notes=[entry])
 
 
-# -- unpacking ---------------------------------------------------------------------------------------------
+# -- unpacking -------------------------------------------------------------------------------------
 
 
 def unpack(walk: Walk, instr: Instr, ahead: Ahead) -> int:
@@ -152,7 +155,8 @@ def _into_temps(walk: Walk, stars: list[str]) -> None:
     entry = walk.pop()
     names = [walk.names.temp() for _ in stars]
     walk.statement(
-        f"{_targets([star + name for star, name in zip(stars, names, strict=True)])} = {entry.text}",
+        f"{_targets([star + name for star, name in zip(stars, names, strict=True)])} ="
+        f" {entry.text}",
         [entry],
     )
     for name in reversed(names):

@@ -1,8 +1,9 @@
-"""What each normal instruction that does not jump reads like in Python: the table `OPS`.
+"""The Python text of each normal instruction that does not jump: the table `OPS`.
 
-A row takes a `Walk` and the instruction, with those that follow it in its block, and returns how many of these it has
-taken in. What has no syntax of its own reads as a call of a function that says what it does (`begin_with(cm)`,
-`matches(error, kind)`); the walk then notes a doubt, for such text is to be read, not to be run.
+A row takes a `Walk`, the instruction and those that follow it in its block, and returns how many of
+these it consumed. An instruction without Python syntax becomes a call of a descriptive function
+(`begin_with(cm)`, `matches(error, kind)`); the walk then notes a doubt, because such text is for
+reading, not for running.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .stack import LOOSE, NULL, SELF, Entry, Walk, literal, loose, owner
 
 
 def step(walk: Walk, instr: Instr, ahead: Ahead) -> int:
-    """One instruction; the number of those after it that were taken in."""
+    """Write one instruction; returns the number of consumed instructions after it."""
     row = OPS.get(instr.op)
     if row is None:
         _unknown(walk, instr)
@@ -41,7 +42,7 @@ def step(walk: Walk, instr: Instr, ahead: Ahead) -> int:
 
 
 def _unknown(walk: Walk, instr: Instr) -> None:
-    """An instruction that has no row: shown as it is, with the stack; what it gives has no better name than that."""
+    """Show an instruction without a row as a comment; its results get generic names."""
     popped, pushed = stack_effect(instr)
     shown = ", ".join(entry.text or entry.kind for entry in walk.stack)
     walk.spill()
@@ -52,14 +53,14 @@ def _unknown(walk: Walk, instr: Instr) -> None:
         walk.push(Entry(walk.names.fresh("unknown"), "const"))
 
 
-# -- loads and stores --------------------------------------------------------------------------------------
+# -- loads and stores ------------------------------------------------------------------------------
 
 
 def _load_fast(walk: Walk, instr: Instr, ahead: Ahead) -> int:
     name = walk.names.local(instr.arg)
     walk.push(Entry(name, "name", of=name))
     if ahead and (ahead[0].op, ahead[0].arg) == ("DELETE_FAST", instr.arg):
-        walk.moved.append(name)  # it is handed on: this frame keeps it no longer
+        walk.moved.append(name)  # the value moves on: this frame drops it
         return 1
     return 0
 
@@ -90,7 +91,7 @@ def _delete_fast(walk: Walk, instr: Instr, ahead: Ahead) -> None:
 
 
 def _copy(walk: Walk, instr: Instr, ahead: Ahead) -> int:
-    """A value that is stored while it stays on the stack goes on by the name that it gets."""
+    """A value that is stored and stays on the stack continues under its new name."""
     if instr.arg == 1 and ahead and ahead[0].op == "STORE_FAST" and walk.item(1).kind == "value":
         name = walk.names.local(ahead[0].arg)
         _assign(walk, name)
@@ -172,7 +173,7 @@ def _delete_attr(walk: Walk, instr: Instr, ahead: Ahead) -> None:
 
 
 def _value_and(walk: Walk, count: int) -> tuple[Entry, list[Entry]]:
-    """What is stored, and what says where: Python evaluates them in this order, and so does the text."""
+    """The stored value and its target's parts, in Python's order of evaluation."""
     entry, *rest = walk.take(1 + count)
     return entry, rest
 
@@ -197,7 +198,7 @@ def _store_slice(walk: Walk, instr: Instr, ahead: Ahead) -> None:
     walk.statement(f"{owner(base)}[{range_text(ends)}] = {entry.text}", [entry, base, *ends])
 
 
-# -- operators ---------------------------------------------------------------------------------------------
+# -- operators -------------------------------------------------------------------------------------
 
 
 def _unary(walk: Walk, instr: Instr, ahead: Ahead) -> None:
@@ -216,7 +217,7 @@ def _binary(walk: Walk, instr: Instr, ahead: Ahead) -> int:
         walk.statement(f"{left.of} {instr.arg} {right.text}", [left, right], sets=left.of)
         return 1
     temp = walk.names.temp()
-    # The left operand was evaluated first: it is stored before the right one is written.
+    # The left operand is evaluated first: store it before the right one is written.
     if right.kind == "value":
         walk.push(left)
         walk.push(right)
@@ -229,7 +230,7 @@ def _binary(walk: Walk, instr: Instr, ahead: Ahead) -> int:
 
 
 def _between(form: Callable[[Any], str]) -> Row:
-    """Two operands with a word between them."""
+    """A binary operator written as a word."""
 
     def row(walk: Walk, instr: Instr, ahead: Ahead) -> None:
         left, right = walk.take(2)
@@ -243,11 +244,11 @@ def _subscr(walk: Walk, instr: Instr, ahead: Ahead) -> None:
     walk.value(f"{owner(base)}[{key.text}]", notes=[base, key])
 
 
-# -- calls -------------------------------------------------------------------------------------------------
+# -- calls -----------------------------------------------------------------------------------------
 
 
 def _called(pair: list[Entry], arguments: list[str]) -> str:
-    """f(...), whatever the order of f and its NULL; a method that was looked up; or method, self."""
+    """f(...): f and NULL in any order, a bound method, or (method, self)."""
     real = [entry for entry in pair if entry.kind not in ("null", "self")]
     if len(real) == 2:
         arguments = [real[1].text, *arguments]
@@ -301,7 +302,10 @@ def _function_part(walk: Walk, instr: Instr, ahead: Ahead) -> None:
 
 
 def _reads_like(name: str, count: int, pushed: int = 1, stay: int = 0, exact: bool = False) -> Row:
-    """What has no syntax: a call of a function of that name, over `count` items and over those that `stay` on top."""
+    """A row for an instruction without syntax: a call of a function of that name.
+
+    Its arguments are the `stay` top items, which remain, and `count` items, which are popped.
+    """
 
     def row(walk: Walk, instr: Instr, ahead: Ahead) -> None:
         if not exact:
@@ -347,7 +351,7 @@ def _yield(walk: Walk, instr: Instr, ahead: Ahead) -> None:
 
 
 def _nothing(walk: Walk, instr: Instr, ahead: Ahead) -> None:
-    """Leaves no trace in the text."""
+    """Writes no text."""
 
 
 def _drops(walk: Walk, instr: Instr, ahead: Ahead) -> None:
@@ -372,7 +376,7 @@ def _to_bool(walk: Walk, instr: Instr, ahead: Ahead) -> None:
 
 
 def _top(make: str, exact: bool = True) -> Row:
-    """A value made of what lies on top and stays there."""
+    """A value made from the top item, which stays."""
 
     def row(walk: Walk, instr: Instr, ahead: Ahead) -> None:
         if not exact:

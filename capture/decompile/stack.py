@@ -1,10 +1,10 @@
-"""Instructions to Python, in a straight line: a stack of expressions in place of one of values.
+"""Straight-line instructions to Python: a symbolic stack of expressions.
 
-A `Walk` takes normal instructions (`bytecodes.decode`) one by one. Loads and operators become expressions on its stack;
-stores, deletions and results that are thrown away become statements. Expressions are written in the order in which they
-are evaluated: before a statement is written, what is still on the stack and was computed before goes into a name of its
-own (`t0`), and so does what would be evaluated in another order. `decompile_ops` has the instructions,
-`capture.decompile.writer` the jumps.
+A `Walk` takes normal instructions (`decoder.decode`) one by one. Loads and operators become
+expressions on its stack; stores, deletions and dropped results become statements. Expressions are
+written in order of evaluation: before a statement is written, earlier values still on the stack go
+into names of their own (`t0`), and so do values that would be evaluated in another order.
+`operators` has the instructions, `capture.decompile.writer` the jumps.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from typing import Any
 from ...ir.dataclass import dataclass, field
 
 ATOM, LOOSE = 1, 0
-"""How tightly an expression holds together: names, calls, displays; anything that needs parentheses as an operand."""
+"""Binding of an expression: names, calls, displays; or one that needs parentheses as an operand."""
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
     """One item of the stack.
 
-    kind   "value": to be evaluated where it is used; "name": a local's value (`of`); "const": may be written at any time;
-           "null"; "self": the second slot of a method that was looked up; "loop": the iterator of a `for` around here
-    seq    when a value was computed
-    items  of a display ([a, *b]) what is in it, between `brackets`
-    note   a comment for the statement that it comes to stand in
+    kind   "value": evaluated where it is used; "name": a local's value (`of`); "const": may be
+           written at any time; "null"; "self": the second slot of a method load; "loop": the
+           iterator of an enclosing `for`
+    seq    the time at which a value was computed
+    items  the parts of a display ([a, *b]), between `brackets`
+    note   a comment for the statement that uses it
     """
 
     text: str
@@ -41,8 +42,8 @@ class Entry:
     items: list[str] | None = None
     brackets: str = ""
     note: str = ""
-    inner: str = ""  # of iter(x): x
-    unsure: bool = False  # a local that a comprehension hides: it may be unbound
+    inner: str = ""  # iter(x): x
+    unsure: bool = False  # a local hidden by a comprehension, which may be unbound
 
 
 NULL = Entry("", "null")
@@ -51,7 +52,7 @@ SELF = Entry("", "self")
 
 @dataclass(slots=True, eq=False)
 class Names:
-    """Identifiers: of locals, of temporaries, and of constants that no literal can stand for (`objects`: by name)."""
+    """Identifiers of locals, temporaries, and constants without a literal (`objects`: by name)."""
 
     taken: set[str]
     named: Callable[[Any], tuple[str, str] | None]
@@ -60,7 +61,7 @@ class Names:
     count: int = 0
 
     def local(self, name: str) -> str:
-        """A local's name; the hidden ones of ours and the compiler's (".out0", ".0") get one that can be written."""
+        """A local's name; hidden ones (".out0", ".0") get a valid identifier."""
         found = self.locals.get(name)
         if found is None:
             bare = re.sub(r"\W", "_", name.lstrip("."))
@@ -84,7 +85,7 @@ class Names:
         return name
 
     def const(self, value: Any) -> Entry:
-        """A constant: as a literal, or by a name."""
+        """A constant, as a literal or by a name."""
         text = literal(value)
         if text is not None:
             return Entry(text, "const", LOOSE if text[0] == "-" else ATOM)
@@ -103,7 +104,7 @@ class Names:
 
 
 def literal(value: Any) -> str | None:
-    """The value as Python writes it, where that gives an equal object of the same type; None where it does not."""
+    """The value as Python source of an equal object of its type; None if it has none."""
     if value is None or value is Ellipsis or type(value) in (bool, int, str, bytes):
         return "..." if value is Ellipsis else repr(value)
     if type(value) is float:
@@ -117,7 +118,7 @@ def literal(value: Any) -> str | None:
 
 
 def _called(value: Any) -> str:
-    """A name for an object that shows what it is."""
+    """A descriptive name for an object."""
     name = getattr(value, "__name__", None) if _tells_its_name(value) else None
     if isinstance(value, types.CodeType):
         name = f"code_of_{value.co_name}"
@@ -128,23 +129,23 @@ def _called(value: Any) -> str:
 
 
 def _tells_its_name(value: Any) -> bool:
-    """No code of the user's is run to ask."""
+    """Whether `__name__` can be read without running code of the user's."""
     kinds = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodType)
     return isinstance(value, kinds) or type(value) in (type, types.MethodDescriptorType)
 
 
 class Walk:
-    """The stack, and the statements written so far: (text, comment) pairs, indented by whoever asks for them."""
+    """The symbolic stack; statements go to `write(text, comment)`."""
 
     def __init__(
         self, names: Names, write: Callable[[str, str], None], doubt: Callable[[str], None]
     ) -> None:
         self.names = names
         self.write = write
-        self.doubt = doubt  # is told what the text does not say exactly
+        self.doubt = doubt  # gets each inexactness of the text
         self.stack: list[Entry] = []
         self.time = 0
-        self.moved: list[str] = []  # locals that were unbound when they were read
+        self.moved: list[str] = []  # locals unbound as they were read
 
     # -- the stack
     def push(self, entry: Entry) -> None:
@@ -172,20 +173,20 @@ class Walk:
         return self.take(1)[0]
 
     def item(self, depth: int) -> Entry:
-        """The entry so many places from the top (1: the top)."""
+        """The entry at a depth from the top (1: the top)."""
         if len(self.stack) < depth:
             raise Unbalanced(f"item {depth} of {len(self.stack)}")
         return self.stack[-depth]
 
     def stay(self, depth: int) -> Entry:
-        """The same entry, fit to be written more than once."""
+        """The entry at a depth, in a form that may be written several times."""
         entry = self.item(depth)
         if entry.kind == "value":
             self.spill()
         return self.item(depth)
 
     def spill(self, name: str | None = None) -> None:
-        """What is on the stack goes into names: all values, and the value of the local `name`."""
+        """Move the stack's values into names, and the value of the local `name` as well."""
         waiting = [
             (at, entry)
             for at, entry in enumerate(self.stack)
@@ -201,7 +202,7 @@ class Walk:
 
     # -- statements
     def statement(self, text: str, used: Iterable[Entry] = (), sets: str = "") -> None:
-        """Write a statement that has used these entries, and sets a local if it says so."""
+        """Write a statement that used these entries, and possibly sets a local."""
         self.spill(sets or None)
         note = "; ".join(dict.fromkeys(one.note for one in used if one.note))
         self.write(text, note)
@@ -215,11 +216,11 @@ class Walk:
 
 
 class Unbalanced(Exception):
-    """More is taken from the stack than is known to be there."""
+    """An instruction takes more items from the stack than are known to be there."""
 
 
 def _in_order(stack: list[Entry]) -> bool:
-    """Whether what lies further up was computed later."""
+    """Whether each value was computed after those below it."""
     last = 0
     for entry in stack:
         if entry.kind == "value":
@@ -230,10 +231,10 @@ def _in_order(stack: list[Entry]) -> bool:
 
 
 def loose(entry: Entry) -> str:
-    """As an operand: in parentheses if it needs them."""
+    """The text as an operand, in parentheses if it needs them."""
     return entry.text if entry.level == ATOM else f"({entry.text})"
 
 
 def owner(entry: Entry) -> str:
-    """As what stands before a dot."""
+    """The text before a dot."""
     return f"({entry.text})" if entry.level != ATOM or entry.text[:1].isdigit() else entry.text

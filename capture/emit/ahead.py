@@ -1,6 +1,7 @@
-"""What control may still come to from an instruction on: locals that are written to, and lines.
+"""Facts on the code that may still run: locals that it writes, and its lines.
 
-Both are gathered backwards once for all instructions of a function, and hold for its resume functions too.
+Each is computed backwards once for all instructions of a function, and is valid for its resume
+functions as well.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ Gathered = TypeVar("Gathered")
 
 
 class Ahead(Generic[Gathered]):
-    """`own(instr)` of an instruction and all that are reached from it, put together by `join`, which must not lose
-    anything."""
+    """Combines `own(instr)` over an instruction and all that it reaches.
+
+    `join` combines two; its result must include both.
+    """
 
     def __init__(
         self, own: Callable[[Instr], Gathered], join: Callable[[Gathered, Gathered], Gathered]
@@ -33,9 +36,8 @@ class Ahead(Generic[Gathered]):
             return self._of(decoded)[index]
         if decoded.is_of_base(index):
             return self._of(decode(decoded.base))[index]
-        *rest, jump = decoded.instrs[
-            index:
-        ]  # a resume function's beginning ends with its only jump
+        # The beginning of a resume function ends with its only jump.
+        *rest, jump = decoded.instrs[index:]
         assert jump.target is not None
         found = self._of(decode(decoded.base))[jump.target]
         for instr in rest:
@@ -68,7 +70,7 @@ _DROPPED: Ahead[frozenset[str]] = Ahead(
 
 
 def dropped_ahead(decoded: Decoded) -> frozenset[str]:
-    """Names of the locals that the code writes to or deletes, from its beginning on."""
+    """Names of the locals that the code writes or deletes, from its beginning on."""
     return _DROPPED.at(decoded, decoded.entry)
 
 
@@ -87,5 +89,5 @@ _LINES = Ahead(_line, _span)
 
 
 def lines_from(code: types.CodeType, index: int) -> tuple[int, ...]:
-    """(first, last) line that may run from instruction `index` on; empty where none is known."""
+    """(first, last) line that may run from instruction `index` on; empty if none is known."""
     return _LINES.at(decode(code), index)

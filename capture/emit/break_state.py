@@ -1,7 +1,8 @@
-"""What a frame leaves behind at a break: which slots its stack has and which locals go on.
+"""The state that a frame leaves at a break: kinds of stack slots, and locals to hand on.
 
-In: the root frame where it breaks, and the path of instructions that Python runs before a resume function takes
-over. Out: the stack's kinds (see `stackshape`) and the names of the locals to hand on. Called by `frame`.
+In: the root frame where it breaks, and the path of instructions that Python runs before a resume
+function takes over. Out: the stack's kinds (see `stack_shape`) and the names of the locals to hand
+on. `emitter` calls it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from .resume import Path, order_of
 
 
 def made_here(m: Machine, f: Frame) -> Value | None:
-    """The outermost exception made by the walk that a handler of this frame is handling."""
+    """The outermost exception that the walk made and a handler of this frame is handling."""
     levels = sum(value is PREVIOUS for value in f.stack)
     return next(
         (value for value in m.handling.stack[:levels] if value in m.handling.raised_at), None
@@ -44,14 +45,16 @@ def made_here(m: Machine, f: Frame) -> Value | None:
 
 
 def with_handlers(stack: list[Value], handling: list[Value]) -> list[Value]:
-    """The stack, with the exception that is being handled in place of what its handler saved; the slot of a handler
-    that is over holds nothing that anybody reads."""
+    """The stack with the exceptions being handled in place of what their handlers saved.
+
+    The slot of a finished handler has a value that nothing reads.
+    """
     levels = iter(handling)
     return [Handled(next(levels, None)) if value is PREVIOUS else value for value in stack]
 
 
 def kind_of(value: Value) -> str:
-    """What `stackshape` calls it."""
+    """The kind of a value in `stack_shape`'s terms."""
     if isinstance(value, Handled):
         return "exc" if value.error is not None else "over"
     return "null" if isinstance(value, Null) else "value"
@@ -68,9 +71,12 @@ def shape_after(path: Path, shape: tuple[str, ...]) -> tuple[str, ...]:
 def bound_after(
     code: types.CodeType, path: Path, bound: set[str], shape: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Locals to hand to a resume function, in the order of the function's: those in `bound`, and what these
-    instructions store; nobody knows whether that may die before its frame does. `shape`: of the stack before them. The end of a
-    comprehension stores the NULL that stood for a local without a value."""
+    """Locals to hand to a resume function, in the function's order.
+
+    They are those in `bound` and those that the instructions of the path store, whose end before
+    their frame's might be visible. `shape` is that of the stack before the path. The end of a
+    comprehension stores the NULL of a local without a value.
+    """
     names = set(bound)
     for number, (instr, way) in enumerate(path):
         if way == RAISES:
@@ -83,19 +89,21 @@ def bound_after(
 
 
 def _may_be_missed(value: Value) -> bool:
-    """Whether a local that nobody reads again must live as long as its frame: the end of an object can be seen,
-    by a finalizer or a weak reference."""
+    """Whether an unused local must live as long as its frame.
+
+    The end of an object is visible through a finalizer or a weak reference.
+    """
     if isinstance(value, Unread):
         return True
     if not isinstance(value, Const) and value.source is not None and value.source.kind == "local":
-        return True  # a resume function owns what it is handed
+        return True  # a resume function owns its arguments
     if isinstance(value, Obj):
         return not is_kind(value.value, IDENTITY_TYPES)
     return value.source is not None and isinstance(value, (Sequence, Dict, Set))
 
 
 def missed_locals(m: Machine, f: Frame, stack: list[Value]) -> set[str]:
-    """The locals that must live as long as the frame although nobody may read them again."""
+    """The locals that must live as long as the frame, even if nothing reads them again."""
     handed = _handed_over(m, stack)
     return {
         name
@@ -105,16 +113,17 @@ def missed_locals(m: Machine, f: Frame, stack: list[Value]) -> set[str]:
 
 
 def _handed_over(m: Machine, stack: list[Value]) -> set[Value]:
-    """What Python gets to see at the break that a weak reference may be made of: on the stack of the instruction that
-    breaks, stored outside of the frame, or below one of those."""
-    seen = reachable(
-        m, [*stack, *(part for effect in m.journal.effects for part in _parts(effect))]
-    )
+    """Values visible to Python at the break of which a weak reference may be made.
+
+    They are on the stack of the breaking instruction, stored outside the frame, or reachable from
+    one of those.
+    """
+    seen = reachable(m, [*stack, *(part for effect in m.journal.effects for part in _parts(effect))])
     return {value for value in seen if not isinstance(value, _WITHOUT_WEAK_REFERENCES)}
 
 
 def _holds_any(m: Machine, value: Value, handed: set[Value]) -> bool:
-    """Whether a local is, or holds, something that Python got to see: it must live as long as its frame."""
+    """Whether a local is, or holds, a value that Python saw: it lives as long as its frame."""
     return bool(handed) and not handed.isdisjoint(reachable(m, [value]))
 
 
@@ -122,7 +131,7 @@ _WITHOUT_WEAK_REFERENCES = (Const, Sequence, Dict, Slice, Null, Handled, Cell)
 
 
 def reachable(m: Machine, values: list[Any]) -> set[Value]:
-    """These Values and those that they are made of."""
+    """These Values and their parts, transitively."""
     seen: set[Value] = set()
     todo = list(values)
     while todo:
@@ -137,8 +146,10 @@ def reachable(m: Machine, values: list[Any]) -> set[Value]:
 
 
 def _parts(value: Any) -> list[Any]:
-    """What a Value, an effect or a container of them holds that may be or hold a Value; of the program's own objects
-    nothing is asked."""
+    """Parts of a Value, an effect or a container that may be or hold a Value.
+
+    The program's own objects are not read.
+    """
     kind = type(value)
     if kind is dict:
         return [*value.keys(), *value.values()]
@@ -150,7 +161,7 @@ def _parts(value: Any) -> list[Any]:
 
 
 _EFFECTS: tuple[type, ...] = typing.get_args(Effect)
-_REAL = frozenset({"source", "origin", "ghost", "array"})  # fields that hold things of the program
+_REAL = frozenset({"source", "origin", "ghost", "array"})  # fields with objects of the program
 
 
 @functools.cache

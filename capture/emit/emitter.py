@@ -1,9 +1,9 @@
-"""Emission: from the machine's final state to replacement code.
+"""Emission: replacement code from the machine's final state.
 
-In: the machine at a return or a break, and the compiled program. Out: bytecode, by the assembler, that loads
-the graph's inputs by their Sources, calls the program, rebuilds what is needed, replays the effects in order,
-and leaves locals and stack as plain Python would have them. Every pre-existing value is loaded before the
-first effect, since an effect may change the path that led to it.
+In: the machine at a return or a break, and the compiled program. Out: bytecode, made by the
+assembler, that loads the graph's inputs by their Sources, calls the program, rebuilds values,
+replays the effects in order, and leaves locals and stack as plain Python would. It loads every
+pre-existing value before the first effect, since an effect may change the path to the value.
 """
 
 from __future__ import annotations
@@ -31,30 +31,31 @@ from .resume import begin_handling
 
 
 class Emitter:
-    """Emits values of one capture into one assembler. A dry run with `outputs` finds what is needed."""
+    """Emits values of one capture into one assembler; a dry run fills `outputs`."""
 
     def __init__(self, asm: Assembler, m: Machine, frame: Frame) -> None:
         self.asm = asm
         self.m = m
         self.frame = frame
         self.outputs: list[Tensor] = []
-        self.arrays: list[Any] = []  # arrays whose memory is made anew
+        self.arrays: list[Any] = []  # arrays whose memory the program makes
         self.loaded: dict[Value, None] = {}  # in the order of loading
         self.temps: dict[Value, str] = {}
-        self.failed: dict[str, Label] = {}  # where something may raise -> its handler
+        self.failed: dict[str, Label] = {}  # stage that may raise -> its handler
         self.building: set[Value] = set()
         self.root_cells = {cell: name for name, cell in frame.cells.items()}
         self.used_cells: list[str] = []
         self.bound_cells: set[str] = set()
 
-    # -- the program -----------------------------------------------------------------------------------
+    # -- the program -------------------------------------------------------------------------------
     def call_program(
         self, program: Any, inputs: list[Value], outputs: list[Tensor], rerun: bool, after: str
     ) -> None:
         """temps of outputs = program(*inputs)
 
-        With `rerun`, an exception of the program sends the frame to its original code: nothing has been
-        changed yet, so plain Python raises its own exception, in reach of the user's own handlers. `after`: see `failing`.
+        With `rerun`, an exception of the program makes the frame run its original code: nothing has
+        been changed yet, so plain Python raises its own exception, inside the user's handlers.
+        `after`: see `failing`.
         """
         asm = self.asm
         with self.failing("before"):
@@ -73,17 +74,20 @@ class Emitter:
                     asm.call_const(rebuild.keep_size, partial(asm.load_fast, name))
                     asm.pop_top()
 
-    # -- faults ----------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------
     def failing(self, where: str) -> AbstractContextManager[None]:
-        """What happens should an instruction that is emitted inside raise. "program", "before": the frame starts again as it is
-        written, for nothing has been changed; "halfway": an error that says so; "": the exception comes out."""
+        """A context with the fault handler of a stage, for instructions that may raise.
+
+        "program", "before": the frame runs its original code, since nothing has been changed;
+        "halfway": an error says so; "": the exception leaves the frame.
+        """
         if not where:
             return self.asm.covered(None)
         label = self.failed.setdefault(where, self.asm.label())
         return self.asm.covered(Cover(label, 0, False))
 
     def handle_failures(self) -> None:
-        """The handlers, behind everything else."""
+        """Emit the fault handlers, after all other code."""
         asm = self.asm
         asm.set_location(None)
         for where in filter(self.failed.__contains__, _FAILED):
@@ -105,21 +109,21 @@ class Emitter:
         return lambda: self.push(value)
 
     def preload(self, values: Iterable[Value]) -> None:
-        """Load pre-existing values before anything is changed."""
+        """Load pre-existing values before anything changes."""
         for value in values:
             self.push(value)
             self.asm.pop_top()
 
     def build(self, values: Iterable[Value]) -> None:
-        """Make what exists only in the walk, and keep it."""
+        """Build values that exist only in the walk, and keep them in temporaries."""
         for value in values:
             if value not in self.temps and not isinstance(value, (Const, Null)):
                 self.push(value)
                 self.asm.pop_top()
 
-    # -- values ----------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
     def push(self, value: Value) -> None:
-        """Emit code that leaves the value on the stack, building it once."""
+        """Push a value; it is built once."""
         temp = self.temps.get(value)
         if temp is not None:
             self.asm.load_fast(temp)
@@ -160,7 +164,7 @@ class Emitter:
             self._remember(value)
 
     def _compute(self, value: Held) -> None:
-        """A number that was computed from some of outside, before anything is changed."""
+        """Compute a symbolic number from numbers outside, before anything changes."""
         self.loaded[value] = None
         made, sources = numbers.function_of(self.m, value.expr)
         self.asm.call_const(made, *[partial(self.asm.load_source, source) for source in sources])
@@ -176,8 +180,11 @@ class Emitter:
             self.push(value)
 
     def push_stack(self, stack: list[Value]) -> None:
-        """The frame's stack at a break. All of it is built before the first handler is entered again, so that
-        nothing can fail inside of one."""
+        """Push the frame's stack at a break.
+
+        All values are built before the first handler is entered again, so that nothing can fail
+        inside one.
+        """
         for value in stack:
             if isinstance(value, Handled):
                 self.push(value.error or NONE)
@@ -196,20 +203,20 @@ class Emitter:
                     begin_handling(self.asm)
 
     def store_locals(self, cells: dict[str, Cell], values: dict[str, Value]) -> None:
-        """The frame's own cells and locals, by name."""
+        """Store the frame's own cells and locals by name."""
         for name, cell in cells.items():
             if cell.content is not None:
                 self.push(self.m.load_cell(cell))
                 self.asm.store_deref(name)
                 self.bound_cells.add(name)
-            elif cell.name is not None:  # an argument that was deleted
+            elif cell.name is not None:  # a deleted argument
                 self.asm.delete_deref(name)
         for name, value in values.items():
             self.push(value)
             self.asm.store_fast(name)
 
     def bind_cells(self, names: tuple[str, ...]) -> None:
-        """Fill the root's own cells that a rebuilt function holds."""
+        """Fill the root frame's own cells that a rebuilt function holds."""
         for name in dict.fromkeys(self.used_cells):
             cell = self.frame.cells[name]
             if name in names and cell.content is not None and name not in self.bound_cells:
@@ -218,13 +225,13 @@ class Emitter:
                 self.asm.store_deref(name)
 
     def drop_all_but(self, kept: Container[str], arguments: tuple[str, ...]) -> None:
-        """Let go of what the program no longer holds at this point: temporaries, and arguments not in `kept`."""
+        """Drop what the program no longer holds here: temporaries, and arguments not in `kept`."""
         asm = self.asm
         dead = [name for name in arguments if name not in kept and name not in asm.cells]
         self.drop([*asm.made, *dead])
 
     def drop(self, names: Iterable[str]) -> None:
-        """Let go of what these locals hold, one after the other."""
+        """Unbind these locals, one after the other."""
         for name in names:
             self.asm.push_null()
             self.asm.store_fast(name)
@@ -239,10 +246,12 @@ class Emitter:
         )
         self.asm.pop_top()
 
-    # -- effects ---------------------------------------------------------------------------------------
+    # -- effects -----------------------------------------------------------------------------------
     def clear(self, leaves: list[Tensor], read: list[Value]) -> None:
-        """leaf.grad = None, before the program, after all is read that is read anywhere: gradients of the last step make
-        room for those of this one."""
+        """leaf.grad = None before the program, so that old gradients free memory for new ones.
+
+        All pre-existing values are loaded first.
+        """
         self.preload(read if leaves else [])
         for leaf in leaves:
             self.asm.load_const(None)
@@ -254,7 +263,7 @@ class Emitter:
             _REPLAY[type(effect)](self, effect)
 
     def enter_contexts(self, contexts: list[Context]) -> None:
-        """Enter again what is entered at a break; its exit is on the live stack."""
+        """Enter again the contexts that are open at a break; their exits are on the live stack."""
         for context in contexts:
             self.push(context)
             self.asm.load_attr("__enter__")
@@ -264,7 +273,8 @@ class Emitter:
             self.asm.pop_top()
 
 
-# -- effects ---------------------------------------------------------------------------------------------
+# -- replay of effects
+# -----------------------------------------------------------------------------------
 def _set_attr(e: Emitter, effect: SetAttr) -> None:
     if effect.value is None:
         if effect.raw:
@@ -301,7 +311,8 @@ def _set_global(e: Emitter, effect: SetGlobal) -> None:
         return
     if effect.value is not None:
         e.push(effect.value)
-    if effect.module is not None:  # code that held its globals would keep the module alive
+    # Code that held the globals would keep the module alive.
+    if effect.module is not None:
         e.push(effect.module)
         e.asm.load_attr("__dict__")
     else:

@@ -1,7 +1,8 @@
-"""How each kind of value is made again: code, for replacement code, that builds what existed only in the walk.
+"""Builders: replacement code that makes values which existed only in the walk.
 
-In: an Emitter and a Value that is not pre-existing and not built yet. Out: bytecode that leaves it on the stack; the
-table `BUILDERS`, by class of Value. `write_back` gives a pre-existing container or cell its final content. Used by `emit`.
+In: an Emitter and a Value that is neither pre-existing nor built yet. Out: bytecode that pushes it.
+`BUILDERS` is the table by class of Value. `write_back` gives a pre-existing container or cell its
+final content. `emitter` uses both.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ if TYPE_CHECKING:
 
 def _tensor(e: Emitter, value: Tensor) -> None:
     e.outputs.append(value)
-    e.asm.load_const(None)  # only in the dry run: outputs have temps by the time of the real one
+    # Only in the dry run; in the real run outputs have temporaries by now.
+    e.asm.load_const(None)
 
 
 def _obj(e: Emitter, value: Obj) -> None:
@@ -68,7 +70,7 @@ def _obj(e: Emitter, value: Obj) -> None:
 def _sequence(e: Emitter, value: Sequence) -> None:
     asm = e.asm
     if value.cls is list:
-        asm.build_list(0)  # remembered before it is filled: a list may hold itself
+        asm.build_list(0)  # remembered before it is filled: a list may contain itself
         e._remember(value)
         if value.items:
             e.push_all(value.items)
@@ -141,7 +143,7 @@ def _tuple_of(e: Emitter, items: list[Value]) -> None:
 
 
 def _set_steps(e: Emitter, value: Set) -> None:
-    """Do to the real set what was done to this one."""
+    """Replay on the real set the operations done on this one."""
     _tuple_of(e, [item for _, item in value.history])
     name = e.asm.fresh("items")
     e.asm.store_fast(name)
@@ -310,7 +312,7 @@ def _iterator(e: Emitter, value: Iterator) -> None:
 
 
 def _at(make: Callable[..., Any]) -> Callable[[Emitter, Value, int], None]:
-    """By this function of an object and a number of steps, or a position."""
+    """A builder by a function of an object and an index (steps taken, or a position)."""
 
     def emit(e: Emitter, of: Value, index: int, *_: int) -> None:
         e.asm.call_const(make, lambda: e.push(of), lambda: e.asm.load_const(index))
@@ -376,7 +378,7 @@ _ITERATORS: dict[str, Callable[..., None]] = {
 
 
 def write_back(e: Emitter, target: Value) -> None:
-    """Give what existed before the frame its final content."""
+    """Give a pre-existing container or cell its final content."""
     if isinstance(target, Cell):
         if target.content is None:
             e.push(target)
@@ -397,7 +399,7 @@ def write_back(e: Emitter, target: Value) -> None:
 
 
 def _write_list(e: Emitter, target: Sequence) -> None:
-    """A list of the caller's: what was put in its places and what was added, or the whole of it."""
+    """Write a caller's list: only the changed positions and added items, or all items."""
     part = target.origin is not None and not target.whole
     kept = target.kept if part and target.shut is None else None
     places = tuple(sorted(target.placed)) if part else ()
@@ -417,7 +419,7 @@ def _write_list(e: Emitter, target: Sequence) -> None:
 def _token(e: Emitter, value: Token) -> None:
     if value.used:
         raise Break("GB125", "a used token of a context variable")
-    if value.previous is not None:  # variables are set in the order of the program
+    if value.previous is not None:  # variables are set in the program's order
         e.push(value.previous)
         e.asm.pop_top()
     e.asm.call_const(ContextVar.set, lambda: e.push(value.variable), lambda: e.push(value.value))

@@ -1,7 +1,7 @@
-"""The result of a direct entry as data: what the native part builds of the program's outputs and inputs, without code.
+"""Result trees: the result of a direct entry as data, which native code builds without bytecode.
 
-In: the returned Value. Out: a tree (see `_native.Entry`), with the tensors that the program has to give and the Sources that
-are returned as they came. Called by `frame`.
+In: the returned Value. Out: a tree (see `_native.Entry`), with the tensors that the program must
+output and the Sources of values returned unchanged. `capture` calls it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..values.value import UNREAD, Const, Dict, Obj, Sequence, Tensor, Value
 
 
 class Trees:
-    """The result of a direct entry as data; NotConstant where it needs code."""
+    """Builds the result of a direct entry as data; raises NotConstant if it needs code."""
 
     def __init__(self) -> None:
         self.outputs: list[Tensor] = []

@@ -1,10 +1,11 @@
-"""Resume functions and break tails: how replacement code runs one original instruction and goes on after it.
+"""Resume functions and break tails: replacement code runs one original instruction, then continues.
 
-`resume_code` makes the code object that re-enters a function in its middle; `break_tail` emits a break into
-replacement code: the user's own instruction, then on each way out of it (the next instruction, a jump's target,
-the handler of what it raises) a call of a resume callable with (closure tuple or None, *stack items that are not
-NULL, *locals). An exception that is being handled travels as such an item: the frame that is left ends its
-handling, the resume function begins it again. `can_resume` tells where this is impossible.
+`resume_code` makes the code object that re-enters a function in its middle. `break_tail` emits a
+break into replacement code: the user's own instruction, then on each way out of it (the next
+instruction, a jump's target, the handler of its exception) a call of a resume callable with
+(closure tuple or None, *stack items that are not NULL, *locals). An exception that is being handled
+is passed as such an item: the old frame ends its handling, and the resume function begins it again.
+`can_resume` gives reasons why this is impossible.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ CANNOT_CARRY = frozenset({"copy", "over", "mixed"})
 
 @dataclass(frozen=True, slots=True)
 class ResumeSpec:
-    """How an edge of a break goes on: what to call, what is on the stack there ("value", "null", "exc" or "lasti"
-    per slot, bottom first), and which locals are bound (no cells: they go by the closure). A slot "spare" below all
-    others stands for an argument that is nothing: `super()` asks for a first one."""
+    """How an edge of a break continues.
+
+    The callable, the kinds of its stack slots ("value", "null", "exc" or "lasti", bottom first),
+    and the bound locals (without cells, which come through the closure). A "spare" slot below all
+    others is an unused first argument for `super()`.
+    """
 
     callable: Any
     stack: tuple[str, ...]
@@ -37,11 +41,11 @@ class ResumeSpec:
 
 
 class CannotResume(ValueError):
-    """A position or state that no resume function can re-create."""
+    """No resume function can re-create this position or state."""
 
 
 def can_break(code: types.CodeType) -> str | None:
-    """None, or why the function cannot be left in its middle."""
+    """The reason why the function cannot be left in its middle, or None."""
     if decode(code).is_generator:
         return "the frame belongs to a generator or coroutine"
     if not code.co_flags & 0x01:
@@ -50,7 +54,7 @@ def can_break(code: types.CodeType) -> str | None:
 
 
 def can_resume(code: types.CodeType, index: int) -> str | None:
-    """None, or why the function cannot be re-entered before instruction `index`."""
+    """The reason why the function cannot be re-entered before instruction `index`, or None."""
     decoded = decode(code)
     reason = can_break(code)
     if reason is not None:
@@ -66,22 +70,23 @@ def can_resume(code: types.CodeType, index: int) -> str | None:
     return None
 
 
-# code of a resume function -> the locals of the function that it resumes, in their order there
+# Code of a resume function -> the locals of the original function, in their order there.
 _ORDERS: weakref.WeakKeyDictionary[types.CodeType, tuple[str, ...]] = weakref.WeakKeyDictionary()
 
 
 def order_of(code: types.CodeType) -> tuple[str, ...]:
-    """The order in which plain Python lets go of the locals when the frame ends."""
+    """The order in which plain Python drops the locals when the frame ends."""
     return _ORDERS.get(code, code.co_varnames)
 
 
 def resume_code(
     code: types.CodeType, index: int, stack: tuple[str, ...], bound: tuple[str, ...]
 ) -> types.CodeType:
-    """A code object that takes the stack items that are not NULL, then the locals in `bound`, and runs `code`
-    from instruction `index` on. Its free variables are the original's cellvars and freevars, in that order.
+    """A code object that runs `code` from instruction `index` on.
 
-    Raises CannotResume if `can_resume` gives a reason, or for a `super()` that would find no first argument.
+    It takes the stack items that are not NULL, then the locals in `bound`. Its free variables are
+    the original's cellvars and freevars, in that order. Raises CannotResume if `can_resume` gives a
+    reason, or for a `super()` that would find no first argument.
     """
     reason = can_resume(code, index)
     if reason is not None:
@@ -96,9 +101,8 @@ def resume_code(
     first, source = _first_argument(asm, code, bound)
     if first is not None and not args:
         raise CannotResume("super() needs the first argument, and it lives in a cell")
-    place = dict(
-        zip(args, args, strict=True)
-    )  # what is passed -> the name of the slot that it comes in
+    # Argument -> the name of its slot.
+    place = dict(zip(args, args, strict=True))
     if first is not None and args[0] != first:
         if first in place:
             place[first] = asm.fresh("first")
@@ -122,14 +126,14 @@ def resume_code(
 
 
 def _written(code: types.CodeType, index: int) -> types.CodeType:
-    """The code in whose bytes the instruction stands: of a resume function that carries the original's, the original."""
+    """The code that owns the instruction: the original, if a resume function carries its bytes."""
     decoded = decode(code)
     return decoded.base if decoded.base is not None and decoded.is_of_base(index) else code
 
 
 SPARE = "spare"
 PASSED = frozenset({"value", "exc", SPARE})
-"""The kinds of stack slots that are handed to a resume function; the others it makes itself."""
+"""The kinds of stack slots passed to a resume function; it makes the others itself."""
 
 
 def needs_spare(code: types.CodeType, stack: tuple[str, ...], bound: tuple[str, ...]) -> bool:
@@ -143,7 +147,8 @@ def _push_item(asm: Assembler, kind: str, name: str) -> None:
     if kind == "null":
         asm.push_null()
     elif kind == "lasti":
-        asm.load_const(0)  # all it tells is the line of a frame that is over
+        # It only gives the line of a frame that is over.
+        asm.load_const(0)
     else:
         asm.take_fast(name)
         if kind == "exc":
@@ -151,13 +156,13 @@ def _push_item(asm: Assembler, kind: str, name: str) -> None:
 
 
 def begin_handling(asm: Assembler) -> None:
-    """[..., exception] -> [..., what was handled before]: as an except block begins."""
+    """[..., exception] -> [..., exception handled before]: the start of an except block."""
     asm.emit("PUSH_EXC_INFO")
     asm.pop_top()
 
 
 def end_handling(asm: Assembler) -> None:
-    """[..., what was handled before] -> [..., exception]"""
+    """[..., exception handled before] -> [..., exception]"""
     asm.call_const(sys.exception)
     asm.swap(2)
     asm.emit("POP_EXCEPT")
@@ -166,8 +171,10 @@ def end_handling(asm: Assembler) -> None:
 def _first_argument(
     asm: Assembler, code: types.CodeType, bound: tuple[str, ...]
 ) -> tuple[str | None, str | None]:
-    """(name of the slot that `super()` will read, the cell to fill it from or None); (None, None) if no
-    `super()` can come. CPython's super() takes slot 0 of the frame that calls it."""
+    """(name of the slot that `super()` reads, the cell to fill it from or None).
+
+    (None, None) without a `super()`. CPython's super() reads slot 0 of its caller's frame.
+    """
     if not code.co_argcount or not decode(code).may_call_bare_super:
         return None, None
     first = code.co_varnames[0]
@@ -175,15 +182,15 @@ def _first_argument(
 
 
 def _settle(asm: Assembler, names: list[str], place: dict[str, str]) -> None:
-    """Move locals from the slots that they came in to their own."""
+    """Move locals from their argument slots to their own slots."""
     for name in names:
         asm.take_fast(place[name])
         asm.store_fast(name)
 
 
-# -- break tails ---------------------------------------------------------------------------------------------
+# -- break tails -----------------------------------------------------------------------------------
 Path = tuple[tuple[Instr, str], ...]
-"""The instructions run since the break, that one included, each with the way in which it was left."""
+"""The instructions since the break, including the broken one, each with how control left it."""
 
 ResumeFor = Callable[[int, Path], "ResumeSpec | Callable[[Assembler], None]"]
 
@@ -201,13 +208,14 @@ def break_tail(
     extent: Any = None,
     stack: tuple[str, ...] | None = None,
 ) -> None:
-    """Emit original instruction `index` (to the end of the real instruction that it is a part of) and what
-    follows it. Before: the emitted code has restored the real stack and locals of that point.
+    """Emit original instruction `index`, to the end of its real instruction, and its continuations.
 
-    `resume_for(target, path)` says how to go on at each way out (or emits it); it is not asked where only a
-    return or a raise is left. A method load leaves NULL and the bound attribute, never method and self. With
-    `wrap_call`, a call runs as extent(callable, *args, **kwargs); `stack` then tells which slots before the
-    instruction are "null", as far as the code alone does not.
+    The emitted code before it must have restored the real stack and locals of that point.
+    `resume_for(target, path)` gives the continuation of each way out (or emits it); it is not
+    called where only a return or a raise remains. A method load leaves NULL and the bound
+    attribute, never method and self. With `wrap_call`, a call runs as extent(callable, *args,
+    **kwargs); `stack` then gives the "null" slots before the instruction where the code alone does
+    not decide them.
     """
     if asm.code is not code:
         raise ValueError("the assembler must be one for the code that breaks")
@@ -243,13 +251,15 @@ def break_tail(
 
 
 ANSWERS = frozenset({"TO_BOOL", "IS", "CONTAINS"})
-"""Instructions that leave True or False."""
+"""Instructions whose result is True or False."""
 
 
 def _jump_of_answer(instrs: tuple[Instr, ...], index: int) -> Instr | None:
-    """The jump that tests what the real instruction at `index` leaves, where that is True or False: it cannot fail. Each way
-    then has a resume function of its own, and none is compiled once for each answer. From 3.13 on all tests are such
-    pairs (TO_BOOL); before, the jump asks for the truth itself."""
+    """The jump that tests the True or False of the real instruction at `index`; it cannot fail.
+
+    Each way out then has its own resume function, and none is compiled once per answer. From 3.13
+    on all tests are such pairs (TO_BOOL); earlier, the jump itself tests the truth.
+    """
     while instrs[index].op not in FINAL and not instrs[index + 1].head:
         index += 1
     if instrs[index].op not in ANSWERS:
@@ -265,7 +275,7 @@ def _cover(instr: Instr, handler: Label | None) -> Cover | None:
 
 
 def _settled(asm: Assembler, instr: Instr, taken: Label | None) -> None:
-    """The instruction itself, with a stack after it whose NULLs are known."""
+    """Emit the instruction so that the NULLs on the stack after it are known."""
     if instr.op == "LOAD_METHOD":
         asm.load_attr(instr.arg[0])
     elif instr.op == "LOAD_SUPER_ATTR" and instr.arg[1]:
@@ -294,7 +304,7 @@ def _edge(asm: Assembler, index: int, resume_for: ResumeFor, path: Path) -> None
 
 
 def _emit_ending(asm: Assembler, ending: list[Instr], resume_for: ResumeFor, path: Path) -> None:
-    """Nothing but the raise at the end of it can fail; the handler of that goes on by itself."""
+    """Emit a trivial ending: only the raise at its end can fail, and its handler continues."""
     *before, last = ending
     raised = asm.label() if last.op == "RERAISE" and last.handler is not None else None
     for instr in before:
@@ -315,7 +325,7 @@ def _next(instr: Instr) -> int:
 
 
 def _trivial_ending(instrs: tuple[Instr, ...], index: int) -> list[Instr] | None:
-    """The instructions from `index` on, if they only return or raise something that is already there."""
+    """The instructions from `index` on, if they only return or raise an existing value."""
     ending: list[Instr] = []
     while len(ending) < TRIVIAL_LENGTH and _is_trivial(instrs, index):
         instr = instrs[index]
@@ -327,7 +337,7 @@ def _trivial_ending(instrs: tuple[Instr, ...], index: int) -> list[Instr] | None
 
 
 def _is_trivial(instrs: tuple[Instr, ...], index: int) -> bool:
-    """Whether it cannot fail. The end of `except ... as name` stores None under the name and deletes it."""
+    """Whether it cannot fail, like the end of `except ... as name`: name = None; del name."""
     instr, before = instrs[index], instrs[index - 1]
     if instr.op == "STORE_FAST":
         after = instrs[index + 1]
@@ -338,8 +348,10 @@ def _is_trivial(instrs: tuple[Instr, ...], index: int) -> bool:
 
 
 def call_resume(asm: Assembler, spec: ResumeSpec) -> None:
-    """Call a resume callable with the cells, the stack and the locals as they are, and return its result.
-    They are moved, not copied: this frame keeps none of them alive."""
+    """Call a resume callable with the cells, stack and locals, and return its result.
+
+    Values are moved, not copied: this frame keeps none of them alive.
+    """
     bad = [name for name in spec.bound if name in asm.cells]
     if bad:
         raise ValueError(f"cells travel by the closure, not among the locals: {bad}")
@@ -350,7 +362,7 @@ def call_resume(asm: Assembler, spec: ResumeSpec) -> None:
         if kind == "exc":
             end_handling(asm)
         temp = asm.fresh("kept")
-        asm.store_fast(temp)  # takes a NULL too, and then unbinds
+        asm.store_fast(temp)  # takes a NULL too, which unbinds the local
         if kind in PASSED:
             temps.append(temp)
     asm.begin_call(lambda: asm.load_const(spec.callable))
@@ -362,7 +374,7 @@ def call_resume(asm: Assembler, spec: ResumeSpec) -> None:
 
 
 def load_cells(asm: Assembler) -> None:
-    """Push the tuple of all cells, own ones first, or None where the code has none."""
+    """Push the tuple of all cells, own ones first, or None if the code has none."""
     if not asm.cells:
         asm.load_const(None)
         return
@@ -371,9 +383,9 @@ def load_cells(asm: Assembler) -> None:
     asm.build_tuple(len(asm.cells))
 
 
-# -- calls inside an extent ----------------------------------------------------------------------------------
+# -- calls inside an extent ------------------------------------------------------------------------
 def _wrapped(asm: Assembler, instr: Instr, extent: Any, stack: Shape | None) -> bool:
-    """Emit a call through `extent`; False (and nothing emitted) where that is not possible."""
+    """Emit a call through `extent`; False (and nothing emitted) if that is not possible."""
     if stack is None:
         return False
     if instr.op == "CALL":
@@ -390,8 +402,8 @@ def _wrap_call(
 ) -> bool:
     if "maybe" in pair or pair == ("null", "null"):
         return False
-    # Below the arguments stand callable and self, or callable and NULL. A call's layout "method, self,
-    # arguments" is the same in every version, so extent goes in as the method, and what it calls as self.
+    # Below the arguments are callable and self, or callable and NULL. The layout "method, self,
+    # arguments" is the same in every version, so extent becomes the method, and its callee self.
     asm.load_const(extent)
     if "null" not in pair:
         for depth in range(argc + 3, 1, -1):
@@ -407,8 +419,10 @@ def _wrap_call(
 
 
 def _wrap_call_ex(asm: Assembler, extent: Any, instr: Instr) -> None:
-    """f(*args, **kwargs) -> extent(f, *args, **kwargs) if args is a tuple or list by now; any other iterable is
-    left to the plain call, whose messages name f."""
+    """f(*args, **kwargs) -> extent(f, *args, **kwargs) if args is a tuple or list at run time.
+
+    Any other iterable stays with the plain call, whose messages name f.
+    """
     has_kwargs: bool = instr.arg
     done, wrap = asm.label(), asm.label()
     for kind in (tuple, list):
