@@ -1,9 +1,9 @@
-"""Which objects of the program must not be one: guards on aliasing, made when a walk has ended.
+"""Guards on aliasing: objects of the program that must be distinct; made at the end of a walk.
 
-In: a machine with all it met and all it writes. Out: "distinct" and "apart" rows. Two names of one object are one
-Value, so at capture nothing is stale; but what was two objects then may be one in a later call, and a write
-through one name is then a change under the other. Only objects of one type can be one, and only where something
-is written, or used as a key beside others, does it matter.
+In: a machine with all that it read and writes. Out: "distinct" and "apart" rows. Two names of one
+object are one Value, so a capture is correct for its own call. But two objects at capture may be
+one object in a later call, and a write through one name would then change the other. This matters
+only for objects of one type, and only if something is written or used as a key among others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def guard(m: Machine) -> None:
 
 
 def _written(m: Machine) -> set[Value]:
-    """What existed before the frame and is written by it."""
+    """The pre-existing objects that the frame writes."""
     found: set[Value] = set()
     for effect in m.journal.effects:
         if isinstance(effect, SetAttr):
@@ -46,7 +46,7 @@ def _written(m: Machine) -> set[Value]:
 
 
 def _groups(m: Machine) -> dict[int, list[Value]]:
-    """The mutable objects that the walk met, by type; classes are told apart by address, which runs no code."""
+    """The mutable objects that the walk read, by type; the id of a class runs no code."""
     groups: dict[int, list[Value]] = {}
     for value in m.heap.known.values():
         kind = _mutable_type(value)
@@ -70,14 +70,14 @@ def _mutable_type(value: Value) -> type | None:
 
 
 def _distinct(m: Machine, values: Iterable[Value]) -> None:
-    """These are pairwise different objects."""
+    """Guard that these are pairwise different objects."""
     sources = tuple(dict.fromkeys(value.source for value in values if value.source is not None))
     if len(sources) > 1:
         m.guard("distinct", None, sources)
 
 
 def _instance_dicts(m: Machine, written: set[Value], groups: dict[int, list[Value]]) -> None:
-    """No dict that is read or written is where an object, written or read, keeps its attributes."""
+    """Guard that no dict in use is an attribute dict in use, if one of them is written."""
     dicts = groups.get(id(dict), ())
     objects = [
         value

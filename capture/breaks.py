@@ -1,7 +1,7 @@
-"""How capture stops: a graph break, or the whole frame left to Python.
+"""How a walk stops: a graph break, or the whole frame runs in plain Python.
 
-Handlers raise `Break` where they meet something they do not model; `capture.capture` decides what becomes of
-it (a resume function, or plain Python) and tells it as an event.
+Handlers raise `Break` for what they do not model; `capture.capture` turns it into a resume
+function, or into plain Python, and reports it as an event.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from typing import Any, Self
 
 from ..ir.location import Location
 
-_ALIVE = threading.local()  # .made: what this thread has made since the last `let_go`
+# `.made`: this thread's exceptions since the last `let_go`.
+_ALIVE = threading.local()
 
 
 class _Stop(Exception):
-    """An exception of the walk. One that a local variable of a frame in its traceback names is a cycle, which would
-    keep every frame below it, and the program's objects in them, until the collector comes: see `let_go`."""
+    """An exception of the walk.
+
+    If a local of a frame in its traceback refers to it, it is in a cycle, which would keep all
+    frames below it and the program's objects in them until a collection: see `let_go`.
+    """
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
         stop = super().__new__(cls, *args, **named)
@@ -26,14 +30,14 @@ class _Stop(Exception):
 
 
 def let_go() -> None:
-    """The walk is over: no exception of it holds a frame any longer."""
+    """Clear the exceptions of a finished walk, so that none holds a frame any longer."""
     for reference in _ALIVE.__dict__.pop("made", ()):
         if (stop := reference()) is not None:
             stop.__cause__ = stop.__context__ = stop.__traceback__ = None
 
 
 class Break(_Stop):
-    """The instruction at hand has to run in plain Python. `code` is a row of runtime.codes."""
+    """The current instruction must run in plain Python. `code` is a row of runtime.codes."""
 
     def __init__(self, code: str, reason: str, where: Location | None = None) -> None:
         super().__init__(reason)
@@ -45,11 +49,11 @@ class Break(_Stop):
 
 
 class Thrown(Break):
-    """The captured path raises an exception of the program. A handler of the frame, or of a function inlined in
-    it, takes it up (see `exceptions`); else it is the break at which Python raises it.
+    """The captured path raises an exception of the program.
 
-    `known` are the exception's arguments if they are certainly those of Python, `held` the same as Values; `value`
-    is its Value, once made.
+    A handler of the frame or of an inlined function catches it (see `types.exceptions`); else
+    Python raises it at a break. `known` are the exception's arguments if they are certainly
+    Python's, `held` the same as Values; `value` is its Value, once made.
     """
 
     def __init__(
@@ -68,15 +72,17 @@ class Thrown(Break):
 
 
 class LooksAtFrame(Break):
-    """The frame that runs this instruction reads itself: it must be there as it is written."""
+    """The frame of this instruction reads itself, so it must exist as written."""
 
     def __init__(self, name: str, code: str = "GB132") -> None:
         super().__init__(code, f"call of {name}()")
 
 
 class ExceptionLeaves(_Stop):
-    """An exception made inside the frame is alive where the frame ends: instruction `index` of the root, which
-    made or raised it, must be Python's."""
+    """An exception made inside the frame is alive at the frame's end.
+
+    Python must run instruction `index` of the root, which made or raised it.
+    """
 
     code = "GB108"
     reason = "an exception that outlives its handler"
@@ -88,8 +94,11 @@ class ExceptionLeaves(_Stop):
 
 
 class ArrayShares(_Stop):
-    """An array made inside the frame and a tensor over its memory are both seen, or one shows what was written to
-    the other: instruction `index` of the root, which made the tensor, must be Python's."""
+    """An array made inside the frame and a tensor over its memory are both visible.
+
+    Or one shows a write to the other. Python must run instruction `index` of the root, which made
+    the tensor.
+    """
 
     code = "GB123"
     reason = "a tensor that shares its memory with an array"
@@ -101,7 +110,7 @@ class ArrayShares(_Stop):
 
 
 class MustBePython(_Stop):
-    """Instruction `index` of the root has an effect that only Python's own objects show: it must be Python's."""
+    """Python must run instruction `index` of the root: only its own objects show the effect."""
 
     inlined: tuple[Location, ...] = ()
 
@@ -123,11 +132,11 @@ class PlainFrame(_Stop):
 
 
 class GeneratorLeaves(_Stop):
-    """A generator made inside the frame is alive where the frame ends: it must be a real one."""
+    """A generator made inside the frame is alive at the frame's end: it must be a real one."""
 
 
 class NeedsPlainSizes(_Stop):
-    """Something that torch does with symbolic sizes and numbers fails: capture begins again with plain ones."""
+    """torch fails on symbolic sizes or numbers: capture begins again with plain ones."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name)
@@ -136,4 +145,4 @@ class NeedsPlainSizes(_Stop):
 
 
 class Restart(_Stop):
-    """Capture begins again, now knowing one more instruction of the root frame that breaks."""
+    """Capture begins again with one more instruction of the root frame known to break."""

@@ -1,9 +1,9 @@
-"""From one frame to one entry's worth of data: the driver of the symbolic machine.
+"""The driver of the symbolic machine: captures one frame as the data of one entry.
 
-In: a code object, its bound arguments, globals and closure, and a backend. Out: a `Capture`: guard rows, and
-either a direct result tree over a compiled graph, or replacement code, or the verdict that the frame runs in
-plain Python. At a break the capture may begin again, knowing where; nothing the user can see happens twice,
-because nothing of the user's program is run.
+In: a code object, its bound arguments, globals and closure, and a backend. Out: a `Capture`: guard
+rows, and either a direct result tree over a compiled graph, or replacement code, or a reason for
+plain Python. At a break the capture may begin again with that break known; the user sees nothing
+twice, because capture runs nothing of the program.
 """
 
 from __future__ import annotations
@@ -107,19 +107,19 @@ ResumeFactory = Callable[[types.CodeType, int, tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class FrameInput:
-    """A frame as the runtime hands it over: `locals` are the bound arguments in co_varnames order."""
+    """A frame from the runtime: `locals` are the bound arguments in co_varnames order."""
 
     code: types.CodeType
     locals: tuple[Any, ...]
     globals: dict[str, Any]
     closure: tuple[Any, ...] | None
-    varied: Variation | None = None  # what is known to vary between calls
+    varied: Variation | None = None  # what varies between calls, so far
     claims_compiling: bool = False  # see `JitConfig`
 
 
 @dataclass(frozen=True, slots=True)
 class BreakRecord:
-    """One break as the report tells it."""
+    """One break, for the report."""
 
     code: str
     reason: str
@@ -131,7 +131,7 @@ class BreakRecord:
 class Capture:
     """The outcome. kind: "direct", "code" or "plain".
 
-    program   what the backend made of the graph, or None
+    program   the backend's program of the graph, or None
     inputs    Sources that a direct entry gathers; the first `n_program` are the program's
     tree      the result of a direct entry (see _native.Entry)
     code      replacement code of a "code" entry
@@ -150,7 +150,7 @@ class Capture:
     plain: BreakRecord | None = None
     rerun: bool = False
     symbolic: list[tuple[str, str]] = field(default_factory=list)  # what varies, and why
-    claimed: bool = False  # whether the program was told that it is being compiled
+    claimed: bool = False  # whether the program saw `is_compiling()` as True
 
 
 def capture(
@@ -160,7 +160,7 @@ def capture(
     extent: Callable[..., Any],
     strict: Callable[[BreakRecord], None],
 ) -> Capture:
-    """Capture one frame. `strict` is told of a break before it is emitted and may raise.
+    """Capture one frame. `strict` is called with a break before its emission, and may raise.
 
     Exceptions other than those of `strict` and `backend` are faults of graftjit.
     """
@@ -186,7 +186,7 @@ def capture(
             stop = forced[leaves.index] = Break(leaves.code, leaves.reason, where)
             stop.inlined = leaves.inlined
         except GeneratorLeaves:
-            if not walks_generators:  # something else that cannot be made again
+            if not walks_generators:  # another iterator that cannot be rebuilt
                 return _plain(strict, "PL203", "an iterator that outlives a break")
             walks_generators = False
         except NeedsPlainSizes as needs:
@@ -200,12 +200,12 @@ def capture(
             frame = replace(frame, varied=plain)
         except (RecursionError, MemoryError) as error:
             return _plain(strict, "PL202", f"{type(error).__name__} in capture")
-        except (PlainFrame, Break) as stop:  # a Break here: something alive cannot be rebuilt
+        # A Break here: something alive cannot be rebuilt.
+        except (PlainFrame, Break) as stop:
             record = BreakRecord(stop.code, stop.reason, stop.where or attempt.machine.where)
             strict(record)
-            rows = (
-                [] if stop.code == "GB132" else attempt.rows()
-            )  # whoever looks does so at any values
+            # A frame that inspects itself does so for any values.
+            rows = [] if stop.code == "GB132" else attempt.rows()
             return Capture("plain", rows, plain=record)
         finally:
             attempt.release()
@@ -270,9 +270,9 @@ class _Attempt:
         return numbers.rows(self.machine)
 
     def release(self) -> None:
-        """Let go of the user's objects, which exceptions and closures of ours would hold in cycles."""
+        """Drop the user's objects, which our exceptions and closures would hold in cycles."""
         self.machine.release()
-        self.root.locals.clear()  # unread arguments and the dict that they are in hold each other
+        self.root.locals.clear()  # unread arguments and their dict refer to each other
         self.root.locals, self.root.cells, self.root.stack = {}, {}, []
         self.root.loops.clear()
         if self.ends is not None:
@@ -300,9 +300,9 @@ class _Attempt:
     def _held(self) -> list[Any]:
         return [*self.input.locals, *lookers.contents(self.input.closure)]
 
-    # -- walking ---------------------------------------------------------------------------------------
+    # -- walking -----------------------------------------------------------------------------------
     def _refuse(self) -> None:
-        """Raise PlainFrame where the code is of a kind that is not walked."""
+        """Raise PlainFrame for kinds of code that are not walked."""
         m, f = self.machine, self.root
         if f.decoded.is_generator:
             raise PlainFrame(
@@ -340,7 +340,7 @@ class _Attempt:
             try:
                 m.step(f, instr)
             except (RecursionError, MemoryError) as error:
-                # Capture has come deeper, or made more at once, than the program itself will.
+                # Capture recursed deeper, or allocated more at once, than the program will.
                 reason = f"{type(error).__name__} while this was followed"
                 self.forced[instr.index] = Break("GB117", reason, m.where)
                 raise Restart from None
@@ -356,21 +356,21 @@ class _Attempt:
                 if isinstance(stop, LooksAtFrame) and not stop.inlined:
                     raise PlainFrame(stop.code, stop.reason, stop.where) from None
                 made = made_here(m, f)
-                if made is not None:  # Python raises what is being handled here
+                if made is not None:  # Python raises the exception being handled
                     self.forced.setdefault(m.handling.raised_at[made], stop)
                     raise Restart from None
-                if m.modes and m.modes[0].index != instr.index:  # nothing enters a mode again
+                if m.modes and m.modes[0].index != instr.index:  # a mode is not entered again
                     reason = f"a torch function mode around what breaks: {stop.reason}"
                     self.forced[m.modes[0].index] = Break("GB110", reason, stop.where)
                     raise Restart from None
                 self.forced[instr.index] = stop
                 if m.activity != activity:
                     raise Restart from None
-                f.stack = stack  # nothing else had happened yet
+                f.stack = stack  # nothing else has happened since
                 return instr.index
         return f.result
 
-    # -- the two ends ----------------------------------------------------------------------------------
+    # -- the two ends ------------------------------------------------------------------------------
     def _returned(self, result: Value) -> Capture:
         m = self.machine
         if m.modes:
@@ -430,14 +430,14 @@ class _Attempt:
         self.machine.numbers.sealed = True
 
     def _input_sources(self) -> list[Source]:
-        """What the program takes: tensors, then numbers."""
+        """Sources of the program's arguments: tensors, then numbers."""
         return self._tensor_sources() + [value.source for value in self._numbers() if value.source]
 
     def _tensor_sources(self) -> list[Source]:
         return [value.source for value in self.machine.inputs if value.source is not None]
 
     def _numbers(self) -> list[Value]:
-        """The Python numbers that the graph takes."""
+        """The Python numbers among the program's arguments."""
         graph, held = self.graph, self.machine.numbers.held
         symbols = graph.numbers if graph is not None else []
         return [held[self.tracer.facts.symbols[symbol][1]] for symbol in symbols]
@@ -452,13 +452,13 @@ class _Attempt:
             [lift(self.machine, value.ghost) for value in outputs], backward=True
         )
         if not (outputs or graph.mutates or graph.random or self.tracer.may_raise_since(0)):
-            return None  # nothing that anybody can see is computed
+            return None  # nothing visible is computed
         self.graph = graph
         if graph.mutates and graph.overlaps:
             raise PlainFrame(
                 "FB310", "tensors that share memory are written to", self.machine.where
             )
-        graph.apart = graph.mutates  # of which there will be a guard
+        graph.apart = graph.mutates  # a guard will check it
         return graph
 
     def _broken(self, index: int, stop: Break) -> Capture:
@@ -473,7 +473,8 @@ class _Attempt:
             raise PlainFrame("PL203", f"{stop.reason}; {reason}", stop.where)
         self.strict(record)
         live = live_locals(f.decoded, index)
-        raising = stop.code == "GB108"  # a debugger may look at the frame where it ended
+        # A debugger may inspect the frame where it ended.
+        raising = stop.code == "GB108"
         stack = with_handlers(f.stack, m.handling.stack)
         missed = missed_locals(m, f, stack)
         restored = {
@@ -513,10 +514,10 @@ class _Attempt:
         return self._emit(restore, tail, mode, [record])
 
     def _wraps(self, stop: Break) -> bool:
-        """Whether the call that breaks may run frames worth looking at."""
+        """Whether the breaking call may run frames worth capturing."""
         return bool(stop.inlined) or stop.code in ("GB107", "GB110", "GB112")
 
-    # -- emission --------------------------------------------------------------------------------------
+    # -- emission ----------------------------------------------------------------------------------
     def _emit(
         self,
         values: Callable[[Emitter], None],
@@ -580,7 +581,7 @@ class _Arguments(dict[str, Value]):
             super().__setitem__(name, Unread(partial(self._wrapped, name, value, at), source=at))
 
     def _wrapped(self, name: str, real: Any, at: Source) -> Value:
-        """The Value of an argument, also where it still stands under its own name."""
+        """The Value of an argument; it also replaces the unread one under its name."""
         value = self._m.wrap(real, at)
         held = super().get(name)
         if isinstance(held, Unread) and held.source is at:
@@ -605,7 +606,7 @@ class _Arguments(dict[str, Value]):
 
 
 def _types_only(rows: list[Row]) -> list[Row]:
-    """Guards of a frame without tensors: plain Python is right for any value of these types."""
+    """Guards of a frame without tensors: plain Python is right for all values of these types."""
     kept = []
     for row in rows:
         if row.source is not None and row.source.kind == "local":

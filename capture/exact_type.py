@@ -1,7 +1,8 @@
-"""isinstance() for the program's own objects, by their type alone.
+"""isinstance() for the program's objects, by their type alone.
 
-`isinstance` asks an object for `__class__`, which is code of the user's where a class defines it or its own
-`__getattribute__`. Capture runs no such code, so it asks here wherever the object may be anybody's.
+`isinstance` reads an object's `__class__`, which runs user code if a class defines it or its own
+`__getattribute__`. Capture must run no such code, so it uses this function for any object of the
+program.
 """
 
 from __future__ import annotations
@@ -12,5 +13,5 @@ T = TypeVar("T")
 
 
 def is_kind(value: Any, kinds: type[T] | tuple[type[T], ...]) -> TypeGuard[T]:
-    """Whether type(value) is one of these classes or derives from one; none of them may decide for itself."""
+    """Whether type(value) is one of these classes or derives from one; no class overrides it."""
     return issubclass(type(value), kinds)

@@ -1,10 +1,11 @@
-"""Objects whose end can be seen: when a frame drops one, Python must do it, at its place among the effects.
+"""Objects with observable finalisers: Python must drop them at their place among the effects.
 
-In: the arguments of a frame, and what it takes out of places outside of it. Out: at each instruction, whether the
-frame has just let go of one that may end with it; at its end, the order in which they go. A resume function owns what it is handed: with `Loud().name` on its
-stack, the object dies where the name is read, and what its `__del__` writes stands before what the rest of the
-function writes. `capture.capture` breaks there. Who holds an object elsewhere is not known; then nothing ends, and the
-break was for nothing.
+In: the arguments of a frame, and objects that it removes from places outside. Out: after each
+instruction, whether the frame dropped one that may end with it; at the frame's end, the order in
+which they are dropped. A resume function owns its arguments: with `Loud().name` on its stack, the
+object dies where the name is read, and its `__del__` writes before the rest of the function.
+`capture.capture` breaks there. Other references to the object are unknown; if there are some, it
+does not end, and the break was unnecessary.
 """
 
 from __future__ import annotations
@@ -30,16 +31,25 @@ from .values.registry import NONE
 from .values.value import Method, Value
 from .values.wrap import CONST_TYPES
 
-_MOST = 100  # objects that are looked at below one argument
-# Below these nothing is looked for: they are shared, or their parts end with the interpreter.
+# The most objects inspected below one argument.
+_MOST = 100
+# Their parts are not inspected: they are shared, or end with the interpreter.
 _CLOSED = (
-    type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType, torch.Tensor, torch.nn.Module,
-)  # fmt: skip
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.CodeType,
+    torch.Tensor,
+    torch.nn.Module,
+)
 
 
 class Ends:
-    """What may end before the code does, and be seen to: arguments that it drops, and what it took out of places
-    outside."""
+    """Objects that may end visibly before the code does.
+
+    They are arguments that the code drops, and objects that it removed from places outside.
+    """
 
     def __init__(self, decoded: Decoded, frame: Frame, arguments: dict[str, Any]) -> None:
         dropped = dropped_ahead(decoded)
@@ -53,13 +63,13 @@ class Ends:
             for name, pair in self.arguments.items()
             if name in dropped and _may_be_seen(pair[1])
         ]
-        self.looked_at = 0  # of what the machine has unhooked
+        self.looked_at = 0  # how many of `m.unhooked` were inspected
 
     def let_go(self) -> None:
         self.held, self.arguments = [], {}
 
     def just_dropped(self, m: Machine, frame: Frame) -> Any:
-        """What is no longer on the stack, among the locals or being handled, or None."""
+        """An object that is no longer on the stack, among the locals or being handled, or None."""
         while self.looked_at < len(m.journal.unhooked):
             real = m.journal.unhooked[self.looked_at]
             self.looked_at += 1
@@ -75,8 +85,11 @@ class Ends:
         return None
 
     def at_the_end(self, m: Machine, frame: Frame, order: Sequence[str]) -> list[str]:
-        """The arguments whose ends can be seen, in the order in which plain Python lets go of them when the frame ends:
-        that of the locals that hold them last. Empty where it is the order of the arguments anyway."""
+        """The arguments with visible ends, in the order of plain Python at the frame's end.
+
+        That is the order of the locals that hold them last. Empty if it equals the order of the
+        arguments.
+        """
         seen = {name: pair for name, pair in self.arguments.items() if _may_be_seen(pair[1])}
         last: dict[str, int] = {}
         for place, local in enumerate(order if len(seen) > 1 else ()):
@@ -86,7 +99,8 @@ class Ends:
                     if unread in held or m.heap.known.get(id(real)) in held:
                         last[name] = place
         if len(last) < len(seen):
-            return []  # one of them is held in a way that is not known here, if there are two at all
+            # One of them is held in a way unknown here, or there are fewer than two.
+            return []
         wanted = sorted(seen, key=last.__getitem__)
         return [] if wanted == [*seen] else wanted
 
@@ -98,8 +112,10 @@ def _holds(one: Value, unread: Value, value: Value | None) -> bool:
 
 
 def _may_be_seen(real: Any) -> bool:
-    """Whether something runs when this object, or what it alone may hold, ends. An exception holds the frames that it
-    came through, and these their locals."""
+    """Whether code runs when this object, or an object that only it may hold, ends.
+
+    An exception holds the frames that it passed, and they hold their locals.
+    """
     todo = [real]
     seen: set[int] = set()
     running: set[int] = set()
@@ -112,7 +128,7 @@ def _may_be_seen(real: Any) -> bool:
                 seen.add(id(one))
                 todo += gc.get_referents(one)
             continue
-        constant = type(kind) is type and kind in CONST_TYPES  # a metaclass may hash its own way
+        constant = type(kind) is type and kind in CONST_TYPES  # a metaclass may define its own hash
         if id(one) in seen or constant:
             continue
         if is_kind(one, _CLOSED):
@@ -127,8 +143,10 @@ def _may_be_seen(real: Any) -> bool:
 
 
 def _running() -> set[int]:
-    """The ids of the frames of all threads: what they hold does not end with an exception. A list of them would hold
-    the frame that it is in."""
+    """The ids of the frames of all threads, which do not end with an exception.
+
+    Ids, because a list of frames would hold its own frame.
+    """
     found: set[int] = set()
     for frame in sys._current_frames().values():
         while frame is not None:
@@ -147,4 +165,4 @@ def _seen_itself(one: Any) -> bool:
     return False
 
 
-_CALLBACK: Any = vars(weakref.ref)["__callback__"].__get__  # also of the library's subclasses
+_CALLBACK: Any = vars(weakref.ref)["__callback__"].__get__  # also for the library's subclasses

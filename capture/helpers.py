@@ -1,7 +1,7 @@
-"""Small functions that replacement code calls to rebuild values and to write containers back.
+"""Functions that replacement code calls to rebuild values and to write containers back.
 
-In: parts on the stack. Out: the object that plain Python would have at this point. They use the builtin
-types' own methods, so no code of a subclass runs that plain Python would not have run.
+In: parts on the stack. Out: the object that plain Python would have at this point. They use the
+builtin types' own methods, so they run no code of a subclass that plain Python would not have run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def make_function(
     annotations: Any,
     fields: dict[str, Any],
 ) -> types.FunctionType:
-    """What MAKE_FUNCTION would have made."""
+    """The function that MAKE_FUNCTION would have made."""
     made = types.FunctionType(code, scope, names[0], defaults or None, closure or None)
     made.__qualname__ = names[1]
     made.__kwdefaults__ = kwdefaults or None
@@ -51,7 +51,7 @@ def make_function(
 
 
 def bound(descriptor: Any, receiver: Any) -> Any:
-    """A C method of this object. Without the type CPython 3.11 crashes where a method takes its defining class."""
+    """A C method of this object; some need the type, without which CPython 3.11 crashes."""
     return descriptor.__get__(receiver, type(receiver))
 
 
@@ -66,7 +66,7 @@ def make_context(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 def grad_context(cls: type, before: bool, args: tuple[Any, ...]) -> Any:
-    """A grad mode of torch that found `before`; the mode itself is left as it is."""
+    """A grad mode of torch that found `before`; the current mode does not change."""
     made: Any = object.__new__(cls)
     made.prev = before
     if args:
@@ -81,7 +81,7 @@ def fill_dict(target: dict[Any, Any], pairs: tuple[Any, ...]) -> None:
 
 
 def rewrite_dict(target: dict[Any, Any], pairs: tuple[Any, ...]) -> None:
-    """The dict holds just these pairs, in this order."""
+    """Make the dict have exactly these pairs, in this order."""
     if isinstance(target, OrderedDict):
         _rewrite_ordered(target, pairs)
         return
@@ -92,7 +92,7 @@ def rewrite_dict(target: dict[Any, Any], pairs: tuple[Any, ...]) -> None:
 
 
 def _rewrite_ordered(target: OrderedDict[Any, Any], pairs: tuple[Any, ...]) -> None:
-    """Its order is a list beside its dict: keys that stay are moved, not made again."""
+    """The order is a list beside the dict: remaining keys are moved, not made again."""
     wanted = set(pairs[::2])
     for key in [key for key in OrderedDict.keys(target) if key not in wanted]:
         OrderedDict.__delitem__(target, key)
@@ -102,7 +102,7 @@ def _rewrite_ordered(target: OrderedDict[Any, Any], pairs: tuple[Any, ...]) -> N
 
 
 def _same_key(left: Any, right: Any) -> bool:
-    """One key to a dict, without a user's __eq__: a constant may be another object of the same value."""
+    """Whether these are one dict key, without a user's __eq__; constants compare by value."""
     return left is right or (
         type(left) is type(right) and type(left) in (str, int, float, bytes) and left == right
     )
@@ -115,7 +115,7 @@ def rewrite_list(target: list[Any], items: tuple[Any, ...]) -> None:
 def change_list(
     target: list[Any], items: tuple[Any, ...], places: tuple[int, ...], kept: int | None
 ) -> None:
-    """The first items come to these places, the others after the first `kept` (None: at the end)."""
+    """Set the first items at these places, the others after `kept` items (None: all)."""
     for at, item in zip(places, items, strict=False):
         list.__setitem__(target, at, item)
     if kept is not None:
@@ -124,7 +124,7 @@ def change_list(
 
 
 def replay_set(target: set[Any], steps: tuple[str, ...], items: tuple[Any, ...]) -> None:
-    """What was done to a set, done again: its order is a matter of its history."""
+    """Repeat the operations done on a set: its order depends on its history."""
     for step, item in zip(steps, items, strict=True):
         if step == "clear":
             set.clear(target)
@@ -133,14 +133,14 @@ def replay_set(target: set[Any], steps: tuple[str, ...], items: tuple[Any, ...])
 
 
 def copy_of(array: np.ndarray) -> np.ndarray:
-    """An array of these numbers in this form, in memory of its own."""
+    """A copy of an array, with its layout and its writeable flag."""
     made = array.copy(order="K")
     made.flags.writeable = array.flags.writeable
     return made
 
 
 def view_of(owner: np.ndarray, form: tuple[Any, ...]) -> np.ndarray:
-    """A view of an array; `form`: shape, dtype, offset in bytes, strides, whether it may be written to."""
+    """A view of an array; `form`: shape, dtype, offset in bytes, strides, writeable flag."""
     shape, dtype, offset, strides, writeable = form
     made: np.ndarray = np.ndarray(shape, dtype, owner, offset, strides)
     if not writeable:
@@ -149,7 +149,7 @@ def view_of(owner: np.ndarray, form: tuple[Any, ...]) -> np.ndarray:
 
 
 def tensor_of(array: np.ndarray, strides: tuple[int, ...]) -> torch.Tensor:
-    """A tensor of its own with these numbers, in the form that `torch.from_numpy` gives an array of these strides."""
+    """A new tensor of these numbers, with the strides of `torch.from_numpy` for such an array."""
     made = torch.tensor(array, device="cpu")
     steps = tuple(stride // array.itemsize for stride in strides)
     if array.size == 0 or steps == made.stride():
@@ -161,19 +161,19 @@ def tensor_of(array: np.ndarray, strides: tuple[int, ...]) -> torch.Tensor:
 
 
 def keep_size(tensor: torch.Tensor) -> None:
-    """Make the tensor's memory one that cannot be resized, as that of `torch.from_numpy` is: a look from numpy does."""
+    """Make the memory impossible to resize, as after `torch.from_numpy`: a numpy view does that."""
     tensor.detach().numpy()
 
 
 def sequence_iterator(of: Any, index: int) -> Iterator[Any]:
-    """iter(of) as it is after `index` steps."""
+    """iter(of) after `index` steps."""
     made: Any = list.__iter__(of) if isinstance(of, list) else tuple.__iter__(of)
     made.__setstate__(index)
     return made
 
 
 def item_iterator(of: Any, index: int) -> Iterator[Any]:
-    """iter() of an object with __getitem__ alone, after `index` steps."""
+    """iter() of an object with only __getitem__, after `index` steps."""
     made: Any = iter(of)
     made.__setstate__(index)
     return made
@@ -187,7 +187,7 @@ def constant_iterator(of: Any, index: int) -> Iterator[Any]:
 
 
 def reversed_list(of: list[Any], index: int) -> Iterator[Any]:
-    """reversed(of) that gives the item at `index` next."""
+    """reversed(of) whose next item is at `index`."""
     made: Any = list.__reversed__(of)
     made.__setstate__(index)
     return made
@@ -202,7 +202,7 @@ def set_iterator(of: Any, index: int) -> Iterator[Any]:
 
 
 def dict_iterator(of: dict[Any, Any], kind: str, index: int, backward: bool) -> Iterator[Any]:
-    """An iterator over a dict as it is after `index` steps."""
+    """An iterator over a dict after `index` steps."""
     view = getattr(OrderedDict if isinstance(of, OrderedDict) else dict, kind)(of)
     return _after(reversed(view) if backward else iter(view), index)
 
@@ -214,7 +214,7 @@ def _after(made: Iterator[Any], steps: int) -> Iterator[Any]:
 
 
 class _NoItems:
-    """With the old protocol of iteration, and nothing to give."""
+    """An empty object with the old iteration protocol."""
 
     def __getitem__(self, index: int) -> Any:
         raise IndexError
@@ -222,9 +222,21 @@ class _NoItems:
 
 _LONG = range(1 << 70)
 _HELD: tuple[Any, ...] = (
-    [], (), "", "\xe9", b"", range(0), _LONG, set(), _NoItems(),
-    *(getattr(kind(), view)() for kind in (dict, OrderedDict) for view in ("keys", "values", "items")),
-)  # fmt: skip
+    [],
+    (),
+    "",
+    "\xe9",
+    b"",
+    range(0),
+    _LONG,
+    set(),
+    _NoItems(),
+    *(
+        getattr(kind(), view)()
+        for kind in (dict, OrderedDict)
+        for view in ("keys", "values", "items")
+    ),
+)
 
 
 def _one_of_each() -> Iterator[Any]:
@@ -237,7 +249,7 @@ def _one_of_each() -> Iterator[Any]:
 
 
 def spent_iterator(kind: type) -> Iterator[Any]:
-    """An iterator of this type that has come to its end."""
+    """An exhausted iterator of this type."""
     made: Any = next(one for one in _one_of_each() if type(one) is kind)
     if kind is type(iter(_LONG)):
         made.__setstate__(_LONG.stop)
@@ -247,7 +259,10 @@ def spent_iterator(kind: type) -> Iterator[Any]:
 
 
 def program_failed(error: BaseException) -> None:
-    """A compiled program of the calling frame raised before anything was changed. What plain Python must see itself is raised on."""
+    """Handle an exception of a compiled program of the calling frame, raised before any change.
+
+    An exception meant for the user is raised again.
+    """
     if isinstance(error, GraftError) and not isinstance(error, InternalError):
         raise error
     name = sys._getframe(1).f_code.co_qualname
@@ -255,27 +270,27 @@ def program_failed(error: BaseException) -> None:
 
 
 def failed_before(error: BaseException) -> None:
-    """An instruction of the calling frame, which is replacement code, raised before anything was changed."""
+    """Handle an exception of replacement code (the calling frame), raised before any change."""
     frame = sys._getframe(1)
     ours = fault_origin.is_ours(error) or fault_origin.raised_in(error, frame)
     faults.safely(SESSION.emit, faults.of_a_run(frame.f_code.co_qualname, error, ours))
 
 
 def failed_halfway(error: BaseException) -> BaseException:
-    """What is to be raised where such an instruction has, and the frame has begun to change what others see."""
+    """The exception to raise if replacement code failed after it began visible changes."""
     frame = sys._getframe(1)
     ours = fault_origin.is_ours(error) or fault_origin.raised_in(error, frame)
     return faults.halfway(frame.f_code.co_qualname, error) if ours else error
 
 
 def size_of(tensor: torch.Tensor, dim: int) -> int:
-    """tensor.shape[dim], whatever mode is active."""
+    """tensor.shape[dim] under any mode."""
     with torch._C.DisableTorchFunction():
         return tensor.shape[dim]
 
 
 def stride_of(tensor: torch.Tensor, dim: int) -> int:
-    """tensor.stride(dim), whatever mode is active."""
+    """tensor.stride(dim) under any mode."""
     with torch._C.DisableTorchFunction():
         return tensor.stride(dim)
 

@@ -1,9 +1,9 @@
-"""What a walk must not let out: a warning, by Python's `warnings`, by numpy or by torch, belongs to the run.
+"""Warnings during a walk: those of Python, numpy or torch must come at run time, not at capture.
 
-While a frame is walked, on this thread alone, a warning is raised instead of given; whoever runs something at capture
-(`containers.compute`, `torchcalls`) makes a break of it, so that Python warns each time. The filters of the program
-stay as they are but for entries of ours that match nothing outside of a walk: to change them by `warnings` itself
-would have each warning told again that was told before.
+While a frame is walked, warnings on this thread are raised as exceptions. Code that runs something
+at capture (`containers.compute`, `torch_models.calls`) turns them into a break, so that Python
+warns each time. The program's filters stay in place; we add entries that match nothing outside a
+walk. A change through `warnings` itself would make old warnings appear again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Watching(threading.local):
-    """Which of our entries match now: "" none, "python" for folded Python, "torch" within a call of torch."""
+    """The entries that match now: "" none, "python" for folded Python, "torch" in a torch call."""
 
     over = ""
 
@@ -30,7 +30,7 @@ _WATCHING = _Watching()
 
 
 class _Matches:
-    """The pattern for a module's name in an entry of `warnings.filters`, which asks it with `match`."""
+    """The module pattern of an entry in `warnings.filters`, which calls its `match`."""
 
     def __init__(self, over: str, but: str = " ") -> None:
         self.over, self.but = over, but
@@ -39,8 +39,8 @@ class _Matches:
         return _WATCHING.over == self.over and not module.startswith(self.but)
 
 
-# A deprecated function of torch warns in the name of its caller. What torch's own code calls is not for the user to
-# mend, and is ignored by default.
+# A deprecated torch function warns with the module of its caller. Calls from torch's own code are
+# not for the user to fix, and are ignored by default.
 _OF_TORCH = {UserWarning: " ", FutureWarning: " ", RuntimeWarning: " "}
 _OF_TORCH |= dict.fromkeys((DeprecationWarning, PendingDeprecationWarning), "torch.")
 _ENTRIES: list[Any] = [
@@ -51,7 +51,7 @@ _ENTRIES: list[Any] = [
 
 @contextmanager
 def walking() -> Iterator[None]:
-    """Around a walk: warnings are raised, and numpy raises what it would warn about."""
+    """A context for a walk: warnings and numpy's floating-point errors are raised."""
     filters: list[Any] = warnings.filters  # type: ignore[assignment]
     filters[:0] = _ENTRIES
     _WATCHING.over = "python"
@@ -73,11 +73,15 @@ def watching(over: str) -> Iterator[None]:
 
 
 def tell(m: Machine, warning: Warning) -> None:
-    """A warning that torch gives once in a process: it is given now, in the name of the user's line."""
+    """Give a warning that torch gives once per process now, at the user's line."""
     names = m.frames[-1].scope.names
     where = m.where
     with watching(""):
         warnings.warn_explicit(
-            warning, None, where.file if where else "?", (where and where.line) or 0,
-            names.get("__name__"), names.setdefault("__warningregistry__", {}),
-        )  # fmt: skip
+            warning,
+            None,
+            where.file if where else "?",
+            (where and where.line) or 0,
+            names.get("__name__"),
+            names.setdefault("__warningregistry__", {}),
+        )

@@ -1,10 +1,11 @@
-"""Bytecode as Python that people read: replacement code, resume functions, or any function's code.
+"""The decompiler: bytecode as Python text for people, of any function's code.
 
-In: a code object. Out: a `Decompiled`: text that `ast.parse` takes, the objects that stand behind the names it had to make
-up, and what the text does not say exactly (`doubts`; without any it can be run). `original` is the code that the user
-wrote: where control goes on in its instructions the text says so in place of repeating them. Ifs, loops and tries are
-written where the flow of control has their form; any other jump is `...  # goto L3` to a labelled place. Called by reports
-of stages (`graftjit.lowered.collect`); nothing that runs depends on it.
+In: a code object. Out: a `Decompiled`: a text that `ast.parse` accepts, the objects behind invented
+names, and what the text does not express exactly (`doubts`; a text without doubts can run).
+`original` is the user's code: where control continues in its instructions, the text says so instead
+of repeating them. Control flow in the form of ifs, loops and tries is written as such; any other
+jump is `...  # goto L3` to a label. Reports of stages call it (`graftjit.lowered.collect`); nothing
+that runs depends on it.
 """
 
 from __future__ import annotations
@@ -25,16 +26,14 @@ from .operators import step
 from .stack import Entry, Names, Unbalanced, Walk, loose
 
 NOTE_COLUMN = 56
-SHORT, MOST_COPIES = (
-    8,
-    100,
-)  # instructions of a block that may be written again, and how often in a function
+# A block of at most SHORT instructions may be written again, MOST_COPIES times per function.
+SHORT, MOST_COPIES = 8, 100
 Stack = list[Entry]
 
 
 @dataclass(frozen=True, slots=True)
 class Decompiled:
-    """See the module's docstring."""
+    """The result of `decompile`, see the module's docstring."""
 
     text: str
     objects: dict[str, Any] = field(repr=False)
@@ -52,17 +51,17 @@ def decompile(
     named: Callable[[Any], tuple[str, str] | None] = lambda value: None,
     line_of: Callable[[Location], str] = lambda where: "",
 ) -> Decompiled:
-    """`name`: of the function, in place of the code's; `named` gives a name and a comment for a constant, `line_of` the
-    text of a line of the program."""
+    """The Python text of a code object.
+
+    `name` replaces the code's name; `named` gives a name and a comment for a constant, `line_of`
+    the text of a line of the program.
+    """
     code = readable(code)
     writer = _Writer(code, None if original is None else readable(original), named, line_of)
     try:
         return writer.run(name or code.co_name)
-    except (
-        Unbalanced,
-        LookupError,
-        AssertionError,
-    ):  # the stack is not what the ways to a place say: no text is right but this
+    except (Unbalanced, LookupError, AssertionError):
+        # The stack differs between paths to a position: only a list of instructions is right.
         return listed(code, name or code.co_name)
 
 
@@ -75,14 +74,17 @@ def listed(code: types.CodeType, name: str) -> Decompiled:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop that is being written: where `continue` and `break` go."""
+    """A loop that is being written, with the targets of `continue` and `break`."""
 
     head: int
     exit: int | None
 
 
 class _Writer:
-    """Writes one function. `entry`: what is on the stack where a block begins, for blocks with several ways to them."""
+    """Writes one function.
+
+    `entry`: the stack at the beginning of each block that several paths reach.
+    """
 
     def __init__(
         self,
@@ -100,17 +102,17 @@ class _Writer:
         self.lines: list[tuple[int, str, str]] = []
         self.depth = 1
         self.entry: dict[int, Stack] = {}
-        self.out: dict[int, Stack] = {}  # what is on the stack where a block ends
+        self.out: dict[int, Stack] = {}  # the stack at each block's end
         self.slots: set[str] = set()
         self.slots_at: dict[int, str] = {}
-        self.done: dict[int, int] = {}  # block -> the line that it begins at
+        self.done: dict[int, int] = {}  # block -> its first line
         self.labels: set[int] = set()
-        self.fixed: set[int] = set()  # lines that a block ends with
+        self.fixed: set[int] = set()  # last lines of blocks
         self.heads: dict[int, tuple[str, str, str]] = {}  # line -> iterator's name, text, variable
         self.open: list[Handler] = []
         self.doubts: list[str] = []
         self.copies = 0
-        self.skip: dict[int, int] = {}  # block -> instructions that are written already
+        self.skip: dict[int, int] = {}  # block -> number of instructions already written
         self.shown: Location | None = None
 
     def run(self, name: str) -> Decompiled:
@@ -170,7 +172,7 @@ class _Writer:
             self.doubts.append(what)
 
     def below(self, head: str, body: Callable[[], Any]) -> Any:
-        """An indented suite, with `pass` where it has no statement."""
+        """Write an indented suite, with `pass` if it has no statement."""
         self.write(head)
         self.depth += 1
         begin = len(self.lines)
@@ -186,7 +188,7 @@ class _Writer:
     def sequence(
         self, at: int, stack: Stack, stop: int | None, loop: Loop | None, inside: set[int]
     ) -> bool:
-        """Write from a block on, until control comes to `stop` (True) or goes elsewhere (False)."""
+        """Write from a block on until control reaches `stop` (True) or leaves (False)."""
         follow: Follow = (at, stack)
         while follow is not None:
             at, stack = self.flow.threaded(follow[0]), follow[1]
@@ -207,7 +209,7 @@ class _Writer:
         return False
 
     def again(self, at: int) -> bool:
-        """Whether a block is short enough to be written a second time, rather than to be jumped to."""
+        """Whether a block is short enough to be written again, in place of a jump."""
         block = self.flow.blocks[at]
         self.copies += 1
         short = block.stop - block.start <= SHORT and self.copies <= MOST_COPIES
@@ -218,7 +220,7 @@ class _Writer:
         return short and not covers and not loops
 
     def onward(self, place: _Place, entered: bool = False) -> Follow:
-        """Write what begins at a block: the user's own code, a try, a loop, or the block."""
+        """Write what begins at a block: user's code, a try, a loop, or the block itself."""
         at = place.at
         if self.as_written(at):
             return None
@@ -233,7 +235,7 @@ class _Writer:
         return self.block(place)
 
     def leave(self, stack: Stack, at: int) -> None:
-        """Bring the stack into the form that the block expects: the same names on all ways there."""
+        """Bring the stack into the block's expected form: the same names on all paths."""
         known = self.entry.get(at)
         if known is None:
             base = stack if len(self.flow.before[at]) <= 1 else self.given(at)
@@ -250,20 +252,21 @@ class _Writer:
             if form.text not in self.slots:
                 self.doubt("stacks that differ")
                 self.write(
-                    f"# on the stack in place of {form.text or form.kind}: {entry.text or entry.kind}"
+                    f"# on the stack in place of {form.text or form.kind}:"
+                    f" {entry.text or entry.kind}"
                 )
         if pairs:
             names, texts = ", ".join(n for n, _ in pairs), ", ".join(e.text for _, e in pairs)
             self.write(f"{names} = {texts}", "; ".join(e.note for _, e in pairs if e.note))
 
     def given(self, at: int) -> Stack:
-        """What was on the stack where the ways to a block parted."""
+        """The common part of the stack where the paths to a block separate."""
         parted = self.flow.dominator.get(at, -1)
         base = self.out.get(parted, [])
         return base[: self.flow.lowest(parted, at, len(base))] if base else []
 
     def slot(self, place: int) -> Entry:
-        """The name of a place on the stack, for values that come there on several ways."""
+        """The name of a stack position that several paths set."""
         name = self.slots_at.get(place)
         if name is None:
             name = self.slots_at[place] = self.names.fresh(f"s{place}")
@@ -277,7 +280,7 @@ class _Writer:
         self.write("...", f"goto L{at}")
 
     def settled(self, stack: Stack) -> Stack:
-        """The stack with everything on it under names that nothing changes."""
+        """The stack with all items under names that nothing changes."""
         walk = self.walk(stack)
         walk.spill()
         for entry in list(walk.stack):
@@ -293,7 +296,7 @@ class _Writer:
 
     # -- the user's own code
     def as_written(self, at: int) -> bool:
-        """Write that from here on the original runs, where it does."""
+        """If the original continues here, write so and return True."""
         if self.original is None:
             return False
         index = same_as(self.decoded, self.original, self.flow.blocks[at].start)
@@ -313,13 +316,16 @@ class _Writer:
 
     # -- tries
     def opening(self, at: int) -> Handler | None:
-        """The widest handler that begins to cover here and has not been written."""
+        """The widest handler that begins here and is not written yet."""
         start = self.flow.blocks[at].start
         rows = [row for row in self.flow.handlers if row.start == start and row not in self.open]
         return max(rows, key=lambda row: row.stop, default=None)
 
     def tried(self, place: _Place, row: Handler, entered: bool) -> Follow:
-        """A `try`, and where control goes on; of a handler that covers no one stretch a comment says what it does."""
+        """Write a `try`; returns where control continues.
+
+        A handler that covers several separate ranges becomes a comment.
+        """
         self.open.append(row)
         handler = self.flow.number[row.target]
         stack = self.settled(place.stack)
@@ -342,14 +348,14 @@ class _Writer:
         return (follow, list(self.entry[follow])) if went and follow is not None else None
 
     def alone(self, row: Handler) -> bool:
-        """Whether no other stretch of code has the same handler."""
+        """Whether no other range has the same handler."""
         return all(
             other is row or other.target != row.target or row.start <= other.start < row.stop
             for other in self.flow.handlers
         )
 
     def behind(self, body: set[int], stop: int | None) -> int | None:
-        """The block where the body of a try goes on."""
+        """The block where the body of a try continues."""
         out = [
             self.flow.threaded(after)
             for at in sorted(body)
@@ -359,7 +365,7 @@ class _Writer:
         return stop if stop in out else max(out, key=out.count, default=None)
 
     def from_block(self, place: _Place, entered: bool) -> bool:
-        """`sequence` from a block that may be the head of the loop that is being written."""
+        """`sequence` from a block that may be the head of the loop being written."""
         follow = self.onward(place, entered)
         if follow is None:
             return False
@@ -374,7 +380,7 @@ class _Writer:
         under = self.settled(walk.stack)
         assert block.fall is not None and block.target is not None
         first = self.flow.instrs[self.flow.blocks[block.fall].start]
-        turns = Entry(self.names.fresh("turns"), "loop")  # a name, should somebody ask for it
+        turns = Entry(self.names.fresh("turns"), "loop")  # gets a name if something reads it
         stack, name = [*under, turns], ""
         if first.op == "STORE_FAST" and len(self.flow.before[block.fall]) == 1:
             name = self.names.local(first.arg)
@@ -394,7 +400,7 @@ class _Writer:
 
     def while_loop(self, place: _Place) -> Follow:
         stack = self.settled(place.stack)
-        for at, entry in enumerate(stack):  # another turn may bring something else
+        for at, entry in enumerate(stack):  # another iteration may bring another value
             if entry.text and not entry.text.isidentifier():
                 stack[at] = self.slot(at)
                 self.write(f"{stack[at].text} = {entry.text}")
@@ -424,7 +430,7 @@ class _Writer:
         return None if block.fall is None else (block.fall, walk.stack)
 
     def show_line(self, instr: Instr, walk: Walk) -> None:
-        """The program's line, above the first statement that comes of it."""
+        """Write the program's line above its first statement."""
         where = instr.where
         if where.column is None or any(entry.kind == "value" for entry in walk.stack):
             return
@@ -446,7 +452,8 @@ class _Writer:
             tested = walk.pop()
             walk.spill()
             on_jump = list(walk.stack)
-        else:  # what is tested stays, where the jump is taken
+        # Where the jump is taken, the tested value stays.
+        else:
             slot = self.slot(len(walk.stack) - 1)
             tested = walk.pop()
             walk.spill()
@@ -460,7 +467,7 @@ class _Writer:
     def branch(
         self, place: _Place, block: Block, taken: tuple[str, Stack], falls: tuple[str, Stack]
     ) -> Follow:
-        """An `if`: each way with its condition and stack."""
+        """Write an `if`: each branch with its condition and stack."""
         assert block.target is not None and block.fall is not None
         target, fall = self.flow.threaded(block.target), self.flow.threaded(block.fall)
         join = self.flow.join(block.number)
@@ -480,7 +487,8 @@ class _Writer:
             self.below(f"if {taken[0]}:", lambda: way(target, taken[1]))
             return fall, list(self.entry[fall])
         if target == join:
-            self.leave(taken[1], target)  # the other way puts something else there, or nothing
+            # The other branch puts another value there, or none.
+            self.leave(taken[1], target)
         went = self.below(f"if {falls[0]}:", lambda: way(fall, falls[1]))
         if target == join:
             return target, list(self.entry[target])
@@ -491,7 +499,7 @@ class _Writer:
         return stop, list(self.entry[stop])
 
     def send(self, block: Block, walk: Walk) -> Follow:
-        """A step of `yield from` or `await`."""
+        """Write a step of `yield from` or `await`."""
         assert block.target is not None and block.fall is not None
         receiver = walk.stay(2)
         given = walk.pop()
@@ -513,7 +521,7 @@ Follow = tuple[int, Stack] | None
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A block that is to be written, what is on the stack there, and what is around it: see `sequence`."""
+    """A block to write, with its stack and its surroundings: see `sequence`."""
 
     at: int
     stack: Stack
@@ -525,20 +533,20 @@ class _Place:
         return _Place(self.at, stack, self.stop, self.loop, self.inside)
 
     def around(self) -> set[int]:
-        """What may be written inside of a loop that begins here: not what comes after the one around it."""
+        """Blocks inside a loop that begins here: without those after the enclosing loop."""
         out = {self.stop} if self.loop is None else {self.stop, self.loop.exit, self.loop.head}
         return self.inside - {at for at in out if at is not None}
 
 
 def _steady(entry: Entry, base: Stack, place: int) -> bool:
-    """Whether all ways to a block find this entry there under the name that it has."""
+    """Whether all paths to a block find this entry under its present name."""
     if entry.kind in ("null", "self", "loop"):
         return True
     return entry.kind != "value" and place < len(base) and base[place] is entry
 
 
 def _conditions(kind: str, tested: Entry) -> tuple[str, str]:
-    """(when the jump is taken, when it is not)"""
+    """(condition when the jump is taken, condition when it is not)"""
     text = tested.text
     if kind in ("none", "not_none"):
         pair = f"{loose(tested)} is None", f"{loose(tested)} is not None"
@@ -575,6 +583,6 @@ ENDS: dict[str, Callable[[Walk, Instr], None]] = {
 
 
 def identifier(name: str) -> str:
-    """The name, or one like it that can be written: of a lambda `_lambda_`."""
+    """The name as a valid identifier; that of a lambda is `_lambda_`."""
     bare = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
     return bare if bare.isidentifier() else f"_{bare}"

@@ -1,7 +1,7 @@
 """Handlers of the normal-form instructions: stack, names, operators, containers, jumps, calls.
 
-Each reads like the language reference: pop, compute, push. What an operation means is elsewhere (`builtins`,
-`attributes`, `calls`, `containers`); here is only the stack traffic. Importing this module fills the table.
+Each reads like the language reference: pop, compute, push. The meaning of an operation is elsewhere
+(`builtins`, `attributes`, `calls`, `containers`). The import of this module registers the handlers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ..values.value import (
 from . import handlers_containers as displays
 from .machine import LIBRARY, Machine, handles
 
-# -- stack and constants ---------------------------------------------------------------------------------
+# -- stack and constants ---------------------------------------------------------------------------
 BROKEN_LOOP = "the steps left of a loop whose body breaks"
 
 
@@ -82,7 +82,7 @@ def _constant(m: Machine, value: Any) -> Value:
         return Obj(value)
     if type(value) not in (tuple, frozenset):
         return Const(value)
-    known = m.heap.known.get(id(value))  # one constant is one object, however often it is loaded
+    known = m.heap.known.get(id(value))  # a constant is one object for all its loads
     if known is None:
         known = containers.from_constant(value) if type(value) is frozenset else _tuple(m, value)
         known.source = Source("const", None, value)
@@ -101,10 +101,10 @@ def _load_assertion_error(m: Machine, f: Frame, i: Instr) -> None:
     f.push(Obj(AssertionError))
 
 
-# -- names -----------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 @handles("LOAD_FAST")
 def _load_fast(m: Machine, f: Frame, i: Instr) -> None:
-    found = dict.get(f.locals, i.arg)  # an argument that nobody has read yet stays so
+    found = dict.get(f.locals, i.arg)  # an unread argument stays unread
     if found is None:
         if i.arg in f.cells and i.arg in f.code.co_cellvars:
             f.push(f.cells[i.arg])
@@ -117,7 +117,8 @@ def _load_fast(m: Machine, f: Frame, i: Instr) -> None:
 def _load_fast_clear(m: Machine, f: Frame, i: Instr) -> None:
     following = f.decoded.instrs[i.index + 1]
     if (following.op, following.arg) == ("MAKE_CELL", i.arg) and i.arg not in f.locals:
-        f.push(f.cells[i.arg])  # of the function; the comprehension has one of its own
+        # The function's cell; the comprehension has its own.
+        f.push(f.cells[i.arg])
     else:
         f.push(dict.pop(f.locals, i.arg, NULL))
 
@@ -192,9 +193,8 @@ def _delete_deref(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("LOAD_CLOSURE")
 def _load_closure(m: Machine, f: Frame, i: Instr) -> None:
-    held = dict.get(
-        f.locals, i.arg
-    )  # a comprehension may keep a plain value where the cell was (3.12)
+    # In 3.12 a comprehension may keep a plain value where the cell was.
+    held = dict.get(f.locals, i.arg)
     f.push(f.cells[i.arg] if held is None else held)
 
 
@@ -236,7 +236,7 @@ def _delete_attr(m: Machine, f: Frame, i: Instr) -> None:
     stores.store_attr(m, f.pop(), i.arg, None)
 
 
-# -- operators -------------------------------------------------------------------------------------------
+# -- operators -------------------------------------------------------------------------------------
 @handles("UNARY")
 def _unary(m: Machine, f: Frame, i: Instr) -> None:
     f.push(operators.unary(m, i.arg, f.pop()))
@@ -301,7 +301,7 @@ def _store_slice(m: Machine, f: Frame, i: Instr) -> None:
     operators.set_item(m, owner, Slice(start, stop, Const(None)), item)
 
 
-# -- f-strings -------------------------------------------------------------------------------------------
+# -- f-strings -------------------------------------------------------------------------------------
 _CONVERSIONS: dict[str | None, Callable[[Any], Any]] = {"s": str, "r": repr, "a": ascii}
 
 
@@ -322,7 +322,7 @@ def _convert_value(m: Machine, f: Frame, i: Instr) -> None:
     f.push(m.call(Obj(_CONVERSIONS[i.arg]), [f.pop()], {}))
 
 
-# -- jumps and loops -------------------------------------------------------------------------------------
+# -- jumps and loops -------------------------------------------------------------------------------
 @handles("JUMP")
 def _jump(m: Machine, f: Frame, i: Instr) -> None:
     f.pc = i.target  # type: ignore[assignment]
@@ -370,11 +370,12 @@ def _for_iter(m: Machine, f: Frame, i: Instr) -> None:
 
 
 MAX_UNROLLED = 64
-MAX_IDLE = 200_000  # instructions of a loop of the program's in which no tensor operator is met
+# Instructions of a loop of the program without a tensor operator.
+MAX_IDLE = 200_000
 
 
 def _count_step(m: Machine, f: Frame, i: Instr, iterator: Iterator) -> None:
-    """One more step of a loop; a break where it is better not unrolled any further."""
+    """Count one step of a loop; break where it should not be unrolled further."""
     loop = f.loops.get(i.index)
     if loop is None or loop.over is not iterator:
         loop = f.loops[i.index] = Loop(iterator, m.tracer.recorded, m.count)
@@ -391,7 +392,7 @@ def _count_step(m: Machine, f: Frame, i: Instr, iterator: Iterator) -> None:
 
 
 def _repeats(f: Frame, i: Instr) -> bool:
-    """Whether each step of a loop is the same program: nothing reads what the loop counts."""
+    """Whether every step of a loop is the same program: nothing reads the loop variable."""
     assert i.target is not None
     store, *body = f.decoded.instrs[i.index + 1 : i.target]
     return store.op == "STORE_FAST" and not any(
@@ -399,9 +400,9 @@ def _repeats(f: Frame, i: Instr) -> bool:
     )
 
 
-# -- functions and calls ---------------------------------------------------------------------------------
+# -- functions and calls ---------------------------------------------------------------------------
 def _callee(f: Frame) -> tuple[Value, list[Value]]:
-    """The callable and its bound receiver, wherever the NULL stands in this version."""
+    """The callable and its bound receiver, for either position of the NULL."""
     second, first = f.pop(), f.pop()
     if isinstance(first, Null):
         return second, []
@@ -458,9 +459,8 @@ def _function_part(m: Machine, fn: Function, name: str, value: Value) -> None:
     if name == "defaults":
         fn.defaults = tuple(iteration.drain(m, value))
         if value.source is not None:
-            fn.fields["__defaults__"] = (
-                value  # the tuple of the code's constants, the same at each call
-            )
+            # The tuple of the code's constants is the same at each call.
+            fn.fields["__defaults__"] = value
     elif name == "kwdefaults":
         assert isinstance(value, Dict)
         fn.kwdefaults = {k.value: v for k, v in containers.dict_items(m, value)}  # type: ignore[attr-defined]
@@ -481,14 +481,14 @@ def _load_build_class(m: Machine, f: Frame, i: Instr) -> None:
     raise Break("GB126", "a class is defined")
 
 
-# -- with ------------------------------------------------------------------------------------------------
+# -- with ------------------------------------------------------------------------------------------
 @handles("BEFORE_WITH")
 def _before_with(m: Machine, f: Frame, i: Instr) -> None:
     value = f.pop()
     f.stack.extend(contexts.enter(m, value) or contexts.enter_object(m, value))
 
 
-# -- match -----------------------------------------------------------------------------------------------
+# -- match -----------------------------------------------------------------------------------------
 @handles("GET_LEN")
 def _get_len(m: Machine, f: Frame, i: Instr) -> None:
     f.push(m.call(Obj(len), [f.peek(1)], {}))
@@ -503,7 +503,7 @@ _SEQUENCE, _MAPPING = 1 << 5, 1 << 6  # Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING
 
 
 def _flagged(m: Machine, value: Value, flag: int) -> bool:
-    """Whether patterns of sequences or of mappings match objects of this class: a flag that subclasses inherit."""
+    """Whether sequence (or mapping) patterns match objects of this class, by an inherited flag."""
     cls = attributes.real_class(value)
     if cls is None or cls.__flags__ & flag:
         return cls is not None
@@ -527,7 +527,7 @@ def _match_keys(m: Machine, f: Frame, i: Instr) -> None:
 
 
 def _looked_up(m: Machine, subject: Value, wanted: list[Value]) -> Value | None:
-    """What a mapping has under all of these keys, by its `get`; None where it lacks one."""
+    """A mapping's values under these keys, by its `get`; None if it lacks one."""
     found: list[Value] = []
     if isinstance(subject, Dict):
         for key in wanted:

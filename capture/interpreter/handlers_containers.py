@@ -1,7 +1,7 @@
-"""Handlers of the instructions that build and take apart containers: displays, comprehensions, unpacking.
+"""Handlers of the instructions that build and unpack containers.
 
-In: the parts on the stack. Out: a container Value. One that a break interrupted comes back to a resume function on
-its stack; it is filled there without being looked at.
+In: the parts on the stack. Out: a container Value. A container that a break interrupted returns on
+the stack of a resume function, which fills it without reading it.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def _build_slice(m: Machine, f: Frame, i: Instr) -> None:
     f.push(Slice(parts[0], parts[1], parts[2] if i.arg == 3 else Const(None)))
 
 
-# A display or comprehension that a break interrupted comes back on the stack. Nobody else has it: it is filled as
-# it is, and nothing of it is guarded.
+# A display or comprehension that a break interrupted returns on the stack. Nothing else refers to
+# it: it is filled unread, without guards.
 def _fill(m: Machine, f: Frame, depth: int, step: Any, items: list[Value]) -> bool:
     target = f.stack[-depth]
     if type(target) is not Unread:
         return False
     for item in items if step is not list.append else ():
-        freeze(containers.read_key(m, item))  # a hash that runs code of its own is Python's
+        freeze(containers.read_key(m, item))  # Python runs a hash with code of its own
         break
     m.journal.effects.append(Filled(target, step, tuple(items)))
     m.activity += 1
@@ -166,7 +166,8 @@ def _unpack_sequence(m: Machine, f: Frame, i: Instr) -> None:
         raise raises("ValueError: unpacking a tensor of another length")
     if isinstance(value, Sequence):
         items = containers.sequence_items(m, value)
-    else:  # one more than is wanted is asked for, and no more
+    # Ask for one item more than needed, and no more.
+    else:
         items = list(itertools.islice(iteration.each(m, value), i.arg + 1))
     if len(items) != i.arg:
         raise raises("ValueError: wrong number of values to unpack")

@@ -1,8 +1,9 @@
-"""Lists, tuples and dicts of the frame as stores: reading and writing single items, and constants made of them.
+"""Lists, tuples and dicts of the frame: reads and writes of items, and constants made from them.
 
-In: container Values, pre-existing ones read lazily under guards. Out: Values; a write to a pre-existing
-container is told to the machine, which writes its final content back at the end. Iterating is in `iteration`,
-sets are in `sets`, methods and the operators of items in `methods`.
+In: container Values; guards protect each read of a pre-existing one. Out: Values. A write to a
+pre-existing container is registered with the machine, which writes its final content back at the
+end. `data_model.iteration` iterates, `types.sets` has sets, `types.container_methods` methods and
+operators of items.
 """
 
 from __future__ import annotations
@@ -30,19 +31,22 @@ if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
 
-MOST_READ = 4096  # items of a list or tuple that are read as a whole: a guard each, and as many instructions
+# Items read of one list or tuple: each costs a guard and as many instructions.
+MOST_READ = 4096
 
 
 class NotConstant(Break):
-    """A value has parts that are not known Python constants: a break, where nobody knows better."""
+    """A value has parts that are not known constants: a break, unless the caller handles it."""
 
     def __init__(self) -> None:
         super().__init__("GB121", "a value that is not a constant")
 
 
 def raises(reason: str, text: str | None = None) -> Break:
-    """The captured path raises here, with a message of Python's own: `reason` begins with the class. `text` is that
-    message where it is certain."""
+    """The exception that the captured path raises here, with Python's own message.
+
+    `reason` begins with the class. `text` is the message, if it is certain.
+    """
     cls = getattr(builtins, reason.partition(":")[0], None)
     if isinstance(cls, type) and issubclass(cls, BaseException):
         return Thrown(cls, None if text is None else (text,), reason)
@@ -50,19 +54,24 @@ def raises(reason: str, text: str | None = None) -> Break:
 
 
 def missing_key(key: Value) -> Thrown:
-    """The KeyError of a look-up."""
+    """The KeyError of a failed look-up."""
     return Thrown(KeyError, None, "KeyError", held=(key,))
 
 
 def is_one(value: Any) -> bool:
-    """Whether nobody can tell this constant from an equal one. A text, bytes, complex number or nan that the program holds is
-    given out itself: it has an identity."""
+    """Whether a constant cannot be distinguished from an equal one.
+
+    A text, bytes, complex number or nan that the program holds has an identity, and is returned
+    itself.
+    """
     return not isinstance(value, (str, bytes, complex)) and not has_nan(value)
 
 
 def has_nan(value: Any) -> bool:
-    """Whether a constant is nan or a container of it: containers compare what they hold by identity first, and
-    guards hold constants by value."""
+    """Whether a constant is nan or contains it.
+
+    Containers compare items by identity first, but guards compare constants by value.
+    """
     if is_kind(value, (tuple, list, set, frozenset)):
         return any(has_nan(item) for item in value)
     if is_kind(value, dict):
@@ -76,7 +85,8 @@ _TEXTS = ("__str__", "__repr__", "__format__")
 def as_constant(m: Machine, value: Value, ordered: bool = True) -> Any:
     """The plain Python value of a Value made of constants only; raises NotConstant.
 
-    Sets give their elements in the order of the program's; not `ordered`, in any order, for what does not show it.
+    Sets have their elements in the program's order. Without `ordered` the order is arbitrary, for
+    uses that do not show it.
     """
     if isinstance(value, Const):
         return value.value
@@ -105,8 +115,10 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 def _is_builtin_class(value: Any) -> bool:
-    """Whether this is a class of C's that says what it is, is called and is written without code of the program's: any
-    other one may do anything where a function is handed it."""
+    """Whether this is a builtin class, whose call, repr and metadata run no code of the program's.
+
+    Another class may run any code when a function receives it.
+    """
     return type(value) is type and not value.__flags__ & _HEAP_TYPE
 
 
@@ -118,7 +130,7 @@ def as_constants(
 
 
 def is_exact(value: Set) -> bool:
-    """Whether the steps of its history make the set that plain Python has, in the same order."""
+    """Whether the steps of its history make plain Python's set, in the same order."""
     if not value.history and value.made is None and len(value.items) < 2:
         return True
     parts = [other for _, other in value.history] + list((value.made or ())[1:])
@@ -130,7 +142,7 @@ def is_exact(value: Set) -> bool:
 
 
 def real_set(m: Machine, value: Set) -> Any:
-    """What the program has, of constants: a set with the same table, so that it gives its elements in the same order."""
+    """The program's set, of constants, with the same table and so the same order of elements."""
     if value.origin is not None and not value.changed:
         if value.source is not None and value.source.kind != "const":
             m.guard("keys", value.source, tuple(value.origin))
@@ -152,21 +164,28 @@ def real_set(m: Machine, value: Set) -> Any:
 
 
 def _operand(m: Machine, value: Value) -> Any:
-    """What a set was merged with, of constants: a set or view with the same order, or any other iterable."""
+    """The operand of a merge, of constants: a set or view in equal order, or an iterable."""
     if isinstance(value, DictView):
         held = {as_constant(m, k): as_constant(m, v) for k, v in value.of.items.values()}
         return getattr(held, value.kind)()
     return real_set(m, value) if isinstance(value, Set) else as_constant(m, value)
 
 
-# Immutable values that capture may make again and again, none of them kept by identity.
+# Immutable values without identity, which capture may make any number of times.
 _FRESH_TYPES = (
-    range, slice, torch.finfo, torch.iinfo, np.finfo, np.iinfo, inspect.Signature, inspect.Parameter,
-)  # fmt: skip
+    range,
+    slice,
+    torch.finfo,
+    torch.iinfo,
+    np.finfo,
+    np.iinfo,
+    inspect.Signature,
+    inspect.Parameter,
+)
 
 
 def from_constant(value: Any) -> Value:
-    """A Value of a fresh Python value: constants, and containers of them."""
+    """The Value of a new Python value: a constant, or a container of constants."""
     kind = type(value)
     if kind in CONST_TYPES or kind in _FRESH_TYPES:
         return Const(value)
@@ -191,7 +210,7 @@ def from_constant(value: Any) -> Value:
 
 
 def is_exact_tuple(value: Sequence) -> bool:
-    """A tuple, and not what an object of a subclass has beneath."""
+    """Whether this is a tuple itself, and not the content of an object of a subclass."""
     return value.cls is tuple and (value.origin is None or type(value.origin) is tuple)
 
 
@@ -207,21 +226,21 @@ def sequence_items(m: Machine, value: Sequence) -> list[Value]:
 def sequence_item(m: Machine, value: Sequence, index: int) -> Value:
     item = value.items[index]
     if item is UNREAD:
-        # What has moved was read before (see `writable`): index is the original position here.
+        # A moved item was read before (see `writable`): here index is the original position.
         item = m.wrap(_item_of(value.origin, index), Source("item", value.source, index))
         value.items[index] = item
     return item
 
 
 def _item_of(origin: Any, index: int) -> Any:
-    """An item by the builtin's own method: a subclass may have a look-up of its own."""
+    """An item by the builtin's own method: a subclass may define another look-up."""
     if is_kind(origin, list):
         return list.__getitem__(origin, index)
     return tuple.__getitem__(origin, index) if is_kind(origin, tuple) else origin[index]
 
 
 def writable(m: Machine, value: Any) -> Any:
-    """A list or set about to be written: everything in it is read first, so positions may move."""
+    """A list or set before a write that moves items: all of it is read first."""
     if isinstance(value, Sequence) and value.origin is not None:
         sequence_items(m, value)
     m.rewritten(value)
@@ -229,16 +248,17 @@ def writable(m: Machine, value: Any) -> Any:
 
 
 def append(m: Machine, value: Sequence, items: list[Value]) -> None:
-    """The list grows: what it holds does not matter."""
+    """Append to the list; its content is neither read nor guarded."""
     m.changed(value)
     value.grow(items)
 
 
 def place(m: Machine, value: Sequence, index: int, item: Value) -> None:
-    """value[index] = item, an index within the list."""
+    """value[index] = item, for an index within the list."""
     at = index % len(value.items)
     if value.origin is not None and not value.whole and at < value.kept:
-        sequence_item(m, value, at)  # what goes must be known: its end may be seen
+        # Read the old item: its end may be visible.
+        sequence_item(m, value, at)
         if at not in value.placed:
             m.unhook(_item_of(value.origin, at))
             value.placed.add(at)
@@ -262,7 +282,7 @@ def pop_last(m: Machine, value: Sequence) -> Value:
 
 
 def open_dict(m: Machine, value: Dict) -> Dict:
-    """Guard all keys of a pre-existing dict and know them all."""
+    """Guard all keys of a pre-existing dict, and read them."""
     if value.opened:
         return value
     _refuse_modules(value)
@@ -277,9 +297,9 @@ def open_dict(m: Machine, value: Dict) -> Dict:
     for position, key in enumerate(keys):
         wrapped = _key_value(m, value, key, position)
         frozen = freeze(wrapped)
-        # The dict's own key: it may have been asked with one that equals it.
+        # Use the dict's own key: an earlier look-up may have used an equal one.
         items[frozen] = (wrapped, value.items[frozen][1] if frozen in value.items else UNREAD)
-    for frozen in value.placed:  # new keys come last, in the order in which they came
+    for frozen in value.placed:  # new keys come last, in insertion order
         items.setdefault(frozen, value.items[frozen])
     value.items = items
     value.opened = True
@@ -287,7 +307,10 @@ def open_dict(m: Machine, value: Dict) -> Dict:
 
 
 def _refuse_modules(value: Dict) -> None:
-    """A break where all of sys.modules is asked for: capture may import modules itself, before and after its guards."""
+    """Break on a read of all of sys.modules.
+
+    Capture may import modules itself, before and after its guards.
+    """
     if value.origin is sys.modules:
         raise Break("GB112", "all names, or the number, of sys.modules")
 
@@ -318,7 +341,7 @@ def dict_items(m: Machine, value: Dict) -> list[tuple[Value, Value]]:
 
 
 def dict_get(m: Machine, value: Dict, frozen: Any) -> Value | None:
-    """The item under a frozen key, or None; one look-up is one guard."""
+    """The item under a frozen key, or None; each look-up adds one guard."""
     found = value.items.get(frozen)
     if found is not None and found[1] is not UNREAD:
         return found[1]
@@ -342,7 +365,7 @@ def dict_get(m: Machine, value: Dict, frozen: Any) -> Value | None:
         return None
     asked = m.heap.known.get(id(key)) if frozen[0] == "object" else None
     if asked is not None and asked.source is not None:
-        m.guard("is", asked.source, key)  # the item's path names the key itself
+        m.guard("is", asked.source, key)  # the item's source contains the key itself
     item = m.wrap(looked[0], Source("item", value.source, key))
     value.items[frozen] = (found[0] if found else Const(key), item)
     return item
@@ -362,7 +385,8 @@ def _real_key(m: Machine, value: Dict, frozen: Any) -> Any:
 def dict_set(m: Machine, value: Dict, key: Value, item: Value) -> None:
     frozen = freeze(read_key(m, key))
     if value.origin is not None and not value.whole and frozen not in value.placed:
-        if dict_get(m, value, frozen) is not None:  # what goes must be known: its end may be seen
+        # Read the old item: its end may be visible.
+        if dict_get(m, value, frozen) is not None:
             m.unhook(look_up(value.origin, _real_key(m, value, frozen))[0])
         value.placed[frozen] = None
     m.changed(value)
@@ -384,7 +408,7 @@ def dict_delete(m: Machine, value: Dict, key: Value) -> Value:
 
 
 def moved(m: Machine, value: Dict | Set) -> None:
-    """A key comes or goes: iterators over it may see that (see `container_iterators`)."""
+    """Note a key added or removed: iterators may detect it (see `container_iterators`)."""
     value.moves.append(m.root_index)
 
 
@@ -407,12 +431,12 @@ def read_key(m: Machine, key: Value) -> Value:
 
 
 def share(left: Tensor, right: Tensor) -> bool:
-    """Whether a "distinct" guard could not hold: it is also about memory."""
+    """Whether a "distinct" guard would fail: it also compares memory."""
     return left.origin.untyped_storage().data_ptr() == right.origin.untyped_storage().data_ptr()
 
 
 def named(m: Machine, items: dict[str, Value]) -> Dict:
-    """A dict with names for keys."""
+    """A dict with names as keys."""
     made = Dict({})
     for name, item in items.items():
         dict_set(m, made, Const(name), item)
@@ -436,7 +460,7 @@ def length(m: Machine, value: Value) -> int | None:
             return dict.__len__(value.origin)
         return len(value.items)
     if isinstance(value, Const) and hasattr(value.value, "__len__"):
-        return int(compute(lambda: len(value.value)))  # that of a long range raises
+        return int(compute(lambda: len(value.value)))  # raises for a long range
     if isinstance(value, Array):
         return int(compute(lambda: len(value.array)))
     if isinstance(value, Tensor):
@@ -447,12 +471,12 @@ def length(m: Machine, value: Value) -> int | None:
 
 
 def is_index(number: int) -> bool:
-    """Whether Python takes a number for a place in a list; of any other it says that."""
+    """Whether Python accepts a number as an index; for others it raises."""
     return -sys.maxsize - 1 <= number <= sys.maxsize
 
 
 def real_index(value: Value) -> Any:
-    """A constant index or slice as Python has it; NotConstant otherwise."""
+    """A constant index or slice as a Python value; raises NotConstant otherwise."""
     if isinstance(value, Const):
         return int(value.value) if isinstance(value.value, np.integer) else value.value
     if isinstance(value, Slice):
@@ -461,7 +485,7 @@ def real_index(value: Value) -> Any:
 
 
 def get_item(m: Machine, value: Value, index: Value) -> Value | None:
-    """value[index] for modelled containers; None if value is not one."""
+    """value[index] for modelled containers; None for other values."""
     if isinstance(value, Sequence) and (
         value.cls is torch.Size
         or getattr(value.cls, "__getitem__", None) in (list.__getitem__, tuple.__getitem__)
@@ -507,8 +531,11 @@ def get_item(m: Machine, value: Value, index: Value) -> Value | None:
 
 
 def compute(work: Callable[[], Any]) -> Any:
-    """Run a pure computation on constants now; if it raises, Python raises it in its place, and warns in its place
-    (see `quiet`)."""
+    """Run a pure computation on constants now.
+
+    An exception becomes a Break or Thrown: Python raises it, or warns, at its own place (see
+    `walk_warnings`).
+    """
     handled = sys.exception()
     try:
         return work()
@@ -516,11 +543,13 @@ def compute(work: Callable[[], Any]) -> Any:
         raise
     except (Warning, FloatingPointError) as error:
         raise Break("GB103", f"a warning: {error}") from error
-    except (RecursionError, MemoryError):  # of this walk, perhaps not of the program
+    # They may come from the walk rather than from the program.
+    except (RecursionError, MemoryError):
         raise
-    except Exception as error:  # the user's own exception: plain Python raises it again
+    # The user's own exception: plain Python raises it again.
+    except Exception as error:
         if error.__context__ is not handled or error.__cause__ is not None or vars(error):
-            # It was raised by the library's Python, in a handler or with attributes of its own.
+            # The library's Python raised it in a handler, or with attributes.
             raise Break("GB108", f"{type(error).__name__}: {error}") from error
         known = error.args if all(type(arg) in CONST_TYPES for arg in error.args) else None
         raise Thrown(type(error), known, f"{type(error).__name__}: {error}") from error

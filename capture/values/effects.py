@@ -1,4 +1,4 @@
-"""Effects: what a frame changes outside of itself, as records that are replayed in order after the graph."""
+"""Effects: changes outside the frame, as records that are replayed in order after the graph."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .value import Token, Value
 
 @dataclass(frozen=True, slots=True)
 class SetAttr:
-    """obj.name = value; `raw` goes by object.__setattr__ (the user's own __setattr__ was inlined)."""
+    """obj.name = value; `raw`: by object.__setattr__, since the user's __setattr__ was inlined."""
 
     obj: Value
     name: str
-    value: Value | None  # None deletes
+    value: Value | None  # None: delete
     raw: bool = False
 
 
@@ -24,7 +24,7 @@ class SetGlobal:
     scope: Scope
     name: str
     value: Value | None
-    module: Value | None = None  # whose globals these are, where the program named it
+    module: Value | None = None  # the module of these globals, if the program named it
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A container that nobody looks into gets more, one that the program builds on its stack across a break, or a deque
-    of the caller's: step(target, *items)."""
+    """An unread container gets items: step(target, *items).
+
+    The program builds it on its stack across a break, or it is a deque of the caller's.
+    """
 
     target: Value
     step: Any

@@ -1,4 +1,4 @@
-"""Frames being walked: their code, locals, cells and stack of Values, and the globals that they see."""
+"""Frames of a walk: code, locals, cells and stack of Values, and their globals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .value import Cell, Unread, Value
 
 @dataclass(eq=False, slots=True)
 class Scope:
-    """A globals dict. `source` is None for the root frame's own; `builtins` as that frame sees them."""
+    """A globals dict. `source` is None for the root frame's; `builtins` are those of the frame."""
 
     names: dict[str, Any]
     builtins: dict[str, Any]
@@ -22,7 +22,7 @@ class Scope:
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A loop being walked: what it walks over, its steps so far, and the operators and instructions before it."""
+    """A loop of the walk: its iterable, its steps, and the counts before it."""
 
     over: Value
     operators: int
@@ -32,7 +32,7 @@ class Loop:
 
 @dataclass(eq=False, slots=True)
 class Frame:
-    """A frame being walked: the root, or an inlined callee. `pc` is the next instruction's index."""
+    """A frame of the walk: the root, or an inlined callee. `pc` is the next instruction's index."""
 
     code: types.CodeType
     decoded: Decoded
@@ -43,10 +43,10 @@ class Frame:
     pc: int = 0
     result: Value | None = None
     yielded: Value | None = None
-    handling: list[Value] = field(default_factory=list)  # what a suspended generator is handling
-    swapped: set[str] = field(
-        default_factory=set
-    )  # cells in whose place a comprehension has its own
+    # exceptions that a suspended generator is handling
+    handling: list[Value] = field(default_factory=list)
+    # Cells that a comprehension replaces by its own.
+    swapped: set[str] = field(default_factory=set)
     loops: dict[int, Loop] = field(default_factory=dict)  # by the index of its head
 
     def push(self, value: Value) -> None:
@@ -63,7 +63,7 @@ class Frame:
         return value
 
     def leave(self, count: int) -> list[Value]:
-        """What is returned as it is: an argument that nobody has looked at goes out without a guard."""
+        """Pop items that are returned unchanged: an unread argument needs no guard."""
         taken = self.stack[len(self.stack) - count :]
         del self.stack[len(self.stack) - count :]
         return taken

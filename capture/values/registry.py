@@ -1,7 +1,7 @@
-"""The tables of modelled callables: from the callable to what it means over Values.
+"""The tables of modelled callables: from the callable to its model over Values.
 
-In: a function of Python, its library or torch. Out: its model. `operators`, `builtins` and `questions` fill
-them; `calls` looks a callee up here before anything else.
+In: a function of Python, its library or torch. Out: its model. Modules of `data_model`, `models`
+and `torch_models` fill the tables; `calls` looks a callee up here first.
 """
 
 from __future__ import annotations
@@ -21,16 +21,20 @@ Args = list[Value]
 Kwargs = dict[str, Value]
 Model = Callable[["Machine", Args, Kwargs], Value]
 BUILTINS: dict[Any, Model] = {}
-DUNDERS: dict[
-    str, Any
-] = {}  # special method of a modelled type -> the callable that means the same
+# Special method of a modelled type -> an equivalent callable.
+DUNDERS: dict[str, Any] = {}
 NONE = Const(None)
 
 
-# What the table has: these hash by identity or by C code, whatever a metaclass or a class of callables says.
+# Types of the table's keys. They hash by identity or in C, for any metaclass or class of callables.
 _HASHED = (
-    types.FunctionType, types.BuiltinFunctionType, type, np.ufunc, type(np.sum), type(np.dtype),
-)  # fmt: skip
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    type,
+    np.ufunc,
+    type(np.sum),
+    type(np.dtype),
+)
 
 
 def model_of(real: Any) -> Model | None:

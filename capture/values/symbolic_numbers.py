@@ -1,12 +1,12 @@
-"""Numbers that may differ from call to call: sizes, and the Python ints and floats that come from outside.
+"""Symbolic numbers: sizes, and Python ints and floats from outside that may vary between calls.
 
-In: numbers met at Sources, sizes of ghosts, and operations on them. Out: `Held` values, which know an expression
-(`ir.symbolic.expr`) beside the number at capture. What only moves such a number about, computes with it or compares it goes
-by the expression; whoever asks for `.value`, as for any constant, binds the entry to the number (a guard). A number
-that nothing depended on is not guarded, and one that leaves the frame is computed by the replacement code.
-
-A number from outside may enter the graph or decide a comparison as a symbol once it has been seen to vary
-(`runtime.guards.dynamic_sizes`); before, that binds it like everything else.
+In: numbers read at Sources, sizes of ghosts, and operations on them. Out: `Held` values, which have
+an expression (`ir.symbolic.expr`) in addition to the number at capture. Moves, arithmetic and
+comparisons use the expression; a read of `.value`, as of any constant, binds the entry to the
+number (a guard). A number that nothing depends on is not guarded; if it leaves the frame, the
+replacement code computes it. A number from outside may enter the graph or decide a comparison as a
+symbol once it was seen to vary (`runtime.guards.dynamic_sizes`); before that, these uses bind it as
+well.
 """
 
 from __future__ import annotations
@@ -45,11 +45,14 @@ if TYPE_CHECKING:
 _COMPUTED = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod"}
 _SPECIAL = {"**": "pow", "<<": "mul", ">>": "floordiv", "&": "and", "|": "or", "^": "xor"}
 _NUMBERS = (int, float)
-WHOLE = 1 << 63  # guards and programs know whole numbers of 64 bits
+WHOLE = 1 << 63  # guards and programs use ints of 64 bits
 
 
 class Held(Const):
-    """A number with its expression; `looked` once the entry is bound to its value. `real` is the value at capture."""
+    """A number with its expression.
+
+    `looked`: the entry is bound to its value; `real`: the value at capture.
+    """
 
     __slots__ = ("_machine", "expr", "looked", "real")
 
@@ -66,7 +69,7 @@ class Held(Const):
 
 
 class _Numbers:
-    """What a machine keeps about them: `held` by source, `origins` of symbols, `varying`: which may stay symbolic."""
+    """A machine's symbolic numbers: `held` by source; `varying`: symbols that may stay symbolic."""
 
     def __init__(self) -> None:
         self.held: dict[Source, Held] = {}
@@ -75,22 +78,19 @@ class _Numbers:
 
 
 def rows(m: Machine) -> list[Row]:
-    """All rows, with those about numbers as they are known by now."""
+    """All guard rows, with those on numbers in their final form."""
     facts, held = m.facts, m.numbers.held
     for value in held.values():
         if not value.looked and value.expr is not None and facts.settled(value.expr):
             where = facts.pinned.get(value.expr) or m.where
-            m.guards.rows[("held", value.source, None)] = Row(
-                "equals", value.source, value.real, where
-            )
-    values = [
-        row for row in m.guards.rows.values() if row.kind == "value"
-    ]  # the last: they cost most
+            m.guards.rows[("held", value.source, None)] = Row("equals", value.source, value.real, where)
+    values = [row for row in m.guards.rows.values() if row.kind == "value"]  # last: they cost most
     made = [row for row in m.guards.rows.values() if row.kind != "value"]
     for relation in facts.relations:
         symbols = symbols_of((relation.left, relation.right))
         if all(facts.symbols[s][0] == "number" and facts.settled(s) for s in symbols):
-            continue  # said by the numbers' own rows
+            # The numbers' own rows cover it.
+            continue
         made.append(
             Row("relation", None, row_of(relation, lambda s: _place(facts, s)), relation.where)
         )
@@ -103,7 +103,7 @@ def _place(facts: Any, symbol: Symbol) -> tuple[str, Source, int]:
 
 
 def told(m: Machine, graph: Graph) -> list[tuple[str, str]]:
-    """(size or number, why) of the symbols of a graph, for the report."""
+    """(size or number, reason) for each symbol of a graph, for the report."""
     found = []
     for symbol in graph.symbols:
         what, source, dim = _place(m.facts, symbol)
@@ -116,7 +116,7 @@ def told(m: Machine, graph: Graph) -> list[tuple[str, str]]:
 
 
 def hold(m: Machine, value: Any, source: Source) -> Held:
-    """The Value of an int or float met at a source; only its type is guarded yet."""
+    """The Value of an int or float at a source; so far only its type is guarded."""
     known = m.numbers.held.get(source)
     if known is None:
         known = m.numbers.held[source] = Held(m, value, None, source)
@@ -124,11 +124,12 @@ def hold(m: Machine, value: Any, source: Source) -> Held:
     return known
 
 
-_MANY = 256  # symbols of a capture, as of a list that is summed up; one more is told at its value
+# The most symbols of a capture, for example of a list that is summed; further numbers are bound.
+_MANY = 256
 
 
 def _expr(m: Machine, value: Held) -> Any:
-    """The expression of a number; that of one from outside is made when it is first computed with."""
+    """The expression of a number; for one from outside it is made at the first computation."""
     if value.expr is None:
         source, real, kind = value.source, value.real, type(value.real).__name__
         assert source is not None
@@ -150,7 +151,7 @@ def _expr(m: Machine, value: Held) -> Any:
 
 
 def _bind(m: Machine, value: Held) -> None:
-    """The entry holds for this very number only."""
+    """Bind the entry to this number."""
     assert not m.numbers.sealed, "a number is looked at after the guards were made"
     if value.source is not None:
         m.guards.rows[("held", value.source, None)] = Row(
@@ -162,7 +163,7 @@ def _bind(m: Machine, value: Held) -> None:
     for symbol in symbols_of(m.facts.form(value.expr)):
         origin = m.facts.symbols[symbol]
         if origin[0] == "number":
-            m.numbers.held[origin[1]].value  # noqa: B018 (looking is what binds)
+            m.numbers.held[origin[1]].value  # noqa: B018  # the read of .value binds
     with_where(m).pin(value.expr)
 
 
@@ -172,12 +173,12 @@ def with_where(m: Machine) -> Any:
 
 
 def is_number(value: Value) -> bool:
-    """Whether this is a number that nobody has bound."""
+    """Whether this is a number that the entry is not bound to."""
     return isinstance(value, Held) and not value.looked and type(value.real) in _NUMBERS
 
 
 def is_whole(value: Value) -> bool:
-    """The same of an int."""
+    """Whether this is an int that the entry is not bound to."""
     return is_number(value) and type(value.real) is int  # type: ignore[attr-defined]
 
 
@@ -198,22 +199,22 @@ def operand(m: Machine, value: Value) -> Any:
 
 
 def type_of(value: Const) -> type:
-    """Of a constant; that of a number does not bind it."""
+    """The type of a constant, without binding a number."""
     return type(value.real if isinstance(value, Held) else value.value)
 
 
 def is_of(value: Value, kinds: type | tuple[type, ...]) -> bool:
-    """Whether this is a constant of one of these types; to ask does not bind a number."""
+    """Whether this is a constant of one of these types, without binding a number."""
     return isinstance(value, Const) and issubclass(type_of(value), kinds)
 
 
 def like_number(value: Value) -> bool:
-    """An int or a float, bound or not."""
+    """Whether this is an int or a float, bound or not."""
     return isinstance(value, Const) and type_of(value) in _NUMBERS
 
 
 def like_whole(value: Value) -> bool:
-    """A whole number, bound or not."""
+    """Whether this is an int, bound or not."""
     return is_whole(value) or (type(value) is Const and type(value.value) is int)
 
 
@@ -233,7 +234,7 @@ def varies(m: Machine, *exprs: Any) -> bool:
 
 
 def computed(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
-    """left <symbol> right over numbers of which one is not bound; None if that needs plain numbers."""
+    """left <symbol> right of numbers, at least one unbound; None if it needs plain numbers."""
     if not (is_number(left) or is_number(right)) or symbol not in _COMPUTED | _SPECIAL:
         return None
     a, b = operand(m, left), operand(m, right)
@@ -279,7 +280,7 @@ def _never_zero(m: Machine, divisor: Any) -> bool:
 
 
 def negated(m: Machine, symbol: str, value: Value) -> Value | None:
-    """-value, ~value or +value of a number that nobody has bound."""
+    """-value, ~value or +value of an unbound number."""
     if not is_number(value) or (symbol == "~" and not is_whole(value)):
         return None
     expr = _expr(m, value)  # type: ignore[arg-type]
@@ -287,7 +288,7 @@ def negated(m: Machine, symbol: str, value: Value) -> Value | None:
 
 
 def compared(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
-    """A comparison of numbers that vary: a guard on how it comes out."""
+    """A comparison of numbers that vary; a guard holds its result."""
     if not (is_number(left) or is_number(right)):
         return None
     a, b = operand(m, left), operand(m, right)
@@ -308,7 +309,7 @@ def truth(m: Machine, value: Const) -> bool:
 
 
 def argument(m: Machine, value: Held) -> Any:
-    """A number as the tracer takes it: an expression where it varies."""
+    """A number for the tracer: an expression if it varies."""
     if is_number(value) and not m.inner and _may_vary(m, value):
         expr = _without_the_rest(m, _expr(m, value))
         if varies(m, expr):
@@ -317,24 +318,25 @@ def argument(m: Machine, value: Held) -> Any:
 
 
 def _without_the_rest(m: Machine, expr: Any) -> Any:
-    """An expression in which numbers that do not vary are bound, if others of it do: a rate times a decay."""
+    """The expression with constant numbers bound if others of it vary: a rate times a decay."""
     symbols = symbols_of(expr)
     if any(varies(m, s) for s in symbols):
         for symbol in symbols:
             if not varies(m, symbol):
-                m.numbers.held[m.facts.symbols[symbol][1]].value  # noqa: B018 (looking is what binds)
+                # the read of .value binds
+                m.numbers.held[m.facts.symbols[symbol][1]].value  # noqa: B018
     return m.facts.form(expr)
 
 
 def _may_vary(m: Machine, value: Held) -> bool:
-    """No symbol is made for a number from outside that is to be bound at once."""
+    """Whether it may vary; without this check, a number to be bound at once would get a symbol."""
     return value.expr is not None or bool(
         value.source and m.varied.number(value.source, value.real)
     )
 
 
 def from_torch_number(m: Machine, value: Any) -> Any:
-    """The Value of a size, or of several, that torch gives; None for anything else."""
+    """The Value of one or several sizes from torch; None for anything else."""
     if type(value) in SYMBOLIC:
         return number(m, from_torch(value))
     if type(value) in (torch.Size, tuple) and any(type(item) in SYMBOLIC for item in value):
@@ -351,7 +353,7 @@ def function_of(m: Machine, expr: Any) -> tuple[Any, list[Source]]:
     scope = {**OPS, "size": rebuild.size_of, "stride": rebuild.stride_of}
 
     def constant(value: Any) -> str:
-        """By name: a text cannot say nan or an infinity."""
+        """A constant by name: text cannot express nan or infinity."""
         name = f"c{len(scope)}"
         scope[name] = value
         return name
@@ -369,11 +371,11 @@ def function_of(m: Machine, expr: Any) -> tuple[Any, list[Source]]:
 
     text = fold(expr, constant, symbol, call)
     names = ", ".join(f"a{i}" for i in range(len(sources)))
-    return eval(f"lambda {names}: {text}", scope), sources  # a text of our own making
+    return eval(f"lambda {names}: {text}", scope), sources  # the text is generated here
 
 
 def as_sequence(value: Value) -> Value:
-    """A constant torch.Size as a sequence of its numbers, for comparing it with one that has symbolic ones."""
+    """A constant torch.Size as a sequence of numbers, to compare it with a symbolic one."""
     if (
         isinstance(value, Const)
         and not isinstance(value, Held)
@@ -384,7 +386,7 @@ def as_sequence(value: Value) -> Value:
 
 
 def joined_sizes(m: Machine, left: Value, right: Value) -> Value | None:
-    """left + right of a torch.Size with symbolic sizes and another tuple; None for anything else."""
+    """left + right of a torch.Size with symbolic sizes and another tuple; else None."""
     if not any(isinstance(v, Sequence) and v.cls is torch.Size for v in (left, right)):
         return None
     one, other = as_sequence(left), as_sequence(right)
@@ -399,5 +401,5 @@ def joined_sizes(m: Machine, left: Value, right: Value) -> Value | None:
 
 
 def has_numbers(value: Value) -> bool:
-    """A sequence with a number in it that nobody has bound."""
+    """Whether this is a sequence with an unbound number in it."""
     return isinstance(value, Sequence) and any(is_number(item) for item in value.items)

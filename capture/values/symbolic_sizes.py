@@ -1,7 +1,8 @@
-"""Tensors from outside with symbolic sizes: which dimensions are open, and what their strides are.
+"""Tensors from outside with symbolic sizes: which dimensions are symbolic, and their strides.
 
-In: a tensor, its TensorSpec and its Source. Out: the spec with open places, and the Meta with expressions in them.
-A stride that is the product of the sizes inside of it, as in a tensor without gaps, stays that product, by a guard.
+In: a tensor, its TensorSpec and its Source. Out: the spec with open dimensions, and the Meta with
+expressions for them. A stride that equals the product of the inner sizes, as in a dense tensor,
+stays that product, by a guard.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MOST = 1 << 40  # elements along one dimension
 def open_sizes(
     m: Machine, spec: TensorSpec, value: torch.Tensor, source: Source
 ) -> tuple[TensorSpec, Meta | None]:
-    """See the module's docstring; the spec as it is and None where no size of it varies."""
+    """(opened spec, Meta), or (`spec`, None) if no size varies. See the module's docstring."""
     dims = m.varied.sizes(source, value)
     loose = m.varied.strides(source, value.dim())
     if not dims and not loose:
@@ -49,7 +50,7 @@ def open_sizes(
 def _strides(
     m: Machine, source: Source, shape: list[Any], real: tuple[int, ...], loose: set[int]
 ) -> tuple[Any, ...]:
-    """The strides: the innermost dimension first, each the extent of what is inside of it where that is so."""
+    """The strides, innermost dimension first; each is the extent inside it if it equals that."""
     facts, found = with_where(m), list[Any](real)
     extent: Any = 1
     for dim in sorted(range(len(real)), key=lambda d: (real[d], hint_of(shape[d]), -d)):

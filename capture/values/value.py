@@ -1,8 +1,8 @@
-"""Values: what the symbolic machine knows about each thing on its stack.
+"""Values: the symbolic machine's knowledge of each object on its stack.
 
-In: real objects met through Sources, and results of captured operations. Out: one `Value` an object; two
-names of one object are one Value, so identity and aliasing survive. Handlers dispatch on the class; a value
-that existed before the frame has a `source`, one made inside the frame has none.
+In: real objects read at Sources, and results of captured operations. Out: one `Value` per object;
+two names of one object are one Value, so identity and aliasing are kept. Handlers dispatch on the
+class. A value that existed before the frame has a `source`; one made inside the frame has none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...runtime.guards.sources import Source
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """Base; `source` says where a pre-existing value can be loaded again."""
+    """Base class. `source`: where a pre-existing value can be loaded again."""
 
     source: Source | None = field(default=None, kw_only=True)
 
@@ -30,32 +30,35 @@ class Null(Value):
 NULL = Null()
 
 
-PREVIOUS = Value()  # what a handler saves when it is entered: the exception handled outside of it
+# A handler's saved slot: the exception that is handled outside of it.
+PREVIOUS = Value()
 
 
 @dataclass(eq=False, slots=True)
 class Handled(Value):
-    """A saved slot of the root's stack at a break, with the exception whose handler saved it; None if that
-    handler is over."""
+    """A handler's saved slot on the root's stack at a break, with the exception being handled.
+
+    `error` is None if that handler has ended.
+    """
 
     error: Value | None
 
 
 @dataclass(eq=False, slots=True)
 class Const(Value):
-    """An immutable Python value known at capture: numbers, strings, None, dtypes, tuples of those, ranges."""
+    """An immutable value known at capture: numbers, strings, None, dtypes, tuples, ranges."""
 
     value: Any
 
 
 def is_none(value: Value | None) -> bool:
-    """Whether this is None. To ask a number for its value would bind the entry to it."""
+    """Whether this is None; a read of a number's value would bind the entry to it."""
     return type(value) is Const and value.value is None
 
 
 @dataclass(eq=False, slots=True)
 class Tensor(Value):
-    """A tensor of the graph. `cls` is the type that the program sees, `origin` the pre-existing tensor."""
+    """A tensor of the graph. `cls` is the type that the program sees, `origin` the real one."""
 
     ghost: Any
     cls: type
@@ -64,10 +67,10 @@ class Tensor(Value):
 
 @dataclass(eq=False, slots=True)
 class Obj(Value):
-    """A real object that is known by itself: a function, class, module, or instance of a user's class.
+    """A real object known by identity: a function, class, module, or instance of a user's class.
 
-    A function that the program may make again is held by what it is made of. Where it matters which one it is,
-    `pin` adds the guard that says so.
+    A function that the program may make again is guarded by its parts. Where its identity matters,
+    `pin` adds a guard on that.
     """
 
     value: Any
@@ -76,33 +79,39 @@ class Obj(Value):
 
 @dataclass(eq=False, slots=True)
 class Unread(Value):
-    """An argument of the root frame that nobody has looked at: it may be moved about and handed on, and no guard
-    asks for it. `read` gives the Value to look at."""
+    """An argument of the root frame that nothing has read, and no guard checks.
+
+    It may be moved and returned. `read` gives its Value.
+    """
 
     read: Callable[[], Value]
 
 
-UNREAD = Value()  # an item of a pre-existing container that nobody has asked for yet
+# An unread item of a pre-existing container.
+UNREAD = Value()
 
 
 @dataclass(eq=False, slots=True)
 class Sequence(Value):
-    """A list or tuple. `origin` is the pre-existing object; `changed` marks a list written to.
+    """A list or tuple. `origin` is the pre-existing object; `changed` marks a written list.
 
-    A pre-existing list may be `shut`: until its length or an item is asked for, nothing of it is guarded, and what
-    is appended is known apart. While it is not `whole`, its first `kept` items stand where they stood before the
-    frame, some of them `placed` anew; a `whole` one has been read and is written back as a whole.
+    A pre-existing list may be `shut`: until its length or an item is read, nothing of it is
+    guarded, and appended items are stored separately. While it is not `whole`, its first `kept`
+    items are at their original positions, except the `placed` ones, which were assigned. A `whole`
+    list was read, and is written back as a whole.
     """
 
     _items: list[Value]
     cls: type
     origin: Any = None
     changed: bool = False
-    shut: Callable[[], int] | None = None  # guards the length and gives it
+    # Guards the length and returns it.
+    shut: Callable[[], int] | None = None
     kept: int = 0
     placed: set[int] = field(default_factory=set)
     whole: bool = False
-    moves: int = 0  # of the deque that this list is: changes that end iterators over it
+    # Of the deque that this list represents: changes that end its iterators.
+    moves: int = 0
 
     def __post_init__(self) -> None:
         self.kept = len(self._items)
@@ -117,11 +126,11 @@ class Sequence(Value):
 
     @property
     def added(self) -> list[Value]:
-        """What stands after the kept items."""
+        """The items after the kept ones."""
         return self._items if self.shut is not None else self._items[self.kept :]
 
     def grow(self, items: list[Value]) -> None:
-        """Append, without a look at what is there."""
+        """Append without reading the content."""
         self._items.extend(items)
 
 
@@ -129,9 +138,9 @@ class Sequence(Value):
 class Dict(Value):
     """A dict. `items` maps a frozen key to (key value, item value).
 
-    A pre-existing dict is `opened` (its keys guarded as a whole) only when its order, length or content as a
-    whole matters; until then single look-ups are guarded one by one. What is `placed` under a key is written back
-    alone; a `whole` one has been read and is written back as a whole.
+    A pre-existing dict is `opened` (all its keys guarded) only when its order, length or whole
+    content matters; until then each look-up is guarded alone. Items `placed` under a key are
+    written back alone. A `whole` dict was read, and is written back as a whole.
     """
 
     items: dict[Any, tuple[Value, Value]]
@@ -141,14 +150,13 @@ class Dict(Value):
     changed: bool = False
     placed: dict[Any, None] = field(default_factory=dict)
     whole: bool = False
-    moves: list[int] = field(
-        default_factory=list
-    )  # instructions of the root that added or removed a key
+    # Instructions of the root that added or removed a key.
+    moves: list[int] = field(default_factory=list)
 
 
 @dataclass(eq=False, slots=True)
 class DictView(Value):
-    """keys(), values() or items() of a dict: follows its changes."""
+    """keys(), values() or items() of a dict; it follows the dict's changes."""
 
     of: Dict
     kind: str
@@ -156,11 +164,12 @@ class DictView(Value):
 
 @dataclass(eq=False, slots=True)
 class Set(Value):
-    """A set or frozenset. `history` holds the steps made in the frame (see `sets`), after `made` if it began as the
-    result of an operator: (fn, left, right). Not `exact` when they do not tell the order.
+    """A set or frozenset.
 
-    A pre-existing set may be `shut`: until somebody asks what it holds, nothing of that is guarded, and what is
-    added is known apart.
+    `history` has the steps made in the frame (see `types.sets`), after `made` if an operator made
+    the set: (fn, left, right). Not `exact`: they do not determine the order. A pre-existing set may
+    be `shut`: until its content is read, nothing of it is guarded, and added items are stored
+    separately.
     """
 
     _items: dict[Any, Value]
@@ -171,14 +180,14 @@ class Set(Value):
     exact: bool = True
     made: tuple[Any, Value, Value] | None = None
     whole: bool = False
-    shut: Callable[[], dict[Any, Value]] | None = None  # guards what it holds and gives it
-    moves: list[int] = field(
-        default_factory=list
-    )  # instructions of the root that added or removed an item
+    # Guards the content and returns it.
+    shut: Callable[[], dict[Any, Value]] | None = None
+    # Instructions of the root that added or removed an item.
+    moves: list[int] = field(default_factory=list)
 
     @property
     def unread(self) -> dict[Any, Value]:
-        """What is known of a set that is still shut: what the frame has added."""
+        """The items that the frame added to a set that is still shut."""
         return self._items
 
     @property
@@ -191,14 +200,14 @@ class Set(Value):
 
 @dataclass(eq=False, slots=True)
 class Array(Value):
-    """A numpy array made inside the frame: `array` is capture's own, and holds what the program's holds."""
+    """A numpy array made inside the frame: `array` is capture's own, with the program's content."""
 
     array: Any
 
 
 @dataclass(eq=False, slots=True)
 class Slice(Value):
-    """A slice object with parts that may be values of the frame."""
+    """A slice object; its parts may be values of the frame."""
 
     start: Value
     stop: Value
@@ -215,7 +224,7 @@ class Method(Value):
 
 @dataclass(eq=False, slots=True)
 class BuiltinMethod(Value):
-    """A method of a value whose type the machine models itself: `[].append`, `x.relu`, `"".join`."""
+    """A method of a value of a modelled type: `[].append`, `x.relu`, `"".join`."""
 
     receiver: Value
     name: str
@@ -235,22 +244,26 @@ class Function(Value):
     """A function made inside the frame."""
 
     code: types.CodeType
-    globals: Any  # a machine.Scope
+    globals: Any  # a frames.Scope
     name: str
     qualname: str
     defaults: tuple[Value, ...] = ()
     kwdefaults: dict[str, Value] = field(default_factory=dict)
     closure: tuple[Cell, ...] = ()
     annotations: Value | None = None
-    # __module__ and __doc__, once set; tuples of defaults and cells, once read
+    # __module__ and __doc__ after a store; tuples of defaults and cells after a read
     fields: dict[str, Value] = field(default_factory=dict)
-    namespace: Dict | None = None  # __dict__, once it matters
+    # __dict__, from its first use
+    namespace: Dict | None = None
 
 
 @dataclass(eq=False, slots=True)
 class Instance(Value):
-    """An object of a user's class made inside the frame; its attributes are in the machine's overlay, what it
-    holds as a list or dict is in `storage` (see `hybrids`)."""
+    """An object of a user's class made inside the frame.
+
+    Its attributes are in the machine's overlay; its content as a list or dict is in `storage` (see
+    `types.container_subclasses`).
+    """
 
     cls: Value
     storage: Any = None
@@ -258,7 +271,7 @@ class Instance(Value):
 
 @dataclass(eq=False, slots=True)
 class Super(Value):
-    """`super(cls, receiver)`: attribute look-up goes on after `cls` in the receiver's type."""
+    """`super(cls, receiver)`: attribute look-up continues after `cls` in the receiver's type."""
 
     cls: type
     receiver: Value
@@ -266,9 +279,11 @@ class Super(Value):
 
 @dataclass(eq=False, slots=True)
 class Partial(Value):
-    """functools.partial, pre-existing or made inside the frame. `held` is its tuple of arguments and its
-    dict of keywords, which the program may change: of a pre-existing one, and of another once the program has asked
-    for one of them."""
+    """functools.partial, pre-existing or made inside the frame.
+
+    `held` is its tuple of arguments and its dict of keywords, which the program may change. A
+    pre-existing partial has it; another has it from the first read of one of them.
+    """
 
     func: Value
     args: tuple[Value, ...]
@@ -287,8 +302,11 @@ class Getter(Value):
 
 @dataclass(eq=False, slots=True)
 class Iterator(Value):
-    """An iterator of a modelled kind: `kind` names how it is rebuilt, `parts` what it holds. Use `iteration.take`
-    for its next item: `step` does not know that the iterator is `over`."""
+    """An iterator of a modelled kind.
+
+    `kind` names its builder, `parts` its contents. Use `iteration.take` for its next item: `step`
+    does not check `over`.
+    """
 
     kind: str
     parts: list[Any]
@@ -304,12 +322,12 @@ class Context(Value):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     undo: list[Callable[[], None]] = field(default_factory=list)
-    before: bool = False  # of a grad mode: the mode that it found, as its attribute `prev` holds it
+    before: bool = False  # of a grad mode: its attribute `prev`
 
 
 @dataclass(eq=False, slots=True)
 class Token(Value):
-    """What `variable.set(value)` of a context variable gave; `previous` is that of the set before it in this frame."""
+    """The result of a context variable's `set`; `previous` is the frame's token before it."""
 
     variable: Value
     value: Value
@@ -319,6 +337,6 @@ class Token(Value):
 
 @dataclass(eq=False, slots=True)
 class ContextExit(Value):
-    """The bound `__exit__` of a Context that is on the stack inside its `with`."""
+    """The bound `__exit__` of a Context, on the stack inside its `with`."""
 
     context: Context

@@ -1,8 +1,8 @@
-"""From real objects to Values: one table by type, each row with the guards that make the value safe to use.
+"""From real objects to Values: a table by type, whose rows add the guards of each kind of value.
 
-In: an object that the frame can reach and its Source. Out: its Value; the machine gets the rows. Mutable and
-identity-bearing objects are remembered by identity, so that two paths to one object give one Value and a
-"same" guard.
+In: an object that the frame can reach, and its Source. Out: its Value; the machine gets the guard
+rows. Mutable objects and objects with identity are remembered by identity, so that two paths to one
+object give one Value and a "same" guard.
 """
 
 from __future__ import annotations
@@ -52,12 +52,25 @@ if TYPE_CHECKING:
 
 CONST_TYPES = frozenset(
     {
-        type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented),
-        torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, *ARRAY_SCALARS,
+        type(None),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        type(Ellipsis),
+        type(NotImplemented),
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+        torch.Size,
+        *ARRAY_SCALARS,
     }
-)  # fmt: skip
+)
 
-# Objects that are held by identity: nothing about them but who they are is assumed by "is".
+# Types of objects that an "is" guard holds: nothing about them is assumed except their identity.
 _BY_IDENTITY: Any = object.__hash__
 _SAME: Any = object.__eq__
 IDENTITY_TYPES = (
@@ -90,7 +103,7 @@ PLAIN_TENSORS = frozenset(
 
 
 def wrap(m: Machine, value: Any, source: Source) -> Value:
-    """See the module's docstring."""
+    """The Value of an object at a Source, see the module's docstring."""
     kind = type(value)
     meta = kind if issubclass(kind, type) else type(kind)
     if meta is not type and decides_for_itself(meta):
@@ -112,7 +125,7 @@ def wrap(m: Machine, value: Any, source: Source) -> Value:
 
 
 def hashes_by_identity(value: Any) -> bool:
-    """Whether this is a class, function or the like that is equal to nothing but itself."""
+    """Whether this is an object like a class or function, which equals only itself."""
     return is_kind(value, IDENTITY_TYPES) and _compares_by_identity(type(value))
 
 
@@ -120,7 +133,8 @@ def _compares_by_identity(cls: type) -> bool:
     return in_classes(cls, "__hash__") is _BY_IDENTITY and in_classes(cls, "__eq__") is _SAME
 
 
-# What capture asks of classes, and `type` must answer: a metaclass that does instead would be run by capture.
+# Operations on classes that capture needs from `type`: a metaclass with its own would run during
+# capture.
 _OF_TYPE = ("__eq__", "__hash__", "__getattribute__", "__dict__", "__mro__", "__flags__")
 
 
@@ -128,7 +142,7 @@ def decides_for_itself(meta: type) -> bool:
     found = (in_classes(meta, name) for name in _OF_TYPE)
     usual = (in_classes(type, name) for name in _OF_TYPE)
     return any(
-        mine is not theirs and type(mine) is not types.WrapperDescriptorType  # a slot of C's
+        mine is not theirs and type(mine) is not types.WrapperDescriptorType  # a C slot
         for mine, theirs in zip(found, usual, strict=True)
     )
 
@@ -145,22 +159,25 @@ def held_by_content(value: Value) -> bool:
 
 
 def pin(value: Value) -> None:
-    """From here on it matters which function this is."""
+    """Guard the identity of this function from here on."""
     if isinstance(value, Obj) and value.pin is not None:
         value.pin()
 
 
-_MADE_AGAIN = ("local", "cell")  # roots of paths to what one call may have and the next make anew
+# Roots of paths to objects that one call may have and the next may make anew.
+_MADE_AGAIN = ("local", "cell")
 _OF_A_CLASS = ("class_attr", "mro_attr")
 
 
 def _may_be_made_again(value: Any, source: Source) -> bool:
-    """Whether this is a Python function that its makers make at each run: a lambda or a `def` inside of a function
-    or a loop, met through an argument, a closure, a container or an attribute. What a module or a class holds
-    under its name stays, and is held by identity, which is one guard."""
+    """Whether this is a Python function made at each run: a lambda or a nested `def`.
+
+    It is reached through an argument, a closure, a container or an attribute. A function that a
+    module or class holds under its name stays, and one guard on its identity suffices.
+    """
     if type(value) is not types.FunctionType or source.kind in _OF_A_CLASS:
         return False
-    if source.kind == "member" and source.key != "func":  # what a method or a property is made of
+    if source.kind == "member" and source.key != "func":  # parts of a method or a property
         return False
     names = value.__globals__
     of_torch = value.__code__.co_filename.startswith(TORCH_FOLDER)
@@ -190,25 +207,49 @@ def _make(m: Machine, value: Any, source: Source) -> Value:
     return Obj(value, source=source)
 
 
-# Special methods that a record has from tuple: one with its own is an object like any other.
+# Special methods that a record inherits from tuple: a class with its own is an ordinary object.
 _OF_TUPLE = [
-    "__len__", "__iter__", "__getitem__", "__contains__", "__bool__", "__eq__", "__ne__", "__lt__", "__le__",
-    "__gt__", "__ge__", "__hash__", "__add__", "__radd__", "__mul__", "__rmul__", "__iadd__", "__imul__", "__mod__",
-    "__rmod__", "__getattribute__", "__getattr__", "__setattr__", "__enter__", "__exit__", "__call__", "__reversed__",
-]  # fmt: skip
+    "__len__",
+    "__iter__",
+    "__getitem__",
+    "__contains__",
+    "__bool__",
+    "__eq__",
+    "__ne__",
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+    "__hash__",
+    "__add__",
+    "__radd__",
+    "__mul__",
+    "__rmul__",
+    "__iadd__",
+    "__imul__",
+    "__mod__",
+    "__rmod__",
+    "__getattribute__",
+    "__getattr__",
+    "__setattr__",
+    "__enter__",
+    "__exit__",
+    "__call__",
+    "__reversed__",
+]
 
-# How a named tuple writes itself, unless its class has a way of its own.
+# The __repr__ of named tuples, for classes without their own.
 _WRITING = vars(collections.namedtuple("_Writing", "item"))["__repr__"].__code__
 
 
 def own_text(cls: type, name: str) -> bool:
-    """Whether a class of records has a `__str__`, `__repr__` or `__format__` of its own."""
+    """Whether a class of records defines its own `__str__`, `__repr__` or `__format__`."""
     raw = in_classes(cls, name)
     return is_kind(raw, types.FunctionType) and raw.__code__ is not _WRITING
 
 
 def is_record(cls: type) -> bool:
-    """Whether instances are tuples with names for their items, and nothing else."""
+    """Whether instances are plain tuples with names for their items."""
     if not issubclass(cls, tuple) or in_classes(cls, "_fields") is MISSING:
         return False
     return all(in_classes(cls, name) is in_classes(tuple, name) for name in _OF_TUPLE)
@@ -232,7 +273,7 @@ def _tensor(m: Machine, value: Any, source: Source) -> Value:
 
 
 def tensor_spec(value: torch.Tensor) -> TensorSpec:
-    """What a guard holds this tensor to."""
+    """The properties of this tensor that its guard checks."""
     if value.layout is not torch.strided or value.is_quantized or value.is_nested:
         what = "a nested tensor" if value.is_nested else f"a tensor with layout {value.layout}"
         raise Break("FB304", what)
@@ -256,7 +297,7 @@ def _sequence(m: Machine, value: Any, source: Source) -> Value:
 
 
 def shut_list(m: Machine, value: list[Any], source: Source) -> Sequence:
-    """A pre-existing list: its length is guarded when somebody asks for it."""
+    """A pre-existing list; its length is guarded when something reads it."""
 
     def size() -> int:
         held = list.__len__(value)
@@ -302,7 +343,7 @@ def _method(m: Machine, value: Any, source: Source) -> Value:
 
 
 def _builtin(m: Machine, value: Any, source: Source) -> Value:
-    """A C function; as a method of an object it is new at each look-up, so that the object and its name say it."""
+    """A C function. A method of an object is new at each look-up: guard the object and the name."""
     owner = value.__self__
     if owner is None or is_kind(owner, (type, types.ModuleType)) or tables.model_of(value):
         m.guard("is", source, value)
@@ -328,7 +369,7 @@ def _partial(m: Machine, value: Any, source: Source) -> Value:
 
 
 def _dtype(m: Machine, value: Any, source: Source) -> Value:
-    """A dtype of numpy's numbers: there is one of each."""
+    """A dtype of numpy's numbers, which is a singleton."""
     m.guard("is", source, value)
     return Const(value, source=source)
 
@@ -359,12 +400,13 @@ MAKERS: dict[type, Callable[[Any, Any, Source], Value]] = {
 
 
 def freeze(value: Value) -> Any:
-    """A dict key by type and value: 1, 1.0 and True are one key to a dict, as in Python.
+    """A dict key by type and value: 1, 1.0 and True are one key, as in Python.
 
-    Constants compare by value as Python's dicts do; objects by identity.
+    Constants compare by value as in Python's dicts, objects by identity.
     """
     if isinstance(value, Const):
-        number = is_kind(value.value, np.generic)  # it has hash and equality of Python's number
+        # It has the hash and equality of Python's number.
+        number = is_kind(value.value, np.generic)
         if is_kind(value.value, float) and value.value != value.value:
             raise Break("GB137", "a key that is nan, which is equal to itself alone")
         return ("const", value.value.item() if number else value.value)
