@@ -463,7 +463,10 @@ def _function_part(m: Machine, fn: Function, name: str, value: Value) -> None:
             fn.fields["__defaults__"] = value
     elif name == "kwdefaults":
         assert isinstance(value, Dict)
-        fn.kwdefaults = {k.value: v for k, v in containers.dict_items(m, value)}  # type: ignore[attr-defined]
+        fn.kwdefaults = {
+            k.value: v  # type: ignore[attr-defined]
+            for k, v in containers.dict_items(m, value)
+        }
     elif name == "closure":
         cells = iteration.drain(m, value)
         fn.closure = tuple(cell for cell in cells if isinstance(cell, Cell))

@@ -1,8 +1,8 @@
 """Exceptions that the captured path raises and handles itself: raise, except, finally, with.
 
-In: a `Thrown` on its way, and the instructions of the handlers. Out: the walk goes on in the handler. What
-nobody in the frame handles, or what a break meets while it is handled, is a break at the instruction of the root
-frame that raised: Python raises it there, with its own message and traceback.
+In: a raised `Thrown`, and the instructions of handlers. Out: the walk continues in the handler. An
+exception that no handler of the frame catches, and a break while one is handled, are a break at the
+instruction of the root frame that raised: Python raises there, with its own message and traceback.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from ..values.value import PREVIOUS, Const, Instance, Obj, Value, is_none
 from .machine import Machine, handles
 from .unmodelled import INTRINSICS
 
-TRACEBACK = Value()  # the third argument of __exit__; nothing of it is known
+TRACEBACK = Value()  # the third argument of __exit__, whose content is unknown
 
 
-# -- on its way ------------------------------------------------------------------------------------------
+# -- catching and raising
+# --------------------------------------------------------------------------------
 def catch(m: Machine, frame: Frame, instr: Instr, thrown: Thrown) -> bool:
     """Enter the handler that covers the instruction; False if there is none."""
     if instr.handler is None:
@@ -40,7 +41,8 @@ def catch(m: Machine, frame: Frame, instr: Instr, thrown: Thrown) -> bool:
     m.activity += 1
     del frame.stack[instr.handler_depth :]
     if instr.handler_lasti:
-        frame.push(Const(0))  # where it was raised: only tells the line of a frame that is over
+        # The place of the raise; it only gives the line of a frame that is over.
+        frame.push(Const(0))
     frame.push(value)
     frame.pc = instr.handler
     return True
@@ -84,7 +86,7 @@ def _reraise(m: Machine, f: Frame, i: Instr) -> None:
     value = f.pop()
     if not is_exception(value):
         raise Break("GB108", "an exception goes on")
-    if value not in m.handling.raised_at:  # put together by an except*
+    if value not in m.handling.raised_at:  # made by an except*
         put_together(m, value)
     raise throw(value)
 

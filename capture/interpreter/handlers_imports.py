@@ -1,7 +1,7 @@
-"""Import statements inside functions: what is loaded already is looked up, as Python does; the rest breaks.
+"""Import statements inside functions: modules that are loaded are looked up, as in Python.
 
-In: the operands of IMPORT_NAME and IMPORT_FROM. Out: a module's Value or an attribute of it, with guards on
-sys.modules. The first import of a module runs its code, so it is left to Python.
+In: the operands of IMPORT_NAME and IMPORT_FROM. Out: a module's Value or an attribute of it, with
+guards on sys.modules. The first import of a module runs its code, so it is a break.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _import_from(m: Machine, f: Frame, i: Instr) -> None:
 
 
 def _absolute(m: Machine, f: Frame, name: str, level: int) -> str:
-    """The full name of a relative import, from the globals that Python asks."""
+    """The full name of a relative import, from the globals that Python reads."""
     if not level:
         return name
     package: Value | None = None
@@ -73,7 +73,7 @@ def _absolute(m: Machine, f: Frame, name: str, level: int) -> str:
 
 
 def _loaded(m: Machine, name: str) -> Any:
-    """sys.modules[name], if its code has run to the end."""
+    """sys.modules[name], if its code has run to the end; else a break."""
     held = m.heap.known.get(id(sys.modules))
     if isinstance(held, Dict) and held.changed:
         raise Break("GB111", f"import of {name}, after a change of sys.modules")
@@ -90,5 +90,5 @@ def _loaded(m: Machine, name: str) -> Any:
 
 
 def _answers(module: types.ModuleType) -> bool:
-    """Whether code of the module's own answers for names that it does not have: an import runs that code, capture does not."""
+    """Whether the module's code computes missing attributes: imports run it, capture cannot."""
     return "__getattr__" in vars(module) or hasattr(type(module), "__getattr__")

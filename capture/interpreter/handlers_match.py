@@ -1,7 +1,7 @@
 """Class patterns of `match`: MATCH_CLASS as the language defines it (PEP 634).
 
-In: the subject, the class, the number of positional patterns and the names of the others, from the stack. Out: a
-tuple of the attributes to match, or None where the subject does not match.
+In: the subject, the class, the number of positional patterns and the names of the others, from the
+stack. Out: a tuple of the attributes to match, or None if the subject does not match.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from ..values.frames import Frame
 from ..values.value import Const, Obj, Sequence, Value
 from .machine import Machine, handles
 
-# Builtin classes whose one positional pattern is matched with the subject itself (Py_TPFLAGS _Py_TPFLAGS_MATCH_SELF).
+# Builtin classes whose one positional pattern matches the subject itself (Py_TPFLAGS
+# _Py_TPFLAGS_MATCH_SELF).
 _MATCH_SELF = 1 << 22
 
 
@@ -62,7 +63,7 @@ def _matched(m: Machine, subject: Value, cls: Value, count: int, keywords: list[
 
 
 def _positional(m: Machine, cls: Obj) -> list[str] | None:
-    """`cls.__match_args__`, or None where the class has none."""
+    """`cls.__match_args__`, or None if the class has none."""
     try:
         value = attributes.load_attr(m, cls, "__match_args__")
     except Thrown as error:

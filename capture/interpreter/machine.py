@@ -1,8 +1,9 @@
 """The symbolic machine: walks a frame's instructions over Values.
 
-In: a code object with real arguments, each under its Source. Out: a graph (through the tracer), guard rows,
-ordered effects, and the state of the frame at its end or at a break. `capture.capture` drives it; the opcode
-families live in `capture.handlers*`, and what a value can do in `attributes`, `calls`, `containers`, `torchcalls`.
+In: a code object with real arguments, each with its Source. Out: a graph (through the tracer),
+guard rows, ordered effects, and the state of the frame at its end or at a break. `capture.capture`
+drives it. The opcode families are in `handlers*`, the meaning of operations in `data_model`,
+`types` and `models`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 MAX_INSTRUCTIONS = 400_000
 MAX_DEPTH = 64
-# Files of torch, and of ours, that compute for the program: layers and functions.
+# Files of torch and of graftjit that compute for the program: layers and functions.
 LIBRARY = (
     TORCH_FOLDER,
     *(own_files.ROOMS["graftjit"] + name for name in ("nn" + os.sep, "ops.py")),
@@ -65,10 +66,11 @@ def handles(*names: str) -> Callable[[Handler], Handler]:
 
 
 class Machine:
-    """One capture of one root frame. Thrown away after; a restart makes a new one."""
+    """One capture of one root frame. A restart makes a new machine."""
 
-    claims_compiling = False  # whether `torch.compiler.is_compiling()` is to say True
-    claimed = False  # whether it was asked, and said so
+    # Whether `torch.compiler.is_compiling()` returns True.
+    claims_compiling = False
+    claimed = False  # whether it was called and returned True
 
     def __init__(self, tracer: Tracer, root_scope: Scope, varied: Variation | None = None) -> None:
         self.root_tracer = tracer
@@ -76,9 +78,10 @@ class Machine:
         self.facts.can_hold = can_hold
         self.numbers = numbers._Numbers()
         self.varied = varied or Variation(dynamic=False)
-        self.tracer = tracer  # of what is walked now: the root's, or the innermost of `inner`
+        # The tracer of the current walk: the root's, or the innermost of `inner`.
+        self.tracer = tracer
         self.inner: list[Inner] = []
-        self.modes: list[Entered] = []  # torch function modes that are active, innermost last
+        self.modes: list[Entered] = []  # active torch function modes, innermost last
         self.root_scope = root_scope
         self.heap = Heap()
         self.journal = Journal()
@@ -103,8 +106,11 @@ class Machine:
 
     @property
     def users_line(self) -> Location | None:
-        """The line that asked for what is at hand. What torch's own Python, or a layer of ours, does on the way
-        (`Linear.forward` calls a function) is told under the line that called it: that is the one a reader may change."""
+        """The user's line of the current operation.
+
+        Operations of torch's own Python, or of a layer of ours (`Linear.forward` calls a function),
+        are reported at the line that called it, which a reader can change.
+        """
         if not self.frames or not self.frames[-1].code.co_filename.startswith(LIBRARY):
             return self.where
         for frame in reversed(self.frames):
@@ -112,19 +118,19 @@ class Machine:
                 return frame.decoded.instrs[frame.pc - 1].where  # its call
         return self.where
 
-    # -- guards ------------------------------------------------------------------------------------------
+    # -- guards ------------------------------------------------------------------------------------
     def guard(self, kind: str, source: Source | None, expected: Any) -> None:
-        """Add a row, once a kind and source (and name, for rows about an absent name)."""
+        """Add a row, once per kind and source (and expected value, for some kinds)."""
         about = kind.startswith("no_") or kind in ("same", "distinct", "apart", "value", "element")
         key = (kind, source, expected if about else None)
         if key not in self.guards.rows:
             self.guards.rows[key] = Row(kind, source, expected, self.users_line)
 
     def wrap(self, value: Any, source: Source) -> Value:
-        """The Value of a real object met at `source`, with the guards that make its use safe."""
+        """The Value of a real object at `source`, with the guards that make its use safe."""
         return wrapping.wrap(self, value, source)
 
-    # -- globals -----------------------------------------------------------------------------------------
+    # -- globals -----------------------------------------------------------------------------------
     def load_global(self, scope: Scope, name: str) -> Value:
         key = (id(scope.names), name)
         if key in self.heap.globals:
@@ -148,7 +154,7 @@ class Machine:
         return found
 
     def builtin(self, scope: Scope, name: str) -> Value | None:
-        """What the builtins that a frame sees have under a name; the frame itself may have stored it there."""
+        """The builtin of a name as a frame sees it; the frame itself may have stored it."""
         key = (id(scope.builtins), name)
         if key in self.heap.globals:
             return self.heap.globals[key]
@@ -164,7 +170,7 @@ class Machine:
         self.heap.keep.append(scope.names)
         self.journal.effects.append(SetGlobal(scope, name, value, module))
 
-    # -- cells -------------------------------------------------------------------------------------------
+    # -- cells -------------------------------------------------------------------------------------
     def real_cell(self, cell: Any, source: Source) -> Cell:
         """The Cell of a pre-existing closure cell."""
         known = self.heap.known.get(id(cell))
@@ -191,7 +197,7 @@ class Machine:
         return cell.content
 
     def variable(self, frame: Frame, name: str) -> Value | None:
-        """A local of a frame at its start, also one that functions of the frame share."""
+        """A local of a frame at its start, including those in cells."""
         if name in frame.cells:
             return self.load_cell(frame.cells[name])
         return frame.locals.get(name)
@@ -204,14 +210,14 @@ class Machine:
             self.journal.effects.append(Written(cell))
 
     def changed(self, container: Any) -> None:
-        """A pre-existing container is written to: its final content is an effect."""
+        """Note a write to a pre-existing container: its final content is an effect."""
         self.activity += 1
         if container.source is not None and not container.changed:
             container.changed = True
             self.journal.effects.append(Written(container))
 
     def rewritten(self, container: Any) -> None:
-        """A pre-existing container is written to as a whole: it may drop whatever it held."""
+        """Note a write to a whole pre-existing container, which may drop all that it held."""
         self.changed(container)
         if container.source is not None and not container.whole:
             container.whole = True
@@ -221,13 +227,13 @@ class Machine:
                         self.unhook(item)
 
     def unhook(self, held: Any) -> None:
-        """A place outside of the frame drops what it held: the frame may be the last to hold it."""
+        """Note that a place outside drops an object: the frame may hold the last reference."""
         before = len(self.journal.gone)
         self.let_go(held)
         self.journal.unhooked += self.journal.gone[before:]
 
     def let_go(self, held: Any) -> None:
-        """The program may drop a reference to what existed before the frame: weak references may see it."""
+        """Note that the program may drop an old object: weak references may show it."""
         if isinstance(held, Value):
             if held.source is None:
                 return
@@ -259,7 +265,12 @@ class Machine:
         if not constants and self.identical(left, right):
             return True
         whole = any(numbers.is_whole(value) for value in (left, right))
-        if constants and not whole and has_nan(left.value) and has_nan(right.value):  # type: ignore[attr-defined]
+        if (
+            constants
+            and not whole
+            and has_nan(left.value)  # type: ignore[attr-defined]
+            and has_nan(right.value)  # type: ignore[attr-defined]
+        ):
             raise Break("GB121", "nan in a container is equal to itself alone")
         return self.truth(self.compare("==", left, right))
 
@@ -270,11 +281,12 @@ class Machine:
         self.inputs.clear()
         self.open_generators.clear()
         self.numbers.held.clear()
-        self.facts.forget_origins()  # they name what the program may drop; a graph keeps its facts
+        # They name objects that the program may drop; a graph keeps its facts.
+        self.facts.forget_origins()
 
-    # -- walking -----------------------------------------------------------------------------------------
+    # -- walking -----------------------------------------------------------------------------------
     def run(self, frame: Frame) -> Value:
-        """Walk a frame to its return; a Break that leaves it knows the calls that led there."""
+        """Walk a frame to its return; a Break that leaves it has the inlined calls."""
         self._walk(frame)
         assert frame.result is not None
         return frame.result
@@ -328,7 +340,7 @@ class Machine:
         handler(self, frame, instr)
 
 
-# What containers hold, by the builtin types' own methods.
+# Items of containers, by the builtin types' own methods.
 _HELD: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (dict, dict.values),
     (list, list.__iter__),
@@ -337,7 +349,7 @@ _HELD: tuple[tuple[type, Callable[[Any], Any]], ...] = (
 
 
 class _LazyContent(Value):
-    """The content of a pre-existing cell that nobody has read yet."""
+    """The unread content of a pre-existing cell."""
 
     __slots__ = ("at", "real")
 

@@ -1,8 +1,9 @@
-"""`torch.autograd.Function.apply` where no gradient is asked for: its forward is walked like any function.
+"""`torch.autograd.Function.apply` without a gradient: capture walks its forward like any function.
 
-In: the class and the arguments of `apply`. Out: what forward returns. Eager runs forward without grad mode, hands it
-(or setup_context) a context object, and forgets the context when nobody will go backward. With a gradient, under a
-derivative of torch.func, or where autograd would do more than call forward, it is a break: torch itself runs it.
+In: the class and the arguments of `apply`. Out: forward's result. Eager runs forward without grad
+mode, passes it (or setup_context) a context object, and drops the context if no backward follows.
+It is a break with a gradient, under a derivative of torch.func, or where autograd would do more
+than call forward: then torch itself runs it.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ _NO_SETUP = torch.autograd.function._SingleLevelFunction.setup_context
 
 
 class Context:
-    """Stands for the `ctx` of a forward whose backward never comes."""
+    """The `ctx` of a forward without a backward."""
 
     needs_input_grad: tuple[bool, ...]
     saved_tensors: tuple[Any, ...] = ()
     materialize_grads = True
 
     def save_for_backward(self, *tensors: Any) -> None:
-        self.to_save = tensors  # `saved_tensors` is empty until forward has returned
+        self.to_save = tensors  # `saved_tensors` is empty until forward returns
 
     def save_for_forward(self, *tensors: Any) -> None:
         pass
@@ -87,7 +88,7 @@ def _static(m: Machine, owner: Obj, name: str) -> Obj:
 
 
 def _defaults(forward: Any, given: Args, kwargs: Kwargs) -> Args:
-    """The arguments as setup_context sees them: all positional, defaults filled in."""
+    """The arguments for setup_context: all positional, with defaults."""
     parameters = inspect.signature(forward).parameters.values()
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if kwargs or len(given) != len(parameters) or any(one.kind not in plain for one in parameters):
@@ -96,7 +97,7 @@ def _defaults(forward: Any, given: Args, kwargs: Kwargs) -> Args:
 
 
 def _refuse(m: Machine, cls: Any, given: Args) -> None:
-    """Where autograd, or a transform, does more than to call forward."""
+    """Break where autograd or a transform does more than call forward."""
     tensors = [value for value in given if isinstance(value, Tensor)]
     if torch.is_grad_enabled() and any(value.ghost.requires_grad for value in tensors):
         raise Break(_CODE, f"{cls.__name__} with an input that requires a gradient")
@@ -112,7 +113,7 @@ def _context(m: Machine, given: Args) -> Instance:
 
 
 def _check(m: Machine, cls: Any, given: Args, result: Value) -> None:
-    """Autograd makes a view of an input that forward returns, and looks at each tensor that it gives."""
+    """Break where autograd would make a view of an input that forward returns."""
     tuples = isinstance(result, Sequence) and result.cls is tuple
     parts = containers.sequence_items(m, result) if tuples else [result]  # type: ignore[arg-type]
     for part in parts:

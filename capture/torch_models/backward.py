@@ -1,9 +1,10 @@
-"""`backward()` inside a frame, and `.grad` of the leaves it fills.
+"""`backward()` inside a frame, and `.grad` of the leaves that it fills.
 
-In: a call of `Tensor.backward`, `torch.autograd.backward` or `torch.autograd.grad`. Out: the gradients as values of the
-graph: torch's own autograd runs backwards over the ghosts, and is recorded as one call. `.grad` of a leaf is an
-attribute like any other: read under a guard, kept beside the real tensor, written after the graph. What somebody else
-can look at on the way (hooks, a history from outside of the graph, gradients with a history of their own) is a break.
+In: a call of `Tensor.backward`, `torch.autograd.backward` or `torch.autograd.grad`. Out: the
+gradients as values of the graph: torch's own autograd runs backwards over the ghosts, recorded as
+one call. `.grad` of a leaf is an attribute like any other: read under a guard, kept beside the real
+tensor, written after the graph. A break is everything that others can observe during the backward:
+hooks, a history from outside the graph, gradients with their own history.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _CODE = "GB114"
 
 
-# -- .grad -------------------------------------------------------------------------------------------------
+# -- .grad -----------------------------------------------------------------------------------------
 def read(m: Machine, value: Tensor) -> Value:
     """value.grad"""
     stored = m.heap.overlay.get(value, {}).get("grad")
@@ -46,7 +47,7 @@ def read(m: Machine, value: Tensor) -> Value:
 
 
 def write(m: Machine, value: Tensor, item: Value | None) -> None:
-    """value.grad = item; None deletes, which is the same as None for a value."""
+    """value.grad = item; a deletion (None) equals a store of None."""
     item = NONE if item is None else item
     if value.source is None:
         raise Break(_CODE, "Tensor.grad of a tensor that the frame has made is set")
@@ -63,7 +64,7 @@ def write(m: Machine, value: Tensor, item: Value | None) -> None:
 def _put(m: Machine, value: Tensor, item: Value) -> None:
     m.activity += 1
     m.heap.overlay.setdefault(value, {})["grad"] = item
-    # Nothing runs between the effects that could see what was there for a while.
+    # Nothing runs between the effects that could observe an intermediate value.
     m.journal.effects[:] = [
         one
         for one in m.journal.effects
@@ -80,18 +81,18 @@ def _require_leaf(value: Tensor) -> None:
 
 
 def _require_fit(value: Tensor, item: Tensor) -> None:
-    """What torch asks of a gradient, and no more: it lies as its tensor does."""
+    """torch's own requirements on a gradient, and the layout of its tensor."""
     ours, theirs = item.ghost, value.ghost
     facts = [(t.dtype, t.device, t.shape, t.stride()) for t in (ours, theirs)]
     if facts[0] != facts[1] or ours.requires_grad:
         raise Break(_CODE, "Tensor.grad is set to a tensor of another kind")
 
 
-# -- backward ----------------------------------------------------------------------------------------------
+# -- backward --------------------------------------------------------------------------------------
 def gradients_of(
     roots: tuple[Any, ...], leaves: tuple[Any, ...], seeds: tuple[Any, ...], retain: bool
 ) -> tuple[Any, ...]:
-    """The gradients of `leaves`; None where one takes no part. This is the call that graphs record."""
+    """The gradients of `leaves`, None for unused ones. Graphs record calls of this function."""
     return torch.autograd.grad(roots, leaves, seeds, retain_graph=retain, allow_unused=True)
 
 
@@ -137,7 +138,7 @@ def _backward(m: Machine, roots: Value, seeds: Value, given: dict[str, Value]) -
 
 
 def _accumulate(m: Machine, leaf: Tensor, gradient: Ghost, taken: set[int]) -> None:
-    """As torch's AccumulateGrad does it: in place where there is a gradient, else it is put there."""
+    """As torch's AccumulateGrad: add in place to an existing gradient, else store the new one."""
     before = read(m, leaf)
     if isinstance(before, Tensor):
         torchcalls.record(m, torch.Tensor.add_, (before.ghost, gradient), {})
@@ -156,7 +157,7 @@ def _accumulate(m: Machine, leaf: Tensor, gradient: Ghost, taken: set[int]) -> N
 
 
 def laid_out_as(gradient: Any, leaf: Any) -> Any:
-    """A copy that lies in memory as the leaf does, where that has no holes."""
+    """A copy with the leaf's memory layout if that is dense, else row-major."""
     if is_dense(tuple(leaf.shape), tuple(leaf.stride())):
         return torch.empty_like(leaf, requires_grad=False).copy_(gradient)
     return gradient.clone(memory_format=torch.contiguous_format)
@@ -172,7 +173,7 @@ def _lies_as(gradient: Ghost, leaf: Ghost) -> bool:
     )
 
 
-# -- torch.autograd.grad -----------------------------------------------------------------------------------
+# -- torch.autograd.grad ---------------------------------------------------------------------------
 @models(torch.autograd.grad)
 def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     names = (
@@ -201,7 +202,7 @@ def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     )
 
 
-# -- both --------------------------------------------------------------------------------------------------
+# -- both ------------------------------------------------------------------------------------------
 def _differentiate(
     m: Machine, outs: list[Any], wanted: list[Any], seeds: list[Any], given: dict[str, Value]
 ) -> tuple[Ghost | None, ...]:
@@ -221,7 +222,7 @@ def _differentiate(
 
 
 def _leaves(m: Machine, roots: list[Any]) -> list[Tensor]:
-    """The leaves that a backward reaches: each is an argument of the graph, and nobody waits for its gradient."""
+    """The leaves that a backward reaches: inputs of the graph, whose gradients have no hooks."""
     found: list[Tensor] = []
     for leaf in _reached(m, roots):
         if leaf.source is None:
@@ -237,10 +238,11 @@ def _leaves(m: Machine, roots: list[Any]) -> list[Tensor]:
 
 
 def _reached(m: Machine, roots: list[Any], until: list[Any] | None = None) -> list[Tensor]:
-    """The leaves that a backward reaches on its way to `until`, all of them known in this frame."""
+    """The leaves that a backward reaches, until `until`; all must be known in this frame."""
     try:
         ghosts = leaves_of([root.ghost for root in roots], [one.ghost for one in until or ()])
-    except RuntimeError:  # the history of a view is made when it is asked for, by torch itself
+    # torch itself makes the history of a view, when it is read.
+    except RuntimeError:
         raise Break(_CODE, "a backward through a view of what was written to") from None
     found = [m.heap.known.get(id(ghost)) for ghost in ghosts]
     if not all(isinstance(leaf, Tensor) for leaf in found):
@@ -251,7 +253,7 @@ def _reached(m: Machine, roots: list[Any], until: list[Any] | None = None) -> li
 def require_no_hooks(
     m: Machine, leaf: Tensor, what: str = "a backward to a tensor with hooks"
 ) -> None:
-    """Nobody waits for the gradient of a tensor from outside; `what` the break says otherwise."""
+    """Break with reason `what` if a tensor from outside has gradient hooks; else guard that."""
     if leaf.source is None:
         return
     if real_leaves.hooked(leaf.origin):

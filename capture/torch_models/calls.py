@@ -1,7 +1,8 @@
-"""Calls of torch: which callables are handed to the tracer as they are, and how results come back.
+"""Calls of torch: which callables go to the tracer unchanged, and how results become Values.
 
-In: a torch function or tensor method and Values. Out: Values; the tracer records the call over ghosts. What
-turns a tensor into a Python value, touches autograd, or changes torch's global state is a break.
+In: a torch function or tensor method and Values. Out: Values; the tracer records the call over
+ghosts. A call is a break if it turns a tensor into a Python value, changes autograd, or changes
+torch's global state.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ from .tensor_scalars import by_tensor
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
-# -- which callables -------------------------------------------------------------------------------------
+# -- which callables
+# -------------------------------------------------------------------------------------
 _TORCH_MODULES = frozenset(
     {
         "torch", "torch._C", "torch._C._nn", "torch._C._VariableFunctions", "torch._C._linalg",
@@ -65,7 +67,7 @@ _TORCH_MODULES = frozenset(
     }
 )  # fmt: skip
 
-# Functions of those modules that must not be run over ghosts, and the break they are.
+# Functions of those modules that must not run over ghosts, and the code of their break.
 _STATE = "GB118"
 _AUTOGRAD = "GB114"
 _REFUSED: dict[str, str] = {
@@ -83,47 +85,51 @@ _REFUSED: dict[str, str] = {
                      "detach_"), _AUTOGRAD),
     **dict.fromkeys(("save", "load", "compile", "export", "from_numpy", "as_tensor_from",
                      "frombuffer", "from_file", "from_dlpack", "to_dlpack"), "GB102"),
-    **dict.fromkeys(("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__complex__",
-                     "__array__", "__repr__", "__format__", "__str__", "__reduce_ex__", "__deepcopy__",
-                     "__contains__", "__hash__", "__sizeof__", "__dir__", "is_nonzero", "equal", "allclose", "data_ptr", "storage",
+    **dict.fromkeys(("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__",
+                     "__complex__", "__array__", "__repr__", "__format__", "__str__",
+                     "__reduce_ex__", "__deepcopy__", "__contains__", "__hash__", "__sizeof__",
+                     "__dir__", "is_nonzero", "equal", "allclose", "data_ptr", "storage",
                      "untyped_storage", "share_memory_", "__dlpack__", "pin_memory",
                      "_typed_storage", "_nested_tensor_from_mask_left_aligned"), "GB104"),
-    **dict.fromkeys(("set_", "resize_", "resize_as_", "__setstate__", "apply_", "map_", "swap_tensors",
-                     "as_subclass", "_make_subclass", "set_data"), "GB115"),
-    **dict.fromkeys(("nested_tensor", "_nested_tensor_from_tensor_list", "_nested_from_padded"), "FB304"),
+    **dict.fromkeys(("set_", "resize_", "resize_as_", "__setstate__", "apply_", "map_",
+                     "swap_tensors", "as_subclass", "_make_subclass", "set_data"), "GB115"),
+    **dict.fromkeys(("nested_tensor", "_nested_tensor_from_tensor_list", "_nested_from_padded"),
+                     "FB304"),
 }  # fmt: skip
 
-# Functions of torch._C that act on the thread's or the library's state.
+# Prefixes of torch._C functions that change the thread's or the library's state.
 _STATE_PREFIXES = (
-    "set_", "_set_", "autocast_", "_autocast", "clear_", "_clear_", "_push_", "_pop_", "_add_", "_remove_",
-    "_enter_", "_exit_", "_enable", "_disable", "_save_", "_jit_", "_init", "init_num", "_autograd",
-    "_unset_", "_enter", "_exit", "_activate", "_start", "_stop", "_record", "fork", "wait",
+    "set_", "_set_", "autocast_", "_autocast", "clear_", "_clear_", "_push_", "_pop_", "_add_",
+    "_remove_", "_enter_", "_exit_", "_enable", "_disable", "_save_", "_jit_", "_init", "init_num",
+    "_autograd", "_unset_", "_enter", "_exit", "_activate", "_start", "_stop", "_record", "fork",
+    "wait",
 )  # fmt: skip
 
-# Tensor attributes that are facts under the tensor's guard.
+# Tensor attributes that the tensor's guard fixes.
 _FACTS = frozenset(
     {
-        "shape", "dtype", "device", "ndim", "is_cuda", "is_cpu", "is_meta", "is_sparse", "is_quantized",
-        "is_mkldnn", "is_nested", "is_mps", "is_xpu", "itemsize", "nbytes", "layout", "names",
-        "requires_grad", "is_leaf", "is_sparse_csr",
+        "shape", "dtype", "device", "ndim", "is_cuda", "is_cpu", "is_meta", "is_sparse",
+        "is_quantized", "is_mkldnn", "is_nested", "is_mps", "is_xpu", "itemsize", "nbytes",
+        "layout", "names", "requires_grad", "is_leaf", "is_sparse_csr",
     }
 )  # fmt: skip
 _FACT_METHODS = frozenset(
     {
-        "size", "stride", "dim", "ndimension", "numel", "nelement", "element_size", "storage_offset",
-        "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_conj", "is_neg",
-        "get_device", "is_inference", "is_set_to",
+        "size", "stride", "dim", "ndimension", "numel", "nelement", "element_size",
+        "storage_offset", "is_contiguous", "is_floating_point", "is_complex", "is_signed",
+        "is_conj", "is_neg", "get_device", "is_inference", "is_set_to",
     }
 )  # fmt: skip
-# What tells of a tensor's place in its memory, which no guard holds.
+# They depend on a tensor's position in its memory, which no guard checks.
 _PLACES = frozenset({"storage_offset", "is_set_to"})
-# Functions that give no tensor, and whose answer follows from their arguments. Any other may tell of a state of
-# torch's (threads, precision, anomaly mode, memory) that changes without a guard noticing.
+# Functions without a tensor result whose result follows from their arguments. Any other may depend
+# on a state of torch's (threads, precision, anomaly mode, memory) that changes unnoticed by guards.
 _ANSWERS = _FACT_METHODS | frozenset(
     {
-        "is_tensor", "is_storage", "result_type", "promote_types", "can_cast", "broadcast_shapes", "is_same_size",
-        "typename", "is_coalesced", "dense_dim", "sparse_dim", "has_names", "is_distributed", "type",
-        "_is_zerotensor", "__len__", "size", "sym_int", "sym_max", "sym_min", "sym_sum", "sym_float", "sym_not", "sym_ite",
+        "is_tensor", "is_storage", "result_type", "promote_types", "can_cast", "broadcast_shapes",
+        "is_same_size", "typename", "is_coalesced", "dense_dim", "sparse_dim", "has_names",
+        "is_distributed", "type", "_is_zerotensor", "__len__", "size", "sym_int", "sym_max",
+        "sym_min", "sym_sum", "sym_float", "sym_not", "sym_ite",
     }
 )  # fmt: skip
 _PURE_MODULES = frozenset(
@@ -135,7 +141,7 @@ _PURE_MODULES = frozenset(
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 
 
-# Functions of those modules that are Python like any other.
+# Functions of those modules that are walked like other Python.
 _WALKED = frozenset(
     function
     for cls in (torch.overrides.TorchFunctionMode, torch.overrides.BaseTorchFunctionMode)
@@ -145,7 +151,7 @@ _WALKED = frozenset(
 
 
 def is_torch_callable(fn: Any) -> bool:
-    """Whether calls of fn are recorded as they are."""
+    """Whether calls of fn are recorded unchanged."""
     if is_kind(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True
     if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
@@ -163,18 +169,18 @@ def is_torch_callable(fn: Any) -> bool:
 
 
 def _is_torchs(named: Any) -> bool:
-    """Whether a C function or class is what torch has under its name: another module may call itself anything."""
+    """Whether a C function or class is torch's own: other modules may use the same name."""
     path = (getattr(named, "__module__", None) or "").split(".")
     holder: Any = torch if path[0] == "torch" else None
     for part in path[1:]:
         holder = getattr(holder, part, None)
-    # `torch.norm` is a Python function in front of the C one
+    # `torch.norm` is a Python function that wraps the C one.
     holders = () if holder is None else (holder, torch._C._VariableFunctions)
     return any(getattr(one, named.__name__, None) is named for one in holders)
 
 
 def _is_torchs_own(fn: types.FunctionType) -> bool:
-    """Whether a Python function is one of torch's that compute with tensors, by where it is written."""
+    """Whether a Python function is one of torch's that compute with tensors, by its source file."""
     return fn.__module__ in _TORCH_MODULES and fn.__code__.co_filename.startswith(TORCH_FOLDER)
 
 
@@ -219,8 +225,10 @@ def record(
     fn_kwargs: dict[str, Any],
     may_fail: bool = True,
 ) -> Value:
-    """The Value of a call that the tracer makes and records. `may_fail`: it may raise because of data that nothing
-    before it has looked at."""
+    """The Value of a call that the tracer makes and records.
+
+    `may_fail`: it may raise because of data that nothing before it checked.
+    """
     name = getattr(fn, "__name__", str(fn))
     m.activity += 1
     start = m.tracer.n_nodes
@@ -230,7 +238,8 @@ def record(
         code = "GB106" if error.shape else "GB104"
         raise Break(code, f"{name}: {error}") from error
     except (Unsupported, TraceError) as error:
-        if m.facts.symbols and not m.varied.plain:  # it may fail because of symbolic numbers alone
+        # It may fail only because of symbolic numbers.
+        if m.facts.symbols and not m.varied.plain:
             raise NeedsPlainSizes(name, str(error)) from None
         _check_whose(error)
         code = "GB108"
@@ -245,7 +254,7 @@ def record(
 
 
 def differentiate(m: Machine, fn: Any, fn_args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a call gives that goes backward over the ghosts: ghosts or None."""
+    """The result of a call that runs a backward over the ghosts: ghosts or None."""
     m.activity += 1
     start = m.tracer.n_nodes
     try:
@@ -258,7 +267,7 @@ def differentiate(m: Machine, fn: Any, fn_args: tuple[Any, ...]) -> tuple[Any, .
 
 
 def _check_whose(error: CannotTrace) -> None:
-    """A fault of a rule of ours is no exception of the call's."""
+    """Re-raise a fault of one of our rules: it is no exception of the call."""
     if isinstance(error, TraceError) and fault_origin.is_ours(error.original):
         raise error.original
 
@@ -266,14 +275,14 @@ def _check_whose(error: CannotTrace) -> None:
 def _made_of_tensors(result: Any) -> bool:
     parts = result.values() if is_kind(result, dict) else result
     if is_kind(result, (tuple, list, dict)) and not is_kind(result, torch.Size):
-        # None beside tensors is a result that was not asked for.
+        # None among tensors is a result that was not requested.
         given = [part for part in parts if part is not None]
         return bool(given or not parts) and all(map(_made_of_tensors, given))
     return is_kind(result, torch.Tensor)
 
 
 def _is_answer(fn: Any, name: str) -> bool:
-    """Whether what a call says follows from its arguments: facts of dtypes and shapes."""
+    """Whether a result follows from the arguments: facts of dtypes and shapes."""
     module = getattr(fn, "__module__", None) or ""
     return name in _ANSWERS or module in _PURE_MODULES or module == scripted.MODULE
 
@@ -299,8 +308,10 @@ def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def _failing(m: Machine, name: str, start: int) -> None:
-    """Should an operator raise when the program runs, nothing may be missing or twice: Python runs the frame again.
-    Until then nothing may have been written."""
+    """Note an operator that may raise at run time; then Python runs the frame again.
+
+    So nothing may have been written before it.
+    """
     if not m.tracer.may_raise_since(start):
         return
     m.fragile |= _is_watched(m)
@@ -309,14 +320,14 @@ def _failing(m: Machine, name: str, start: int) -> None:
 
 
 def _is_watched(m: Machine) -> bool:
-    """Whether Python would have done something else before this call, or does if it raises."""
+    """Whether Python has visible effects before this call, or a handler for its exception."""
     if m.journal.effects or m.contexts or torch.is_grad_enabled() != m.grad_before:
         return True
     return any(f.pc and f.decoded.instrs[f.pc - 1].handler is not None for f in m.frames)
 
 
 def to_argument(m: Machine, value: Value) -> Any:
-    """A Value as the tracer takes it: ghosts, constants, and containers of those."""
+    """A Value for the tracer: ghosts, constants, and containers of those."""
     if isinstance(value, Tensor):
         return lift(m, value.ghost)
     if isinstance(value, Array):
@@ -349,7 +360,7 @@ def to_argument(m: Machine, value: Value) -> Any:
 
 
 def from_result(m: Machine, result: Any) -> Value:
-    """The Value of what a recorded call returned."""
+    """The Value of a recorded call's result."""
     if isinstance(result, torch.Tensor):
         known = m.heap.known.get(id(result))
         if known is None:
@@ -378,14 +389,14 @@ def from_result(m: Machine, result: Any) -> Value:
 
 
 def fact(m: Machine, ask: Callable[[], Any]) -> Value:
-    """The Value of what a ghost says of itself."""
+    """The Value of a ghost's own metadata."""
     with m.facts.active():
         found = containers.compute(ask)
         counted = numbers.from_torch_number(m, found)
     return containers.from_constant(found) if counted is None else counted
 
 
-# -- tensor attributes and methods -----------------------------------------------------------------------
+# -- tensor attributes and methods -----------------------------------------------------------------
 def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
     """tensor.name"""
     if m.modes and (name in _FACTS or name in _VIEWS):
@@ -398,7 +409,8 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
         if name == "requires_grad" and value.source is None and not value.ghost.requires_grad:
             _refuse_tied(value)
         ghost = value.ghost
-        if name == "nbytes":  # torch's own does not know symbolic sizes
+        # torch's own does not support symbolic sizes.
+        if name == "nbytes":
             return fact(m, lambda: ghost.numel() * ghost.element_size())
         return fact(m, lambda: getattr(ghost, name))
     if name in _VIEWS:
@@ -441,7 +453,7 @@ def _put_on(m: Machine, value: Tensor, name: str) -> Value | None:
 
 
 def _no_grad(value: Tensor) -> bool:
-    # `.data` has a version counter of its own, which a view of a graph's input cannot have.
+    # `.data` has its own version counter, which a view of a graph's input cannot have.
     ghost = value.ghost
     return value.source is None and ghost._store.fresh and not ghost.requires_grad
 
@@ -451,7 +463,7 @@ def _refuse(name: str) -> Value:
 
 
 def _refuse_tied(value: Tensor) -> None:
-    """A view made without grad mode answers for its base, which a ghost does not know."""
+    """Break for a view made without grad mode: its base decides, which a ghost does not know."""
     if any(
         (other := member()) is not None and other.requires_grad
         for member in value.ghost._store.members
@@ -503,13 +515,13 @@ def call_tensor_method(
 
 
 def _made_here(*values: Value) -> bool:
-    """No tensor among these lives in memory from outside."""
+    """Whether all tensors among these are in memory made by the graph."""
     return all(value.ghost._store.fresh for value in values if isinstance(value, Tensor))
 
 
-# -- operators -------------------------------------------------------------------------------------------
+# -- operators -------------------------------------------------------------------------------------
 def has_tensor(values: list[Value]) -> bool:
-    """A tensor among these, also inside sequences (an index like x[i, None])."""
+    """Whether one of these is a tensor, or a sequence with one (an index like x[i, None])."""
     return any(
         isinstance(v, Tensor) or (isinstance(v, Sequence) and has_tensor(v.items)) for v in values
     )

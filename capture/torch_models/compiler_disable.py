@@ -1,9 +1,10 @@
-"""Calls of what torch.compile or `torch.compiler.disable` has wrapped: breaks, at which Python calls the wrapper.
+"""Functions wrapped by torch.compile or `torch.compiler.disable`: calls of them are breaks.
 
-In: a frame about to be walked. Out: a break for the frame of such a wrapper. What the program has disabled runs in plain
-Python, and what torch.compile has compiled is its own: `graftjit.dispatch.frame_policy` leaves the frames below alone. One case is walked
-as if there were no wrapper: once a program has used torch.compile, torch disables methods of its optimizers for it,
-which the program never asked for. The wrapper is known by its code, which takes no import.
+In: a frame about to be walked. Out: a break, if it is the frame of such a wrapper. A function that
+the program disabled runs in plain Python, and torch.compile runs its own compiled code:
+`graftjit.dispatch.frame_policy` skips the frames below. One case is walked as if there were no
+wrapper: after a program used torch.compile, torch disables methods of its optimizers for it,
+without the program's request. The code object identifies the wrapper, without an import.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def _wrapped(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def in_place_of(m: Machine, frame: Frame) -> Value | None:
-    """What the frame of a wrapper around a function of torch's gives; None for a frame that is no wrapper's."""
+    """The result of a wrapper's frame around a function of torch's; None for other frames."""
     kind = wrappers.kind_of(frame.code)
     if kind is None:
         return None
@@ -45,7 +46,7 @@ def in_place_of(m: Machine, frame: Frame) -> Value | None:
 
 
 def _is_torchs(fn: Value) -> bool:
-    """Whether this is a function that stands in a file of torch's."""
+    """Whether this function is defined in a file of torch's."""
     real = getattr(fn, "value", None)
     real = real.__func__ if is_kind(real, types.MethodType) else real
     code = real.__code__ if is_kind(real, types.FunctionType) else None

@@ -1,8 +1,8 @@
-"""torch's context managers inside a frame: grad mode and autocast are followed, anything else breaks.
+"""torch's context managers inside a frame: grad mode and autocast are followed, others break.
 
-In: `torch.no_grad()` and its like, entered by `with` or by a decorator's wrapper. Out: the tracer runs and
-records the switch; the machine keeps the list of what is entered, so that a break inside can enter it again
-for the resume function, and a frame that ends with another mode sets it.
+In: `torch.no_grad()` and the like, entered by `with` or by a decorator's wrapper. Out: the tracer
+runs and records the switch. The machine lists the entered contexts, so that a break inside can
+enter them again for the resume function; a frame that ends with another mode sets it.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def method(m: Machine, value: Context, name: str, args: list[Value]) -> Value:
 
 
 def is_context_exit(fn: Method) -> bool:
-    """The bound `__exit__` of a grad-mode object that was entered before this frame began."""
+    """Whether fn is the bound `__exit__` of a grad mode entered before this frame."""
     receiver = fn.receiver
     return (
         isinstance(receiver, Obj)

@@ -1,7 +1,7 @@
-"""CUDA's current device: what a program means by "cuda" without a number, asked at capture and guarded.
+"""CUDA's current device: the meaning of "cuda" without a number, read at capture and guarded.
 
-In: torch calls that were recorded, and `torch.cuda.current_device()`. Out: a "device" row. The trace itself has the
-device with its number (`ir.trace.recorder`).
+In: recorded torch calls, and `torch.cuda.current_device()`. Out: a "device" row. The trace itself
+has the device with its number (`ir.trace.recorder`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def hold(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """A row for a call that leaves it to the current device where it works."""
+    """Guard the current device for a call that depends on it."""
     nowhere = fn is torch.Tensor.cuda and (args[1:2] or (kwargs.get("device"),)) == (None,)
     if nowhere or any(_is_open(value) for value in (*args, *kwargs.values(), *_defaults())):
         m.guard("device", None, current_device())
 
 
 def _defaults() -> list[Any]:
-    """The devices that modes in force add to calls."""
+    """The devices that active modes add to calls."""
     modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
     return [getattr(mode, "device", None) for mode in modes]
 
@@ -40,6 +40,6 @@ def _is_open(value: Any) -> bool:
 
 @models(torch.cuda.current_device)
 def _current_device(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    found = torch.cuda.current_device()  # CUDA may begin here
+    found = torch.cuda.current_device()  # this may initialise CUDA
     m.guard("device", None, found)
     return Const(found)

@@ -1,8 +1,9 @@
-"""`runtime.autograd.differentiate` inside a graph: a function and its gradients are recorded in the one trace.
+"""`runtime.autograd.differentiate` inside a graph: one trace records a function and its gradients.
 
-In: a call of `differentiate`, as the faces for gradients make it. Out: its steps, walked; autograd runs over the ghosts
-where the steps ask for gradients, so what follows from them is one graph with the rest. What autograd would do
-outside of the graph (hooks of a weight, a history from before) is a break, and the call is then Python's.
+In: a call of `differentiate`, from graftjit's public functions for gradients. Out: its steps,
+walked; autograd runs over the ghosts where a step computes gradients, so that all is one graph.
+Where autograd would do something outside the graph (hooks of a weight, an older history), it is a
+break, and Python makes the call.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ def _gradients(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     _check_outside(m, containers.sequence_items(m, wanted))
     m.tracer.spends = m.root_tracer.spends = True
     sent = tuple(torchcalls.to_argument(m, value) for value in args)
-    return torchcalls.record(m, real.gradients, sent, {}, may_fail=False)  # the function was run
+    return torchcalls.record(m, real.gradients, sent, {}, may_fail=False)  # the function has run
 
 
 def _check_outside(m: Machine, wanted: list[Value]) -> None:
-    """Of the tensors from outside only what the graph knows of them matters for their gradients."""
+    """Break if a gradient of a tensor from outside depends on anything but the graph."""
     given = [value for value in wanted if isinstance(value, Tensor) and value.source is not None]
     if not given:
         return

@@ -1,8 +1,8 @@
-"""Operators of lists of tensors (`torch._foreach_*`), as clipping and optimizers call them.
+"""Operators of lists of tensors (`torch._foreach_*`), used for clipping and by optimizers.
 
-In: a call of one. Out: on a processor, and on CUDA, what torch's own kernels for it do: tensor by tensor, each by the operator of
-that name. So they are fused like any other, and equal to the bit. Fused steps (`torch._fused_*_`) write without raising
-versions, which no write of a graph does: they are breaks.
+In: a call of one. Out: on CPU and CUDA, the same as torch's own list kernels: tensor by tensor, by
+the operator of that name. So they fuse like other operators, and are equal to the bit. Fused steps
+(`torch._fused_*_`) write without raising versions, which no write of a graph does: they are breaks.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _WITH_LIST_KERNELS = ("cpu", "cuda", "xpu", "mtia")
 
 @stands_for(_foreach_utils._device_has_foreach_support)
 def has_list_kernels(device: Any) -> Any:
-    """Without a question for the backend that a user may have named, where another answers."""
+    """torch's function, without its query of a user-named backend for known devices."""
     if device.type in _WITH_LIST_KERNELS:
         return True
     return device.type in _foreach_utils._get_foreach_kernels_supported_devices()
 
 
-# -- one operator, tensor by tensor --------------------------------------------------------------------------
+# -- one operator, tensor by tensor ----------------------------------------------------------------
 def _each(method: Any, self: Any) -> Any:
     return tuple([method(one) for one in self])
 
 
 def _one_each(value: Any, tensors: Any) -> Any:
-    """An operand for each of the tensors: of its list, or the same for all."""
+    """An operand for each tensor: from the list, or the same for all."""
     return value if isinstance(value, (list, tuple)) else [value] * len(tensors)
 
 
@@ -58,7 +58,7 @@ def _times(method: Any, self: Any, other: Any) -> Any:
 
 
 def _in_kind(one: Any, by: Any) -> Any:
-    """In place on a processor, and only there, a number is rounded to a narrow dtype before it multiplies."""
+    """The factor. In place on a CPU, a number is rounded to a narrow dtype before it multiplies."""
     if isinstance(by, torch.Tensor) or one.dtype not in NARROW or one.device.type != "cpu":
         return by
     return torch.scalar_tensor(by, dtype=one.dtype)
@@ -87,10 +87,16 @@ def _norms(method: Any, self: Any, ord: Any = 2) -> Any:
 _T = torch.Tensor
 _UNARY = ("abs", "exp", "log", "neg", "reciprocal", "rsqrt", "sigmoid", "sign", "sqrt", "tanh")
 _BINARY = {
-    "add": "add", "sub": "sub", "mul": "mul", "div": "div", "clamp_min": "clamp_min", "clamp_max": "clamp_max",
-    "maximum": "clamp_min", "minimum": "clamp_max",
-}  # fmt: skip
-# The operator of lists without its prefix: what is done for it, by which method.
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "div": "div",
+    "clamp_min": "clamp_min",
+    "clamp_max": "clamp_max",
+    "maximum": "clamp_min",
+    "minimum": "clamp_max",
+}
+# Name of the list operator without prefix -> (loop over tensors, method).
 _WAYS: dict[str, tuple[Any, Any]] = {
     "norm": (_norms, torch.linalg.vector_norm),
     "copy_": (_each_by, _T.copy_),
@@ -117,7 +123,7 @@ def _model(name: str, way: Any, method: Any) -> Any:
 
 
 def _is_known(m: Machine, value: Value) -> bool:
-    """Tensors on a processor or on CUDA, a number, or a list of either."""
+    """Whether this is a tensor on CPU or CUDA, a number, or a list of either."""
     if isinstance(value, Sequence):
         items = containers.sequence_items(m, value)
         return bool(items) and all(
@@ -132,7 +138,7 @@ def _is_known(m: Machine, value: Value) -> bool:
 
 
 def _fit(m: Machine, args: Args) -> bool:
-    """Lists of tensors of one length; besides them single numbers, in a tensor or not."""
+    """Whether lists have one length, and other tensors are single numbers."""
     lists = [one for one in args if isinstance(one, Sequence)]
     if len({len(containers.sequence_items(m, one)) for one in lists}) != 1:
         return False
@@ -145,7 +151,7 @@ for _name, (_way, _method) in _WAYS.items():
         BUILTINS[_real] = _model(_name, _way, _method)
 
 
-# -- fused steps ---------------------------------------------------------------------------------------------
+# -- fused steps -----------------------------------------------------------------------------------
 def _fused(name: str) -> Any:
     def call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         raise Break("GB115", f"{name}(), whose writes no tensor counts")
