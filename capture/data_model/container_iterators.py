@@ -1,9 +1,10 @@
 """Iterators over containers: lists, tuples, dicts, sets and constants, forward and backward.
 
-In: a container Value. Out: an Iterator that follows later changes as CPython's own does (Objects/listobject.c,
-dictobject.c, setobject.c): a list by position, a dict or set until its size changes, which is an error. Where the
-order after a change depends on tables of C, the instruction that made the change has to be Python's. Called by
-`iteration`; `builders` makes the iterators again from `kind` and `parts`.
+In: a container Value. Out: an Iterator that follows later changes as CPython's does
+(Objects/listobject.c, dictobject.c, setobject.c): over a list by position, over a dict or set until
+its size changes, which is an error. Where the order after a change depends on C tables, Python must
+run the instruction that made the change. `iteration` calls it; `emit.reconstruct` rebuilds the
+iterators from `kind` and `parts`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def over_sequence(m: Machine, value: Sequence) -> Iterator:
         index = made.parts[1]
         if index >= len(value.items):
             return None
-        item = sequence_item(m, value, index)  # at a break here the iterator stands where it stood
+        item = sequence_item(m, value, index)  # at a break here the iterator must not have moved
         made.parts[1] = index + 1
         return item
 
@@ -34,7 +35,7 @@ def over_sequence(m: Machine, value: Sequence) -> Iterator:
 
 
 def over_items(items: list[Value], kind: str = "items", of: Value | None = None) -> Iterator:
-    """Over what does not change: a tuple of these, or the constant `of` that holds them."""
+    """An iterator over constant items: a tuple of these, or the constant `of` that has them."""
 
     def step(made: Iterator) -> Value | None:
         index = made.parts[1]
@@ -69,7 +70,7 @@ _NOTHING = object()
 
 
 def over_dict(m: Machine, of: Dict, kind: str, backward: bool = False) -> Iterator:
-    """Over the keys, values or items of a dict, as `kind` says."""
+    """An iterator over the keys, values or items of a dict, by `kind`."""
     open_dict(m, of)
     keys = list(reversed(list(of.items))) if backward else list(of.items)
     since, ordered = len(of.moves), of.cls is OrderedDict
@@ -83,7 +84,7 @@ def over_dict(m: Machine, of: Dict, kind: str, backward: bool = False) -> Iterat
         ):  # one that has given its last key looks at nothing any more
             return None
         if not ordered and (changed or len(of.items) != len(keys)):
-            changed = True  # and raises from here on, whatever becomes of the dict
+            changed = True  # it raises from here on, for any state of the dict
             text = "dictionary changed size during iteration"
             raise raises(f"RuntimeError: {text}", text)
         if len(of.moves) != since:
@@ -102,7 +103,7 @@ def over_dict(m: Machine, of: Dict, kind: str, backward: bool = False) -> Iterat
 
 
 def must_be_python(of: Dict | Set, since: int) -> MustBePython:
-    """The keys changed after an iterator was made: what it gives next only the real tables know."""
+    """The keys changed after the iterator was made: only real tables know its next item."""
     what = "set" if isinstance(of, Set) else "dict"
     reason = f"a {what} changes while it is iterated over"
     return MustBePython(of.moves[since], "GB120", reason)
@@ -115,7 +116,7 @@ def backward(m: Machine, value: Value) -> Iterator:
     if isinstance(value, DictView):
         return over_dict(m, value.of, value.kind, backward=True)
     if isinstance(value, Const):
-        compute(lambda: reversed(value.value))  # or raise
+        compute(lambda: reversed(value.value))  # may raise
         turned = over_constant(Const(value.value[::-1]))
         return Iterator("reversed constant", [value, 0], _counted(turned))
     assert isinstance(value, Sequence)
@@ -135,7 +136,7 @@ def backward(m: Machine, value: Value) -> Iterator:
 
 
 def _counted(other: Iterator) -> Any:
-    """Steps of another iterator, and how many of them were taken."""
+    """A step function that takes another iterator's steps and counts them."""
 
     def step(made: Iterator) -> Value | None:
         item = other.step(other)
@@ -151,7 +152,7 @@ POLYFILLS: list[dict[str, Any]] = []
 
 # -- their types -------------------------------------------------------------------------------------------
 def type_of(value: Iterator) -> type | None:
-    """type(iterator), where the kind alone says it; None elsewhere."""
+    """type(iterator), if the kind determines it, else None."""
     of: Any = value.parts[0] if value.parts else None
     if value.kind == "sequence":
         return type(iter([] if of.cls is list else ()))
@@ -171,14 +172,20 @@ def type_of(value: Iterator) -> type | None:
 
 
 _TYPES: dict[str, type] = {
-    "items": type(iter(())), "reversed list": type(reversed([])), "set": type(iter(set())), "enumerate": enumerate,
-    "zip": zip, "map": map, "filter": filter, "reversed": reversed,
+    "items": type(iter(())),
+    "reversed list": type(reversed([])),
+    "set": type(iter(set())),
+    "enumerate": enumerate,
+    "zip": zip,
+    "map": map,
+    "filter": filter,
+    "reversed": reversed,
     "called": type(iter(int, 1)),
-}  # fmt: skip
+}
 
 
 class _NoItems:
-    """With the old protocol of iteration, and nothing to give."""
+    """An empty object with the old iteration protocol."""
 
     def __getitem__(self, index: int) -> Any:
         raise IndexError
@@ -188,7 +195,7 @@ _TYPES["items of an object"] = type(iter(_NoItems()))
 
 
 def refuse_half_way(value: Iterator) -> None:
-    """An iterator that leaves the walk over what was changed since: see `must_be_python`."""
+    """Break for an iterator that leaves the walk after a change: see `must_be_python`."""
     if value.kind in ("dict", "set") and not value.over:
         of, since = value.parts[0], value.parts[3 if value.kind == "dict" else 2]
         if len(of.moves) != since:

@@ -1,9 +1,10 @@
-"""torch function modes inside a frame: each call of torch under one goes to its `__torch_function__`, inlined.
+"""torch function modes inside a frame: torch calls go to `__torch_function__`, inlined.
 
-In: `with Mode():` of a class written in Python, which arrives here by torch's own `_push_mode`, and a call of torch
-that is about to be recorded. Out: the handler's result. Which function torch hands to the handler, and with which
-arguments, torch itself says: the call is made on tensors without memory under a mode of ours that stops it there. A mode is not
-active while its handler runs. Nothing is pushed when the graph runs; so a break under a mode is a break before it.
+In: `with Mode():` of a class written in Python, which arrives through torch's own `_push_mode`, and
+a torch call about to be recorded. Out: the handler's result. torch itself determines the function
+and arguments for the handler: the call is made on tensors without memory, under a mode of ours that
+stops it there. A mode is inactive while its handler runs. No mode is pushed when the graph runs, so
+a break under a mode becomes a break before it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """A mode that is active, and the root's instruction under which it was entered."""
+    """An active mode, and the root's instruction that entered it."""
 
     mode: Value
     index: int
@@ -56,7 +57,7 @@ def _pop(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 class _Seen(Exception):
-    """Thrown out of a call of torch at the point where its mode is asked."""
+    """Leaves a torch call at the point where torch calls its mode."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__("seen")
@@ -71,18 +72,21 @@ class _Probe(TorchFunctionMode):
 def handled(
     m: Machine, fn: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]
 ) -> Value | None:
-    """The result of the innermost mode's handler for fn(*args, **kwargs), which torch would ask; None if torch asks
-    nobody. Where torch hands an argument on, the handler gets the same."""
+    """The result of the innermost mode's handler for fn(*args, **kwargs); None without one.
+
+    Where torch passes an argument on, the handler gets the same Value.
+    """
     known: dict[int, Value] = {}
     sent = [_stand_in(m, value, known) for value in args]
     named = {name: _stand_in(m, value, known) for name, value in kwargs.items()}
     try:
         with _Probe():
-            fn(*sent, **named) if named else fn(*sent)  # torch tells a handler which it was
+            # torch passes the form of the call to a handler
+            fn(*sent, **named) if named else fn(*sent)
         return None
     except _Seen as seen:
         func, kinds, passed, rest = seen.given
-    except Exception:  # the call itself fails, and says so when it is made
+    except Exception:  # the real call will fail as well
         return None
     values = [
         _function(m, func),
@@ -95,8 +99,11 @@ def handled(
 
 
 def _stand_in(m: Machine, value: Value, known: dict[int, Value]) -> Any:
-    """An argument of the probed call, and which Value each part of it stands for: a tensor without memory for a
-    tensor, since ghosts have no say in `__torch_function__`."""
+    """An argument of the probe call; `known` maps its parts to their Values.
+
+    A tensor becomes a tensor without memory, since torch does not call `__torch_function__` for
+    ghosts.
+    """
     made: Any
     if isinstance(value, Tensor):
         ghost = value.ghost
@@ -105,19 +112,21 @@ def _stand_in(m: Machine, value: Value, known: dict[int, Value]) -> Any:
             made = torch.nn.Parameter(made, requires_grad=ghost.requires_grad)
     elif isinstance(value, Sequence):
         items = [_stand_in(m, item, known) for item in containers.sequence_items(m, value)]
-        made = value.cls(items) if value.cls in (list, tuple) else value.cls._make(items)  # type: ignore[attr-defined]
+        made = (
+            value.cls(items) if value.cls in (list, tuple) else value.cls._make(items)  # type: ignore[attr-defined]
+        )
     elif isinstance(value, Slice):
         made = slice(*[_stand_in(m, part, known) for part in (value.start, value.stop, value.step)])
     else:
         return torchcalls.to_argument(m, value)
     known[id(made)] = value
-    known[id(value)] = Const(made)  # keeps `made`, and with it its id
+    known[id(value)] = Const(made)  # keeps `made` alive, and so its id
     return made
 
 
 def _function(m: Machine, func: Any) -> Value:
     if type(func) is types.MethodWrapperType:
-        return Obj(func)  # made anew at each look-up
+        return Obj(func)  # new at each look-up
     return m.wrap(func, Source("const", None, func))
 
 
@@ -136,7 +145,7 @@ def _handle(m: Machine, values: list[Value]) -> Value:
 
 
 def _value(m: Machine, python: Any, known: dict[int, Value]) -> Value:
-    """The Value of what torch hands to a handler."""
+    """The Value of an object that torch passes to a handler."""
     if id(python) in known:
         return known[id(python)]
     kind = type(python)
@@ -151,7 +160,7 @@ def _value(m: Machine, python: Any, known: dict[int, Value]) -> Value:
 
 
 def getter(m: Machine, func: Any, args: list[Value]) -> Value | None:
-    """`torch.Tensor.shape.__get__(x)`, as which an attribute reaches a handler; None for anything else."""
+    """`torch.Tensor.shape.__get__(x)`, the form of an attribute in a handler; None for others."""
     descriptor = func.__self__
     if func.__name__ != "__get__" or type(descriptor) is not types.GetSetDescriptorType or not args:
         return None

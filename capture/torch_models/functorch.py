@@ -1,10 +1,11 @@
 """torch.func's transforms inside a graph: vmap, grad, grad_and_value, jacrev, jacfwd, hessian, jvp.
 
-In: the call of a function that such a transform has made (`torch.vmap(f)(x)`), about to be inlined by `calls`.
-Out: one recorded call. The transformed function is walked once, over ghosts as torch itself hands them to it (an
-example without its batch dimension, a differentiable alias), into a trace of its own; what it reads of the frame
-around it is lifted to an input of that trace. The call that is recorded runs torch's own transform over the inner
-trace, so that torch answers for batching rules and derivatives, and for errors.
+In: the call of a function made by such a transform (`torch.vmap(f)(x)`), which `calls` is about to
+inline. Out: one recorded call. The transformed function is walked once into a trace of its own,
+over ghosts as torch itself passes them (an example without its batch dimension, a differentiable
+alias); tensors of the enclosing frame that it reads become inputs of that trace. The recorded call
+runs torch's own transform over the inner trace, so batching rules, derivatives and errors are
+torch's.
 """
 
 from __future__ import annotations
@@ -40,8 +41,11 @@ _CODE = "GB124"
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A transform of torch.func. `options` are the parameters of `api` beside the function; `direct` when api
-    itself takes the function's arguments, else api makes the function that does."""
+    """A transform of torch.func.
+
+    `options` are the parameters of `api` besides the function. `direct`: api itself takes the
+    function's arguments; otherwise api makes a function that does.
+    """
 
     api: Callable[..., Any]
     options: tuple[str, ...]
@@ -54,24 +58,29 @@ class Transform:
 
 
 def _maker(api: Any) -> tuple[int, Transform]:
-    """The row of an api that makes a function: the identity of that function's code."""
+    """The row of an api that makes a function, by the id of that function's code."""
     code = next(
-        const for const in api.__code__.co_consts
+        const
+        for const in api.__code__.co_consts
         if isinstance(const, types.CodeType) and const.co_name.startswith("wrap")
-    )  # fmt: skip
+    )
     names = [name for name in inspect.signature(api).parameters if name in code.co_freevars]
     return id(code), Transform(api, tuple(names[1:]))
 
 
 _MAKERS = (
-    torch.func.vmap, torch.func.grad, torch.func.grad_and_value, torch.func.jacrev, torch.func.jacfwd,
-)  # fmt: skip
+    torch.func.vmap,
+    torch.func.grad,
+    torch.func.grad_and_value,
+    torch.func.jacrev,
+    torch.func.jacfwd,
+)
 TRANSFORMS: dict[int, Transform] = {
     **dict(_maker(api) for api in _MAKERS),
     id(torch.func.jvp.__code__): Transform(torch.func.jvp, ("strict", "has_aux"), direct=True),
 }
 
-# Python functions of torch._functorch that are walked like any other; the rest of it is not.
+# Python functions of torch._functorch that are walked; its others are not.
 _HELPERS = ("_check_randomness_arg", "_wraps_without_dynamo_attrs")
 WALKED = {
     id(function.__code__)
@@ -87,15 +96,16 @@ WALKED = {
 }
 
 
-# -- the call ----------------------------------------------------------------------------------------------
+# -- the call --------------------------------------------------------------------------------------
 def run(m: Machine, frame: Frame, transform: Transform) -> Value:
-    """Instead of walking `frame`, which has the transform's code."""
+    """Record the transform's call instead of walking `frame`, which has its code."""
     func, options, args, kwargs = _parts(m, frame, transform)
     sent = [torchcalls.to_argument(m, value) for value in args]
     named = {name: torchcalls.to_argument(m, value) for name, value in kwargs.items()}
     seen = _handed_over(m, transform, options, sent, named)
     before = len(m.journal.effects)
-    if transform.direct:  # jvp(func, primals, tangents) calls func(*primals)
+    # jvp(func, primals, tangents) calls func(*primals).
+    if transform.direct:
         assert isinstance(args[0], Sequence)
         taken, given = containers.sequence_items(m, args[0]), sent[0]
     else:
@@ -110,7 +120,7 @@ def run(m: Machine, frame: Frame, transform: Transform) -> Value:
 def _parts(
     m: Machine, frame: Frame, transform: Transform
 ) -> tuple[Value, dict[str, Any], list[Value], dict[str, Value]]:
-    """The function, the transform's options, and the arguments, out of the frame's variables."""
+    """The function, the transform's options, and the arguments, from the frame's variables."""
     if transform.direct:
         held = dict(frame.locals)
         func = held.pop("func")
@@ -134,10 +144,11 @@ def _parts(
     return func, options, places, named
 
 
-# -- what torch hands to the function ----------------------------------------------------------------------
+# -- the arguments that torch passes to the function
+# -------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A tensor that the transform made of an argument."""
+    """A tensor that the transform made from an argument."""
 
     meta: Meta
     requires_grad: bool
@@ -145,7 +156,7 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the transform called its function with."""
+    """The arguments of the transform's call of its function."""
 
     args: Any
     kwargs: Any
@@ -153,7 +164,7 @@ class _Seen:
 
 
 class _Reached(Exception):
-    """Thrown out of the transform when it calls its function. Not to be kept: its traceback holds all frames."""
+    """Leaves the transform at its function's call. Keep none: its traceback holds all frames."""
 
     def __init__(self, seen: _Seen) -> None:
         super().__init__("reached")
@@ -170,7 +181,7 @@ def _leaf(value: Any) -> Any:
 def _handed_over(
     m: Machine, transform: Transform, options: dict[str, Any], args: list[Any], kwargs: Any
 ) -> _Seen:
-    """Run the transform up to the call of its function."""
+    """Run the transform until it calls its function."""
 
     def probe(*found: Any, **named: Any) -> Any:
         args_seen = pytree.tree_map_only(torch.Tensor, _leaf, found)
@@ -189,11 +200,11 @@ def _handed_over(
     raise Break(_CODE, f"{transform.api.__name__} that does not call its function")
 
 
-# -- walking the function ----------------------------------------------------------------------------------
+# -- walking the function --------------------------------------------------------------------------
 def _walked(
     m: Machine, transform: Transform, func: Value, taken: Any, sent: Any, seen: _Seen
 ) -> tuple[Body, list[Ghost]]:
-    """The function as a trace of its own, and the ghosts around it that it reads."""
+    """The function as a trace of its own, and the enclosing ghosts that it reads."""
     inner = Inner(Tracer(transform.api.__name__), transform.api is torch.func.vmap)
     outer, grad = m.tracer, torch.is_grad_enabled()
     m.activity += 1
@@ -225,7 +236,7 @@ def _walked(
 
 
 def _argument(m: Machine, inner: Inner, value: Value, sent: Any, seen: Any) -> Value:
-    """An argument as the function sees it: the same where torch hands on what it was given."""
+    """An argument for the function: the same Value if torch passes it on."""
     if isinstance(seen, _Leaf):
         ghost = inner.tracer.given(seen.meta, seen.requires_grad)
         return torchcalls.from_result(m, ghost)
@@ -249,7 +260,7 @@ def _argument(m: Machine, inner: Inner, value: Value, sent: Any, seen: Any) -> V
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Where an output of the inner trace stands in the function's result."""
+    """The position of an output of the inner trace in the function's result."""
 
     index: int
 
@@ -261,7 +272,9 @@ def _result(m: Machine, value: Value, outputs: list[Ghost]) -> Any:
         return _Slot(len(outputs) - 1)
     if isinstance(value, Sequence):
         items = [_result(m, item, outputs) for item in containers.sequence_items(m, value)]
-        return value.cls(items) if value.cls in (list, tuple) else value.cls._make(items)  # type: ignore[attr-defined]
+        return (
+            value.cls(items) if value.cls in (list, tuple) else value.cls._make(items)  # type: ignore[attr-defined]
+        )
     if isinstance(value, Dict) and value.cls is dict:
         return {
             as_constant(m, key): _result(m, item, outputs)
@@ -272,10 +285,11 @@ def _result(m: Machine, value: Value, outputs: list[Ghost]) -> Any:
     raise Break(_CODE, "a result of a transformed function that is not modelled")
 
 
-# -- what runs ---------------------------------------------------------------------------------------------
+# -- run time
+# ----------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The walked function: its graph, which leaves of its arguments are inputs, and the shape of its result."""
+    """The walked function: its graph, which argument leaves are inputs, its result's form."""
 
     graph: Graph
     formal: tuple[bool, ...]

@@ -1,7 +1,8 @@
-"""An index of a tensor that is a whole number which varies: `x[i]`, `x[i, 2:]`, `x[i] = y`.
+"""Tensor indexing with an int that varies: `x[i]`, `x[i, 2:]`, `x[i] = y`.
 
-torch's own indexing takes plain numbers. A first index of this kind is `select` along the first dimension, whose
-result is then indexed by what is left; it is held to be within the dimension, where select and an index are the same.
+torch's own indexing takes plain numbers. A first index of this kind becomes `select` along
+dimension 0, whose result is indexed by the rest. A guard holds it within the dimension, where
+select and indexing agree.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def selected(m: Machine, value: Tensor, index: Value) -> tuple[Tensor, Value | None]:
-    """(the tensor, the index) that are left to do; no index: the tensor is the result."""
+    """(tensor, index) that remain; index None: the tensor is the result."""
     parts = index.items if isinstance(index, Sequence) and index.cls is tuple else [index]
     while parts and numbers.is_whole(parts[0]) and not m.modes:
         if not _within(m, value, parts[0]):

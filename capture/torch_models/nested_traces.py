@@ -1,7 +1,7 @@
-"""Traces within traces: a function that a transform of torch takes is traced on its own, inside the frame's walk.
+"""Nested traces: the function of a torch transform has a trace of its own inside the frame's walk.
 
-In: ghosts of the traces around. Out: the inputs of the inner trace that stand for them; a tensor that is made in
-an inner trace and used after its end is a break.
+In: ghosts of the enclosing traces. Out: inputs of the inner trace for them. A tensor made in an
+inner trace and used after its end is a break.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Inner:
-    """An inner trace. `lifted` maps the id of a ghost of the traces around it to (that ghost, the ghost one trace
-    further out, the input that stands for it)."""
+    """An inner trace.
+
+    `lifted`: id of a ghost of the enclosing traces -> (that ghost, its ghost one trace further out,
+    its input).
+    """
 
     tracer: Tracer
-    batches: bool = False  # it is vmap's: no derivative is taken of it
+    batches: bool = False  # of vmap: no derivative is computed through it
     lifted: dict[int, tuple[Ghost, Ghost, Ghost]] = field(default_factory=dict)
 
 
 def lift(m: Machine, ghost: Ghost, depth: int | None = None) -> Ghost:
-    """The ghost by which the innermost trace (or that at `depth`) knows a ghost of its own or of one around it."""
+    """The ghost in the innermost trace (or at `depth`) for its own or an enclosing ghost."""
     depth = len(m.inner) if depth is None else depth
     if not depth:
         if not m.root_tracer.owns(ghost):

@@ -1,9 +1,10 @@
-"""Rules of optimizers that count their steps, or look at what they have counted: a function for all parameters of a group.
+"""Rules of optimizers that count steps: one function for all parameters of a group.
 
-In: the calls that `step` makes with its lists of tensors. Out: each operation and its rounding as torch has them. A step
-count is a tensor, so that its value is no constant of the graph: what Python computes of it as a number is computed in
-double precision, and what Python chooses by it is chosen for each tensor (`torch.where`). Most rules have one function for
-`foreach=True` too, which differs in roundings alone and writes as often.
+In: the calls of `step` with its lists of tensors. Out: torch's operations, with its rounding. A
+step count is a tensor, so that its value is no constant of the graph: numbers that Python computes
+from it are computed in double precision, and branches on it become a selection per tensor
+(`torch.where`). Most rules have one function for `foreach=True` as well, which differs only in
+rounding and writes as often.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .optimizers import as_number, left_to_python, power, to_scalar
 
 
 def _check(has_complex: Any, differentiable: Any, capturable: Any = False) -> None:
-    """What these rules do not have."""
+    """Leave options without a rule to Python."""
     if has_complex:
         left_to_python("complex parameters")
     if differentiable:
@@ -41,12 +42,32 @@ def _gradient(param: Any, gradient: Any, maximize: Any, weight_decay: Any) -> An
 
 @stands_for(_single_tensor_adam)
 def adam(
-    params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, max_exp_avg_sqs: Any, state_steps: Any,
-    grad_scale: Any, found_inf: Any, *, amsgrad: Any, has_complex: Any, beta1: Any, beta2: Any, lr: Any,
-    weight_decay: Any, eps: Any, maximize: Any, capturable: Any, differentiable: Any, decoupled_weight_decay: Any,
-) -> None:  # fmt: skip
-    """Algorithm 1 of https://arxiv.org/abs/1412.6980, with decoupled weight decay (https://arxiv.org/abs/1711.05101)
-    and AMSGrad (https://arxiv.org/abs/1904.09237)."""
+    params: Any,
+    grads: Any,
+    exp_avgs: Any,
+    exp_avg_sqs: Any,
+    max_exp_avg_sqs: Any,
+    state_steps: Any,
+    grad_scale: Any,
+    found_inf: Any,
+    *,
+    amsgrad: Any,
+    has_complex: Any,
+    beta1: Any,
+    beta2: Any,
+    lr: Any,
+    weight_decay: Any,
+    eps: Any,
+    maximize: Any,
+    capturable: Any,
+    differentiable: Any,
+    decoupled_weight_decay: Any,
+) -> None:
+    """Algorithm 1 of https://arxiv.org/abs/1412.6980, with options.
+
+    Decoupled weight decay: https://arxiv.org/abs/1711.05101; AMSGrad:
+    https://arxiv.org/abs/1904.09237.
+    """
     _check(has_complex, differentiable, capturable)
     if grad_scale is not None or found_inf is not None:
         left_to_python("a gradient scaler")
@@ -73,8 +94,13 @@ def adam(
 
 @stands_for(_multi_tensor_adam)
 def adam_of_lists(
-    params: Any, *lists: Any, lr: Any, beta1: Any, beta2: Any, **options: Any,
-) -> None:  # fmt: skip
+    params: Any,
+    *lists: Any,
+    lr: Any,
+    beta1: Any,
+    beta2: Any,
+    **options: Any,
+) -> None:
     for number in (lr, beta1, beta2):
         if isinstance(number, torch.Tensor):
             left_to_python("foreach=True and a rate that is a tensor")
@@ -84,10 +110,25 @@ def adam_of_lists(
 
 @stands_for(_single_tensor_nadam, _multi_tensor_nadam)
 def nadam(
-    params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, mu_products: Any, state_steps: Any, *, beta1: Any,
-    beta2: Any, lr: Any, weight_decay: Any, momentum_decay: Any, eps: Any, decoupled_weight_decay: Any,
-    maximize: Any, capturable: Any, differentiable: Any, has_complex: Any,
-) -> None:  # fmt: skip
+    params: Any,
+    grads: Any,
+    exp_avgs: Any,
+    exp_avg_sqs: Any,
+    mu_products: Any,
+    state_steps: Any,
+    *,
+    beta1: Any,
+    beta2: Any,
+    lr: Any,
+    weight_decay: Any,
+    momentum_decay: Any,
+    eps: Any,
+    decoupled_weight_decay: Any,
+    maximize: Any,
+    capturable: Any,
+    differentiable: Any,
+    has_complex: Any,
+) -> None:
     """Adam with Nesterov's momentum: https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ"""
     _check(has_complex, differentiable, capturable)
     lr = to_scalar(lr)
@@ -114,10 +155,23 @@ def nadam(
 
 @stands_for(_single_tensor_radam, _multi_tensor_radam)
 def radam(
-    params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, state_steps: Any, *, beta1: Any, beta2: Any, lr: Any,
-    weight_decay: Any, eps: Any, decoupled_weight_decay: Any, differentiable: Any, maximize: Any, capturable: Any,
+    params: Any,
+    grads: Any,
+    exp_avgs: Any,
+    exp_avg_sqs: Any,
+    state_steps: Any,
+    *,
+    beta1: Any,
+    beta2: Any,
+    lr: Any,
+    weight_decay: Any,
+    eps: Any,
+    decoupled_weight_decay: Any,
+    differentiable: Any,
+    maximize: Any,
+    capturable: Any,
     has_complex: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Adam with a rectified variance: algorithm 2 of https://arxiv.org/abs/1908.03265"""
     _check(has_complex, differentiable, capturable)
     lr = to_scalar(lr)
@@ -145,9 +199,22 @@ def radam(
 
 @stands_for(_single_tensor_adamax, _multi_tensor_adamax)
 def adamax(
-    params: Any, grads: Any, exp_avgs: Any, exp_infs: Any, state_steps: Any, *, eps: Any, beta1: Any, beta2: Any,
-    lr: Any, weight_decay: Any, maximize: Any, differentiable: Any, capturable: Any, has_complex: Any,
-) -> None:  # fmt: skip
+    params: Any,
+    grads: Any,
+    exp_avgs: Any,
+    exp_infs: Any,
+    state_steps: Any,
+    *,
+    eps: Any,
+    beta1: Any,
+    beta2: Any,
+    lr: Any,
+    weight_decay: Any,
+    maximize: Any,
+    differentiable: Any,
+    capturable: Any,
+    has_complex: Any,
+) -> None:
     """Algorithm 2 of https://arxiv.org/abs/1412.6980"""
     _check(has_complex, differentiable, capturable)
     lr = to_scalar(lr)
@@ -164,11 +231,23 @@ def adamax(
 
 @stands_for(_single_tensor_adagrad, _multi_tensor_adagrad)
 def adagrad(
-    params: Any, grads: Any, state_sums: Any, state_steps: Any, grad_scale: Any, found_inf: Any, *, lr: Any,
-    weight_decay: Any, lr_decay: Any, eps: Any, has_sparse_grad: Any, maximize: Any, differentiable: Any,
+    params: Any,
+    grads: Any,
+    state_sums: Any,
+    state_steps: Any,
+    grad_scale: Any,
+    found_inf: Any,
+    *,
+    lr: Any,
+    weight_decay: Any,
+    lr_decay: Any,
+    eps: Any,
+    has_sparse_grad: Any,
+    maximize: Any,
+    differentiable: Any,
     has_complex: Any,
-) -> None:  # fmt: skip
-    """http://jmlr.org/papers/v12/duchi11a.html"""
+) -> None:
+    """Adagrad: http://jmlr.org/papers/v12/duchi11a.html"""
     _check(has_complex, differentiable)
     if grad_scale is not None or found_inf is not None:
         left_to_python("a gradient scaler")
@@ -190,10 +269,24 @@ def _averaged(count: Any, eta: Any, mu: Any, lr: Any, lambd: Any, alpha: Any, t0
 
 @stands_for(_single_tensor_asgd)
 def asgd(
-    params: Any, grads: Any, axs: Any, mus: Any, etas: Any, state_steps: Any, *, lambd: Any, lr: Any, t0: Any,
-    alpha: Any, weight_decay: Any, maximize: Any, differentiable: Any, capturable: Any, has_complex: Any,
-) -> None:  # fmt: skip
-    """https://meyn.ece.ufl.edu/wp-content/uploads/sites/77/archive/spm_files/Courses/ECE555-2011/555media/poljud92.pdf"""
+    params: Any,
+    grads: Any,
+    axs: Any,
+    mus: Any,
+    etas: Any,
+    state_steps: Any,
+    *,
+    lambd: Any,
+    lr: Any,
+    t0: Any,
+    alpha: Any,
+    weight_decay: Any,
+    maximize: Any,
+    differentiable: Any,
+    capturable: Any,
+    has_complex: Any,
+) -> None:
+    """Averaged SGD: Polyak and Juditsky, SIAM J. Control and Optimization 30 (1992), 838-855."""
     _check(has_complex, differentiable, capturable)
     lr = to_scalar(lr)
     for index, param in enumerate(params):
@@ -209,9 +302,23 @@ def asgd(
 
 @stands_for(_multi_tensor_asgd)
 def asgd_of_lists(
-    params: Any, grads: Any, axs: Any, mus: Any, etas: Any, state_steps: Any, *, lambd: Any, lr: Any, t0: Any,
-    alpha: Any, weight_decay: Any, maximize: Any, differentiable: Any, capturable: Any, has_complex: Any,
-) -> None:  # fmt: skip
+    params: Any,
+    grads: Any,
+    axs: Any,
+    mus: Any,
+    etas: Any,
+    state_steps: Any,
+    *,
+    lambd: Any,
+    lr: Any,
+    t0: Any,
+    alpha: Any,
+    weight_decay: Any,
+    maximize: Any,
+    differentiable: Any,
+    capturable: Any,
+    has_complex: Any,
+) -> None:
     _check(has_complex, differentiable, capturable)
     lr = to_scalar(lr)
     for index, param in enumerate(params):
@@ -224,7 +331,7 @@ def asgd_of_lists(
 
 
 def _signs(gradient: Any, before: Any, smaller: Any, larger: Any) -> Any:
-    """By which factor each step size changes."""
+    """The factor by which each step size changes."""
     sign = gradient.mul(before).sign()
     sign = torch.where(sign.gt(0), larger, sign)
     sign = torch.where(sign.lt(0), smaller, sign)
@@ -233,10 +340,21 @@ def _signs(gradient: Any, before: Any, smaller: Any, larger: Any) -> Any:
 
 @stands_for(_single_tensor_rprop)
 def rprop(
-    params: Any, grads: Any, prevs: Any, step_sizes: Any, state_steps: Any, *, step_size_min: Any,
-    step_size_max: Any, etaminus: Any, etaplus: Any, maximize: Any, capturable: Any, differentiable: Any,
+    params: Any,
+    grads: Any,
+    prevs: Any,
+    step_sizes: Any,
+    state_steps: Any,
+    *,
+    step_size_min: Any,
+    step_size_max: Any,
+    etaminus: Any,
+    etaplus: Any,
+    maximize: Any,
+    capturable: Any,
+    differentiable: Any,
     has_complex: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Resilient propagation: https://doi.org/10.1109/ICNN.1993.298623"""
     _check(has_complex, differentiable, capturable)
     for index, param in enumerate(params):
@@ -252,11 +370,22 @@ def rprop(
 
 @stands_for(_multi_tensor_rprop)
 def rprop_of_lists(
-    params: Any, grads: Any, prevs: Any, step_sizes: Any, state_steps: Any, *, step_size_min: Any,
-    step_size_max: Any, etaminus: Any, etaplus: Any, maximize: Any, capturable: Any, differentiable: Any,
+    params: Any,
+    grads: Any,
+    prevs: Any,
+    step_sizes: Any,
+    state_steps: Any,
+    *,
+    step_size_min: Any,
+    step_size_max: Any,
+    etaminus: Any,
+    etaplus: Any,
+    maximize: Any,
+    capturable: Any,
+    differentiable: Any,
     has_complex: Any,
-) -> None:  # fmt: skip
-    """Writes the gradients as they are before those that turn."""
+) -> None:
+    """Stores the gradients before those with a changed sign become zero."""
     _check(has_complex, differentiable, capturable)
     for index, param in enumerate(params):
         count, before = state_steps[index], prevs[index]

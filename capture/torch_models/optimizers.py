@@ -1,7 +1,8 @@
-"""Optimizers of torch.optim inside a frame: their Python code is walked, but for what it does for other compilers.
+"""Optimizers of torch.optim inside a frame: their Python code is walked, with some replacements.
 
-In: calls that `step` and `zero_grad` make. Out: what the functions of this file give; rules that count steps are those of
-`optimizer_steps`. Learning rates may vary from the first call on.
+In: the calls of `step` and `zero_grad`. Out: results of the functions in this file, for torch's
+code that exists for other compilers; `optimizer_rules` has the rules that count steps. Learning
+rates may vary from the first call on.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from ..values.frames import Frame
 
 
-# -- around a step -----------------------------------------------------------------------------------------
+# -- around a step ---------------------------------------------------------------------------------
 class Unrecorded:
-    """Stands for the label that an optimizer gives its step for profilers."""
+    """Replaces the profiler label that an optimizer gives its step."""
 
     def __init__(self, name: Any, args: Any = None) -> None:
         self.name = name
@@ -39,14 +40,15 @@ class Unrecorded:
 
 @models(torch.autograd.profiler.record_function)
 def _record_function(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    # Whether a profiler looks on now says nothing of later calls: an optimizer's own label is left out either way.
+    # An active profiler now does not predict later calls: an optimizer's own label is dropped in
+    # any case.
     if m.frames[-1].code.co_filename != of_torch.__file__:
         raise Break("GB103", "a label for profilers")
     return m.call(Obj(Unrecorded), args, kwargs)
 
 
 def _in_grad_mode(func: Any, args: Any, kwargs: Any) -> Any:
-    """The body of what `_use_grad_for_differentiable` makes of a step."""
+    """The body of the wrapper that `_use_grad_for_differentiable` makes around a step."""
     before = torch.is_grad_enabled()
     try:
         torch.set_grad_enabled(args[0].defaults["differentiable"])
@@ -56,7 +58,7 @@ def _in_grad_mode(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _code_in(function: Any, name: str) -> types.CodeType | None:
-    """The code of a function that another one makes."""
+    """The code of a nested function."""
     consts = function.__code__.co_consts
     return next((c for c in consts if isinstance(c, types.CodeType) and c.co_name == name), None)
 
@@ -65,7 +67,7 @@ _USE_GRAD = _code_in(of_torch._use_grad_for_differentiable, "_use_grad")
 
 
 def in_place_of(m: Machine, frame: Frame) -> Value | None:
-    """What the frame of a function that torch.optim has made gives, if it is not walked itself."""
+    """The result of the frame of a wrapper made by torch.optim; None for other frames."""
     if frame.code is not _USE_GRAD:
         return None
     func, args, kwargs = (m.variable(frame, name) for name in ("func", "args", "kwargs"))
@@ -76,7 +78,7 @@ def in_place_of(m: Machine, frame: Frame) -> Value | None:
 
 
 def left_to_python(what: str) -> Any:
-    """Stands for the real thing where no model of ours does."""
+    """Replaces torch's function where we have no model."""
     raise NotImplementedError(what)
 
 
@@ -87,8 +89,7 @@ def _model_left_to_python(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 @stands_for(of_torch._default_to_fused_or_foreach)
 def _way_of(params: Any, differentiable: Any, use_fused: Any = False) -> Any:
-    """(fused, foreach) where the program has chosen none: on a processor the parameters are updated one by one, on CUDA
-    as lists."""
+    """(fused, foreach) if the program chose none: one by one on a CPU, lists on CUDA."""
     if differentiable:
         return False, False
     lists = True
@@ -108,7 +109,7 @@ def _check_for_fused(p: Any, cuda_unsupported: Any = False) -> None:
 
 @stands_for(torch.optim.Optimizer._group_tensors_by_device_and_dtype)
 def _groups(tensorlistlist: Any, with_indices: Any = False) -> Any:
-    """{(device, dtype): (lists, places)}, by the first of the lists."""
+    """{(device, dtype): (lists, indices)}, by the first of the lists."""
     found: dict[Any, Any] = {}
     for place, tensor in enumerate(tensorlistlist[0]):
         key = (tensor.device, tensor.dtype)
@@ -122,7 +123,7 @@ def _groups(tensorlistlist: Any, with_indices: Any = False) -> Any:
 
 
 def _nothing_to_check(self: Any) -> None:
-    """In place of a warning and an error about graphs of an accelerator that are being recorded."""
+    """Replaces a warning and an error about accelerator graphs that are being recorded."""
 
 
 for _name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
@@ -131,7 +132,7 @@ for _name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_he
         stands_for(_check)(_nothing_to_check)
 
 
-# -- gradients ---------------------------------------------------------------------------------------------
+# -- gradients -------------------------------------------------------------------------------------
 @stands_for(torch.optim.Optimizer.zero_grad)
 def zero_grad(self: Any, set_to_none: bool = True) -> None:
     for group in self.param_groups:
@@ -146,16 +147,16 @@ def zero_grad_of_module(self: Any, set_to_none: bool = True) -> None:
 def _without_gradients(params: Any, set_to_none: Any) -> None:
     for param in params:
         if set_to_none:
-            param.grad = None  # whatever was there
+            param.grad = None  # for any old gradient
         elif param.grad is not None:
             if param.grad.requires_grad:
                 param.grad.requires_grad_(False)
             param.grad.zero_()
 
 
-# -- numbers -----------------------------------------------------------------------------------------------
+# -- numbers ---------------------------------------------------------------------------------------
 def may_vary(number: Any) -> Any:
-    """The number, of which a program may have another one at each call."""
+    """The number, which the program may change between calls."""
     return number
 
 
@@ -169,7 +170,7 @@ def _model_may_vary(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 @stands_for(of_torch._to_scalar)
 def to_scalar(x: Any) -> Any:
-    """As torch's own; all numbers of a step that a program may change come by here."""
+    """As torch's own. Every number of a step that a program may change passes here."""
     if isinstance(x, torch.Tensor):
         return x.squeeze() if x.dim() else x
     return may_vary(x)
@@ -182,7 +183,7 @@ def power(base: Any, count: Any) -> Any:
 
 @stands_for(of_torch._get_value)
 def as_number(x: Any) -> Any:
-    """A number that a tensor holds, as a tensor in double precision, as Python would compute with it."""
+    """A number in a tensor, in double precision, as Python would compute with it."""
     return x.to(torch.float64) if isinstance(x, torch.Tensor) else x
 
 

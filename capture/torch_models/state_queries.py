@@ -1,6 +1,6 @@
-"""torch's questions about itself, answered at capture: the answers are part of the guarded interpreter state.
+"""Queries of torch's state, answered at capture from the guarded interpreter state.
 
-In: `torch.is_grad_enabled()` and its like. Out: constants; `_set_grad_enabled` switches the tracer.
+In: `torch.is_grad_enabled()` and the like. Out: constants; `_set_grad_enabled` switches the tracer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _is_tensor(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _answers(fn: Any) -> Model:
-    """A question whose answer is part of the guarded interpreter state."""
+    """The model of a query whose answer is part of the guarded interpreter state."""
     return lambda m, args, kwargs: containers.from_constant(fn(*[as_constant(m, a) for a in args]))
 
 
@@ -53,8 +53,10 @@ for _question in _STATE_QUESTIONS:
 
 
 def _is_compiling(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    """What plain Python says, by its own code; True where `JitConfig(claims_compiling=True)` asks for it, in code that is not
-    torch's own."""
+    """Plain Python's answer, by its own code.
+
+    True in code that is not torch's own, if `JitConfig(claims_compiling=True)` is set.
+    """
     asking = next(
         frame.code for frame in reversed(m.frames) if frame.code.co_name != "is_compiling"
     )
@@ -78,8 +80,8 @@ def _asked_at_each_call(fn: Any) -> Model:
 for _question in (torch.compiler.is_dynamo_compiling, torch.compiler.is_exporting):
     BUILTINS[_question] = _by_its_code(_question)
 
-# Whether a graph is being captured on the stream of the call: asked again before each call. A build without the device
-# has a class in the place of the question, whose making raises.
+# Whether a graph is being captured on the current stream: queried again before each call. A build
+# without the device has a class in place of the function; its construction raises.
 for _device in ("cuda", "xpu"):
     BUILTINS[getattr(torch, _device).is_current_stream_capturing] = _by_its_code(
         getattr(torch, _device).is_current_stream_capturing
@@ -93,7 +95,7 @@ BUILTINS[torch._C._log_api_usage_once] = lambda m, args, kwargs: (
 
 
 def _no_modes(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    return Const(0)  # a frame is captured only when none is active, and the state guard holds that
+    return Const(0)  # capture and the state guard require that none is active
 
 
 BUILTINS[torch._C._len_torch_dispatch_stack] = _no_modes

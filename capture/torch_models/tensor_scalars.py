@@ -1,7 +1,8 @@
-"""Factors that are tensors where torch wants a number: `x.add_(y, alpha=rate)`, `x.addcdiv_(a, b, value=-rate)`.
+"""Tensor factors where torch wants a number: `x.add_(y, alpha=rate)` and the like.
 
-In: such a call; torch reads the number out of the tensor, of which a graph knows nothing. Out: the same sum with the
-factor as an operand, each rounding where torch has it. What has no rule here stays a question to tensor data.
+In: such a call; torch would read the number from the tensor, which a graph cannot. Out: the same
+sum with the factor as an operand, with torch's rounding. A call without a rule here stays a read of
+tensor data.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ NARROW = (
 
 
 def _plus(x: Any, other: Any, factor: Any) -> Any:
-    """One fused multiplication and addition, as the kernel of `add` has it."""
+    """One fused multiply-add, as in the kernel of `add`."""
     return torch.addcmul(x, other, factor.to(x.dtype))
 
 
@@ -54,7 +55,7 @@ _WAYS = {
 
 
 def by_tensor(m: Machine, name: str, args: Args, kwargs: Kwargs) -> Value | None:
-    """What the call gives, if a factor of it is a tensor and there is a rule for that."""
+    """The call's result, if one of its factors is a tensor and a rule exists, else None."""
     keyword, count, way = _WAYS.get(name.removesuffix("_"), ("", 0, None))
     factor = kwargs.get(keyword)
     if not isinstance(factor, Tensor) or len(kwargs) != 1 or len(args) != count:

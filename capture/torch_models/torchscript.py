@@ -1,9 +1,10 @@
 """Functions compiled by TorchScript: recorded by running their graph over ghosts.
 
-In: a `torch.jit.ScriptFunction`, told by its type. Out: a callable for the tracer, or the break that it is. TorchScript's
-interpreter runs a graph through torch's own dispatcher, so ghosts show which operators it is made of; its optimizer,
-which would fuse them, is off meanwhile. A graph that prints, warns, calls Python, or writes to a tensor is left to
-Python: the interpreter makes tensors of numbers behind the dispatcher, and such a tensor must stay what it is.
+In: a `torch.jit.ScriptFunction`, by its type. Out: a callable for the tracer, or a break.
+TorchScript's interpreter runs a graph through torch's own dispatcher, so ghosts show its operators;
+its optimizer, which would fuse them, is off meanwhile. A graph that prints, warns, calls Python, or
+writes to a tensor runs in Python: the interpreter makes tensors of numbers without the dispatcher,
+and such a tensor must keep its value.
 """
 
 from __future__ import annotations
@@ -25,19 +26,21 @@ if TYPE_CHECKING:
 _STRUCTURE = frozenset(
     f"prim::{name}"
     for name in (
-        "Constant", "ListConstruct", "ListUnpack", "TupleConstruct", "TupleUnpack", "TupleIndex", "If", "Loop",
-        "unchecked_cast", "Uninitialized", "RaiseException", "dtype", "device", "layout", "NumToTensor", "min", "max",
-        "isinstance", "unchecked_unwrap_optional",
+        "Constant", "ListConstruct", "ListUnpack", "TupleConstruct", "TupleUnpack", "TupleIndex",
+        "If", "Loop", "unchecked_cast", "Uninitialized", "RaiseException", "dtype", "device",
+        "layout", "NumToTensor", "min", "max", "isinstance", "unchecked_unwrap_optional",
     )
 )  # fmt: skip
 _ACTS = frozenset(
     f"aten::{name}"
     for name in (
-        "warn", "manual_seed", "seed", "initial_seed", "wait", "save", "get_num_threads", "autocast_to_full_precision",
-        "autocast_to_reduced_precision", "is_autocast_enabled", "is_autocast_cpu_enabled", "get_autocast_dtype",
+        "warn", "manual_seed", "seed", "initial_seed", "wait", "save", "get_num_threads",
+        "autocast_to_full_precision", "autocast_to_reduced_precision", "is_autocast_enabled",
+        "is_autocast_cpu_enabled", "get_autocast_dtype",
     )
 )  # fmt: skip
-MODULE = "TorchScript"  # what it says follows from its arguments, and from what guards hold
+# Its results follow from its arguments and from guarded state.
+MODULE = "TorchScript"
 
 
 def is_scripted(real: Any) -> bool:
@@ -52,7 +55,8 @@ def call(m: Machine, real: Any, args: list[Value], kwargs: dict[str, Value]) -> 
     if m.modes:
         raise Break("GB110", f"{what} under a torch function mode")
     for value in _tensors([*args, *kwargs.values()]):
-        if value.ghost.device.type != "cpu":  # one that has run before keeps its fused form
+        # A function that has run before keeps its fused form.
+        if value.ghost.device.type != "cpu":
             raise Break("GB102", f"{what} on {value.ghost.device.type}")
     for kind in _kinds(real.inlined_graph):
         if not _is_operator(kind) and kind not in _STRUCTURE:
@@ -69,7 +73,7 @@ def _tensors(values: list[Value]) -> Iterator[Tensor]:
 
 
 def _kinds(block: Any) -> Iterator[str]:
-    """The operators of a graph and of the blocks in it."""
+    """The kinds of a block's nodes, including nested blocks."""
     for node in block.nodes():
         yield node.kind()
         for inner in node.blocks():
@@ -77,7 +81,7 @@ def _kinds(block: Any) -> Iterator[str]:
 
 
 def _is_operator(kind: str) -> bool:
-    """Whether it is an operator that computes something and does nothing else."""
+    """Whether this is an operator that computes something and has no effect."""
     space, _, name = kind.partition("::")
     if space != "aten" or kind in _ACTS:
         return False
@@ -90,7 +94,7 @@ _IN_PLACE = frozenset({"__iand__", "__ior__", "__ixor__", "__ilshift__", "__irsh
 
 
 def _over_ghosts(real: Any) -> Callable[..., Any]:
-    """The function itself; without TorchScript's optimizer where it is traced."""
+    """The function itself; TorchScript's optimizer is off while it is traced."""
 
     def scripted(*args: Any, **kwargs: Any) -> Any:
         if not _has_ghost([*args, *kwargs.values()]):
@@ -99,9 +103,7 @@ def _over_ghosts(real: Any) -> Callable[..., Any]:
         torch._C._set_graph_executor_optimize(False)
         try:
             return _fresh(real(*args, **kwargs))
-        except (
-            RuntimeError
-        ) as error:  # the interpreter tells no more than this of what was raised in it
+        except RuntimeError as error:  # the interpreter gives no details of its exceptions
             raise Unsupported("scripted", "it raises, or tensor data decides in it") from error
         finally:
             torch._C._set_graph_executor_optimize(before)
@@ -111,7 +113,7 @@ def _over_ghosts(real: Any) -> Callable[..., Any]:
 
 
 def _fresh(result: Any) -> Any:
-    """The result, with tensors that the interpreter made of numbers as tensors of the trace."""
+    """The result; tensors that the interpreter made of numbers become tensors of the trace."""
     if type(result) is tuple or type(result) is list:
         return type(result)(_fresh(item) for item in result)
     made = isinstance(result, torch.Tensor) and type(result) is not Ghost

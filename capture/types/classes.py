@@ -1,7 +1,7 @@
-"""Builtins about classes, objects and their attributes: `isinstance`, `type`, `super`, `callable`, `getattr` and the like.
+"""Builtins on classes, objects and attributes: `isinstance`, `super`, `getattr` and others.
 
-In: Values. Out: a Value, with the meaning that plain Python gives, under guards on what was looked at; a type that a
-row does not know is a break. Fills the table of `tables`.
+In: Values. Out: a Value with plain Python's result, under guards on what was read; a type without a
+rule is a break. Fills the table of `values.registry`.
 """
 
 from __future__ import annotations
@@ -88,14 +88,15 @@ def _classes(m: Machine, value: Value, depth: int = 0) -> list[type]:
             if value.source is not None:
                 m.guard("is", value.source, value.value)
             return list(parts)
-        if is_kind(value.value, _ALIASES):  # typing.Callable, typing.List: the class that they name
+        # typing.Callable, typing.List: the class that they name.
+        if is_kind(value.value, _ALIASES):
             if value.source is not None:
                 m.guard("is", value.source, value.value)
             return [value.value.__origin__]
     raise Break("GB121", "isinstance() with this second argument")
 
 
-_DEPTH = 16  # of tuples in tuples; Python's own recursion ends somewhere
+_DEPTH = 16  # depth of nested tuples; Python's own recursion has a limit as well
 _ALIASES: Any = type(typing.List)  # noqa: UP006 (the object itself is what is asked about)
 
 
@@ -108,9 +109,9 @@ def _bases(m: Machine, cls: type) -> tuple[type, ...]:
 
 
 def _asked(m: Machine, value: Value, cls: type, target: type, hook: str) -> bool:
-    """isinstance() or issubclass() with one class, which its metaclass may decide."""
+    """isinstance() or issubclass() with one class, which its metaclass may override."""
     if hook == "__instancecheck__" and cls is target:
-        return True  # nobody is asked
+        return True  # no hook runs
     meta = type(target)
     check = attributes.of_class(m, meta, hook)
     if check is vars(type)[hook] or check is _OF_TENSORS.get(hook):
@@ -125,7 +126,7 @@ def _asked(m: Machine, value: Value, cls: type, target: type, hook: str) -> bool
 
 
 def _asked_of_abc(m: Machine, cls: type, target: type) -> bool:
-    """What an abstract class has been told and remembers, or can find out by code of the library's alone."""
+    """The answer of an abstract class, from its caches or by code of the library's alone."""
     _bases(m, cls)
     token = abc.get_cache_token()
     _, known, others, version = _abc._get_dump(target)
@@ -138,13 +139,16 @@ def _asked_of_abc(m: Machine, cls: type, target: type) -> bool:
     return result
 
 
-# Modules whose hooks look at the classes that they are asked about, by the address of their globals.
+# Modules whose hooks only look at the class in question, by the id of their globals.
 _LIBRARYS = {id(vars(module)): module for module in (_collections_abc, contextlib, os, typing)}
 
 
 def _is_quiet(target: Any, cls: type, seen: set[int]) -> bool:
-    """Whether `issubclass(cls, target)` runs no code of the program's: hooks of the class, and of all that derive from
-    it or are registered with it, which are asked in turn."""
+    """Whether `issubclass(cls, target)` runs no code of the program's.
+
+    It runs hooks of the class, and those of all classes that derive from it or are registered with
+    it.
+    """
     if id(target) in seen:
         return True
     seen.add(id(target))
@@ -172,7 +176,7 @@ def _is_quiet(target: Any, cls: type, seen: set[int]) -> bool:
 
 
 _OF_PROTOCOLS: Any = type(typing.Protocol)
-# What classes of tensors have from torch: the way of `type`, where torch has not written another.
+# Hooks of tensor classes: those of `type`, unless torch defines another.
 _OF_TENSORS: dict[str, Any] = {
     hook: raw
     for hook in ("__instancecheck__", "__subclasscheck__")
@@ -284,7 +288,7 @@ def _text(value: Value) -> str:
 
 @models(load_cell)
 def _load_cell(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    """An own cell of a function that is resumed: see `unbound`."""
+    """A resumed function's own cell: see `bytecode.unbound_cells`."""
     cell, _name = args
     assert isinstance(cell, Cell)
     if cell.content is None:
@@ -292,7 +296,7 @@ def _load_cell(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     return m.load_cell(cell)
 
 
-# Python's own classes whose items are generic aliases, by address: a class of another library may give anything.
+# Python's own classes whose items are generic aliases, by id: other classes may return anything.
 _PARAMETRIZED = {
     id(cls): cls
     for module in (builtins, collections)
@@ -303,7 +307,7 @@ _PARAMETRIZED = {
 
 
 def generic_alias(m: Machine, cls: Obj, index: Value) -> Value | None:
-    """`list[Tensor]` of a builtin class and other classes; None for what else decides itself what its items are."""
+    """`list[Tensor]` of a builtin class; None for classes that define their own items."""
     kind: Any = cls.value
     if id(kind) not in _PARAMETRIZED:
         return None

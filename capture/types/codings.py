@@ -1,6 +1,7 @@
-"""Encodings and error handlers: names of functions, some of which the program has registered.
+"""Encodings and error handlers: names of functions, some registered by the program.
 
-In: a call that turns text into bytes or back. Out: nothing, or a break where it could run a function of the program's.
+In: a call that converts text to bytes or back. Out: nothing, or a break if it could run a function
+of the program's.
 """
 
 from __future__ import annotations
@@ -12,14 +13,23 @@ from typing import Any
 
 from ..breaks import Break
 
-# Python's own handlers (Doc/library/codecs.rst, "Error Handlers"); all else comes from `codecs.register_error`.
-_HANDLERS = frozenset({
-    "strict", "ignore", "replace", "xmlcharrefreplace", "backslashreplace", "namereplace", "surrogateescape",
-    "surrogatepass",
-})  # fmt: skip
-# Modules of Python's own search function, which is asked before those of the program.
+# Python's own handlers (Doc/library/codecs.rst, "Error Handlers"); `codecs.register_error` adds
+# others.
+_HANDLERS = frozenset(
+    {
+        "strict",
+        "ignore",
+        "replace",
+        "xmlcharrefreplace",
+        "backslashreplace",
+        "namereplace",
+        "surrogateescape",
+        "surrogatepass",
+    }
+)
+# Modules of Python's own search function, which runs before those of the program.
 _ENCODINGS = frozenset(found.name for found in pkgutil.iter_modules(encodings.__path__))
-# (class, function of it or its constructor) -> how many positional arguments come before the encoding
+# (class, method or "" for its constructor) -> number of positional arguments before the encoding
 _BEFORE: dict[tuple[type, str], int] = {
     (str, "encode"): 0,
     (bytes, "decode"): 0,
@@ -29,8 +39,10 @@ _BEFORE: dict[tuple[type, str], int] = {
 
 
 def refuse_unknown(cls: type, name: str, args: list[Any], kwargs: dict[str, Any]) -> None:
-    """A break where a method of a constant text, or a constructor of one, is given a name that Python does not have itself.
-    `args`, `kwargs`: constants, without the text that a method is called on."""
+    """Break if a method or constructor of a constant text gets a name that Python itself lacks.
+
+    `args`, `kwargs`: constants, without the text itself.
+    """
     before = _BEFORE.get((cls, name))
     if before is None:
         return

@@ -1,6 +1,7 @@
-"""Items and methods of containers: `a[i] = v`, `del a[i]`, `v in a`, and the tables of list and dict methods.
+"""Items and methods of containers: `a[i] = v`, `del a[i]`, `v in a`, methods of lists and dicts.
 
-In: container Values and arguments. Out: Values, with the changes made. Called by `operators` and `calls`.
+In: container Values and arguments. Out: Values, with the changes made. `operators` and `calls` use
+it.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def delete_item(m: Machine, value: Value, index: Value) -> bool:
 
 
 def contains(m: Machine, value: Value, item: Value) -> bool | None:
-    """item in value, for modelled containers."""
+    """item in value, for modelled containers; None for others."""
     if isinstance(value, Dict):
         return has_key(m, value, item)
     if isinstance(value, Set):
@@ -101,7 +102,7 @@ def contains(m: Machine, value: Value, item: Value) -> bool | None:
 
 
 def _in_items(m: Machine, value: Dict, item: Value) -> bool:
-    """item in dict.items(): a look-up of the key, and a comparison with what is under it."""
+    """item in dict.items(): looks the key up and compares its item."""
     if isinstance(item, (Obj, Instance)):
         raise Break("GB122", "'in' of the items of a dict and an object")
     if not isinstance(item, Sequence) or not issubclass(item.cls, tuple) or len(item.items) != 2:
@@ -112,7 +113,7 @@ def _in_items(m: Machine, value: Dict, item: Value) -> bool:
 
 
 def _in_shut(m: Machine, value: Set, item: Obj) -> bool:
-    """Whether a set from outside, into which nobody has looked, holds a class, a function or the like."""
+    """Whether an unread outside set has an object that compares by identity, as classes do."""
     pin(item)
     if freeze(item) in value.unread:
         return True
@@ -164,7 +165,12 @@ def _index(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Val
 
 
 def _count(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    return Const(sum(m.same_or_equal(i, args[0]) for i in sequence_items(m, value)))  # type: ignore[attr-defined]
+    return Const(
+        sum(
+            m.same_or_equal(i, args[0])  # type: ignore[attr-defined]
+            for i in sequence_items(m, value)
+        )
+    )
 
 
 def _remove(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -201,7 +207,7 @@ def _extend(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Va
 
 
 def extend(m: Machine, value: Sequence, other: Value) -> None:
-    """value.extend(other): what an iterator gives is there before it is asked for more."""
+    """value.extend(other): each item is appended before the iterator is asked for the next one."""
     if isinstance(other, (Sequence, Const, Dict, DictView, Set)):
         append(m, value, drain(m, other))
         return
@@ -266,7 +272,8 @@ def mapping_pairs(m: Machine, other: Value) -> Iterable[tuple[Value, Value]] | N
     it is no mapping."""
     from . import container_subclasses as hybrids
 
-    # The C code of a merge asks a dict for its entries, unless it iterates in its own way, as an OrderedDict does.
+    # The C code of a merge reads a dict's entries directly, unless it overrides iteration, as
+    # OrderedDict does.
     base = hybrids.base_of(attributes.real_class(other) or object)
     plain = ("__iter__",) if base is not OrderedDict else ("__iter__", "__getitem__", "keys")
     held = hybrids.as_container(m, other, plain)
@@ -355,7 +362,7 @@ ORDERED_METHODS: dict[str, Method] = {"move_to_end": _move_to_end, "popitem": _p
 
 
 def find_method(value: Value, name: str) -> Method | None:
-    """The model of a method of a container Value."""
+    """The model of a method of a container Value, or None."""
     if isinstance(value, Sequence):
         if value.cls is torch.Size and name == "numel":
             return lambda m, v, a, k: number_calls.product(m, sequence_items(m, v))
