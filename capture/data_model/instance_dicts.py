@@ -1,7 +1,7 @@
-"""`__dict__` of an object made inside the frame: its attributes, seen and changed as a dict.
+"""`__dict__` of an object made inside the frame: its attributes, read and changed as a dict.
 
-In: an Instance. Out: a Dict Value whose items are the machine's overlay of that object, so that a change by one way
-is seen by the other. It is rebuilt as what the rebuilt object gives.
+In: an Instance. Out: a Dict Value whose items are the machine's overlay of that object, so that
+attributes and dict always agree. It is rebuilt as the dict of the rebuilt object.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class InstanceDict(Dict):
 
 
 class _Items(MutableMapping[Any, Pair]):
-    """An object's attributes by frozen key, as `Dict.items` has them; what slots hold is no part of it."""
+    """An object's attributes by frozen key, in the form of `Dict.items`, without those in slots."""
 
     def __init__(self, m: Machine, owner: Instance) -> None:
         self.m = m
@@ -74,7 +74,7 @@ class _Items(MutableMapping[Any, Pair]):
         return len(self._held())
 
     def popitem(self) -> tuple[Any, Pair]:
-        """The last one, as dicts have it."""
+        """Pop the last item, as dicts do."""
         frozen = list(self)[-1]
         return frozen, self.pop(frozen)
 

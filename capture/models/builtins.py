@@ -1,7 +1,7 @@
 """Builtins and small library functions, as a table from the callable to its model.
 
-In: Values. Out: a Value, with the meaning that plain Python gives; a type that a row does not know is a break.
-Operators are in `operators`, torch's own questions in `questions`.
+In: Values. Out: a Value with plain Python's result; a type without a rule is a break. Operators are
+in `data_model.operators`, torch's state queries in `torch_models.state_queries`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
 
-# -- containers ------------------------------------------------------------------------------------------
+# -- containers ------------------------------------------------------------------------------------
 @models(len)
 def _len(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], Tensor) and args[0].ghost.dim():
@@ -165,7 +165,7 @@ def _reversed(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _reversed_items(m: Machine, value: Value, size: int) -> Iterator:
-    """reversed() of an object by its length and `__getitem__`."""
+    """reversed() of an object with `__len__` and `__getitem__`."""
     if not m.walks_generators:
         raise Break("GB120", "reversed() of an object, which outlives a break")
 
@@ -175,7 +175,7 @@ def _reversed_items(m: Machine, value: Value, size: int) -> Iterator:
             return None
         try:
             item = attributes.call_special(m, value, "__getitem__", [Const(at)])
-        except Thrown as error:  # whatever it is, this is the end
+        except Thrown as error:  # any exception ends it
             if issubclass(error.cls, (IndexError, StopIteration)):
                 return None
             raise
@@ -187,15 +187,19 @@ def _reversed_items(m: Machine, value: Value, size: int) -> Iterator:
 
 @models(sorted)
 def _sorted(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    if (
-        isinstance(args[0], Set) and not kwargs and _one_kind(args[0])
-    ):  # in whatever order they come
-        return fold(lambda: sorted(item.value for item in args[0].items.values()))  # type: ignore[attr-defined]
+    # Their order does not matter.
+    if isinstance(args[0], Set) and not kwargs and _one_kind(args[0]):
+        return fold(
+            lambda: sorted(
+                item.value  # type: ignore[attr-defined]
+                for item in args[0].items.values()  # type: ignore[attr-defined]
+            )
+        )
     return Sequence(sorting.sort_items(m, drain(m, args[0]), kwargs), list)
 
 
 def _one_kind(value: Set) -> bool:
-    """Whether all items are whole numbers, or all strings: no two of them are equal, any two can be compared."""
+    """Whether all items are ints, or all are strings: distinct and comparable."""
     kinds = {type(item.value) if isinstance(item, Const) else None for item in value.items.values()}
     return kinds in ({int}, {str})
 
@@ -206,7 +210,7 @@ def _iter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         if not m.truth(BUILTINS[callable](m, args[:1], {})):
             raise Break("GB121", "iter() of what cannot be called")
         return iteration.called_iterator(m, *args)
-    if isinstance(args[0], (Obj, Instance)):  # an iterator of the user's is the object itself
+    if isinstance(args[0], (Obj, Instance)):  # a user's iterator is the object itself
         made = attributes.call_special(m, args[0], "__iter__", [])
         if made is not None:
             if not isinstance(made, Iterator) and attributes.special(m, made, "__next__") is None:
@@ -242,7 +246,7 @@ def _sum(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         raise Break("GB121", "sum() of texts")
     iterator = iteration.iterate(m, args[0])
     items: list[Value] = []
-    # Constants are added by the real sum(), which knows how: floats are compensated from 3.12 on.
+    # The real sum() adds constants, since it compensates floats from 3.12 on.
     while (item := iteration.take(m, iterator)) is not None:
         items.append(item)
         if not isinstance(item, Const):
@@ -258,7 +262,8 @@ def _sum(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 def _sum_of(m: Machine, total: Value, items: list[Value]) -> Value:
     counted = [total, *items]
     varying = any(map(numbers.is_whole, counted)) and all(map(numbers.like_whole, counted))
-    # A list of lists, or one to begin with, is no constant: what it holds is handed on, and not copies of it.
+    # A list of lists, or a list as start, is no constant: the result has the same items, not
+    # copies.
     if items and not varying and all(isinstance(one, Const) for one in counted):
         real, start = [as_constant(m, i) for i in items], as_constant(m, total)
         return fold(lambda: sum(real, start))
@@ -348,7 +353,7 @@ for _looker in (locals, breakpoint, sys._getframe, sys._current_frames, inspect.
 def _traces(name: str) -> Model:
     def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         stop = LooksAtFrame(name)
-        stop.looks = True  # the tracer is told of the frames above as well
+        stop.looks = True  # the tracer gets the frames above as well
         raise stop
 
     return model
@@ -360,7 +365,7 @@ for _tracer in (sys.settrace, sys.setprofile):
 
 def _runs_text(name: str) -> Model:
     def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-        if len(args) + len(kwargs) < 2:  # in the names of the frame that calls it
+        if len(args) + len(kwargs) < 2:  # in the calling frame's names
             raise LooksAtFrame(name, "GB131")
         raise Break("GB131", f"call of {name}()")
 
@@ -370,13 +375,13 @@ def _runs_text(name: str) -> Model:
 BUILTINS[eval], BUILTINS[exec] = _runs_text("eval"), _runs_text("exec")
 
 
-# -- library ---------------------------------------------------------------------------------------------
+# -- library ---------------------------------------------------------------------------------------
 @models(functools.partial)
 def _partial(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     inner = args[0]
     if not m.truth(BUILTINS[callable](m, [inner], {})):
         raise Break("GB121", "partial() of what cannot be called")
-    if isinstance(inner, Partial) and inner.source is None:  # Python keeps one partial of both
+    if isinstance(inner, Partial) and inner.source is None:  # Python merges the two
         return Partial(inner.func, (*inner.args, *args[1:]), {**keywords_of(m, inner), **kwargs})
     if isinstance(inner, Partial):
         raise Break("GB121", "partial() of a partial from outside")
@@ -408,7 +413,8 @@ def _signature(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         raise Break("GB132", "inspect.signature() of this value")
     for name in ("__code__", "__defaults__", "__kwdefaults__"):
         attributes.load_attr(m, value, name)
-    for name in ("__signature__", "__wrapped__"):  # which would stand for it
+    # They would replace it.
+    for name in ("__signature__", "__wrapped__"):
         attributes.has_attr(m, value, name)
     annotations = attributes.load_attr(m, value, "__annotations__")
     assert isinstance(annotations, Dict)
@@ -429,7 +435,7 @@ def _capturing(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 @models(graft_break)
 def _graft_break(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    """The program asks for a break, and may say why."""
+    """An explicit break of the program's, with an optional reason."""
     given = [*args, *kwargs.values()]
     text = given[0].value if given and isinstance(given[0], Const) else ""
     raise Break("GB140", f"graft_break({text!r})" if text else "graft_break()")

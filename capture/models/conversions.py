@@ -1,7 +1,7 @@
-"""Builtins that make numbers and text of a value: `int`, `abs`, `round`, `hash`, `str`, `repr`, `format` and the like.
+"""Builtins that convert a value to a number or text: `int`, `round`, `str` and others.
 
-In: Values. Out: a constant, what the special method of a user's class gives, or the torch call that it is of a tensor.
-Fills the table of `tables`.
+In: Values. Out: a constant, the result of a user class's special method, or for a tensor a torch
+call. Fills the table of `values.registry`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _constant_model(fn: Any) -> Model:
 
 
 def _record_text(m: Machine, fn: Any, args: Args) -> Value | None:
-    """str(), repr() or format() of a record that writes itself in its own way."""
+    """str(), repr() or format() of a record whose class defines its own text; None for others."""
     value = args[0]
     cls = value.cls  # type: ignore[attr-defined]
     ways = {str: ("__str__", "__repr__"), format: ("__format__", "__str__", "__repr__")}
@@ -99,13 +99,20 @@ def _tensor_number(m: Machine, fn: Any, args: Args) -> Value:
 
 
 _NUMBER_DUNDERS = {
-    abs: "__abs__", int: "__int__", float: "__float__", bool: "__bool__", str: "__str__",
-    repr: "__repr__", hash: "__hash__", round: "__round__", format: "__format__",
-}  # fmt: skip
+    abs: "__abs__",
+    int: "__int__",
+    float: "__float__",
+    bool: "__bool__",
+    str: "__str__",
+    repr: "__repr__",
+    hash: "__hash__",
+    round: "__round__",
+    format: "__format__",
+}
 
 
 def _class_text(m: Machine, value: Value, fn: Any) -> Value | None:
-    """str() or repr() of a class that prints itself as classes do; None of anything else."""
+    """str() or repr() of a class with the usual text of classes; None for others."""
     if not isinstance(value, Obj) or not is_kind(value.value, type) or fn not in (str, repr):
         return None
     for name, usual in (("__repr__", type.__repr__), ("__str__", object.__str__)):
@@ -116,12 +123,15 @@ def _class_text(m: Machine, value: Value, fn: Any) -> Value | None:
     return fold(lambda: repr(value.value))
 
 
-# What a special method must give: Python raises a TypeError where it gives something else, and takes some values
-# for others (a bool for an int, a hash of -1 or out of bounds).
+# The type that a special method must return, and values that it may. Python raises a TypeError for
+# other types, and converts some values (a bool to an int, a hash of -1 or out of bounds).
 _ASKED: dict[Any, tuple[type, Callable[[Any], bool]]] = {
-    len: (int, lambda n: 0 <= n <= sys.maxsize), hash: (int, lambda n: -1 < n < sys.hash_info.modulus), int: (int, lambda n: True),
-    float: (float, lambda n: True), **dict.fromkeys((str, repr, format), (str, lambda text: True)),
-}  # fmt: skip
+    len: (int, lambda n: 0 <= n <= sys.maxsize),
+    hash: (int, lambda n: -1 < n < sys.hash_info.modulus),
+    int: (int, lambda n: True),
+    float: (float, lambda n: True),
+    **dict.fromkeys((str, repr, format), (str, lambda text: True)),
+}
 
 
 def as_asked(result: Value, fn: Any, name: str) -> Value:
@@ -135,7 +145,7 @@ def as_asked(result: Value, fn: Any, name: str) -> Value:
 
 
 def _is_plain_member(value: Any, writes: Any) -> bool:
-    """Whether this is a member of an enum that writes itself as the number or the text that it is."""
+    """Whether this is an enum member whose text is that of its number or string."""
     own = is_kind(writes, types.WrapperDescriptorType) and writes.__objclass__ in _PLAIN
     return own and is_kind(value, enum.Enum)
 
@@ -158,7 +168,7 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
             return exception_text(m, value, fn)
     name = _NUMBER_DUNDERS.get(fn, "")
     raw = attributes.of_class(m, cls, name)
-    if fn is str and raw is object.__dict__["__str__"]:  # which asks for this
+    if fn is str and raw is object.__dict__["__str__"]:  # which calls __repr__
         name = "__repr__"
         raw = attributes.of_class(m, cls, name)
     if is_kind(raw, types.FunctionType):
@@ -172,8 +182,8 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
 
 
 for _fn in (
-    abs, int, float, complex, bool, str, repr, bytes, round, pow, divmod, hash, ord, chr, hex, oct, bin,
-    ascii, format, torch.finfo, torch.iinfo, torch.device, torch.Size,
+    abs, int, float, complex, bool, str, repr, bytes, round, pow, divmod, hash, ord, chr, hex, oct,
+    bin, ascii, format, torch.finfo, torch.iinfo, torch.device, torch.Size,
 ):  # fmt: skip
     BUILTINS[_fn] = _constant_model(_fn)
 

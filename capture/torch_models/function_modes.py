@@ -113,7 +113,10 @@ def _stand_in(m: Machine, value: Value, known: dict[int, Value]) -> Any:
     elif isinstance(value, Sequence):
         items = [_stand_in(m, item, known) for item in containers.sequence_items(m, value)]
         made = (
-            value.cls(items) if value.cls in (list, tuple) else value.cls._make(items)  # type: ignore[attr-defined]
+            value.cls(items)
+            if value.cls in (list, tuple)
+            # named tuple
+            else value.cls._make(items)  # type: ignore[attr-defined]
         )
     elif isinstance(value, Slice):
         made = slice(*[_stand_in(m, part, known) for part in (value.start, value.stop, value.step)])

@@ -273,7 +273,10 @@ def _result(m: Machine, value: Value, outputs: list[Ghost]) -> Any:
     if isinstance(value, Sequence):
         items = [_result(m, item, outputs) for item in containers.sequence_items(m, value)]
         return (
-            value.cls(items) if value.cls in (list, tuple) else value.cls._make(items)  # type: ignore[attr-defined]
+            value.cls(items)
+            if value.cls in (list, tuple)
+            # named tuple
+            else value.cls._make(items)  # type: ignore[attr-defined]
         )
     if isinstance(value, Dict) and value.cls is dict:
         return {

@@ -1,8 +1,9 @@
-"""Objects of classes that are lists or dicts beneath, or tuples from outside: users' subclasses, OrderedDict, defaultdict.
+"""Objects with the content of a builtin container: subclasses, OrderedDict, defaultdict.
 
-In: an Obj or Instance. Out: its storage, a Sequence or Dict Value that holds the builtin part, and what the C
-methods of list and dict do to it. Attributes and users' own methods stay with the object: `attributes` finds
-the C method along the class as it does any other, and `calls` brings it here.
+Also subclasses of tuple from outside. In: an Obj or Instance. Out: its storage, a Sequence or Dict
+Value with the builtin content, and the effects of C methods of list and dict on it. Attributes and
+users' methods belong to the object: `attributes` finds the C method along the class like any other,
+and `calls` passes it here.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ if TYPE_CHECKING:
 Args = list[Value]
 Kwargs = dict[str, Value]
 
-# The builtin part of a class, most special first.
+# The builtin base of a class, most derived first.
 BASES: tuple[type, ...] = (OrderedDict, defaultdict, dict, list)
 
 
 def base_of(cls: type) -> type | None:
-    """The builtin container that instances of this class are, or None."""
+    """The builtin container that the class derives from, or None."""
     chain = cls.__mro__
     return next((base for base in BASES if base in chain), None)
 
 
 def is_buildable(cls: type) -> bool:
-    """Whether instances are a builtin container and attributes, nothing else of C."""
+    """Whether instances are a builtin container and attributes, with no other C state."""
     base = base_of(cls)
     if base is None:
         return False
@@ -62,7 +63,7 @@ def make(m: Machine, cls: Obj) -> Instance:
 
 
 def storage(m: Machine, value: Value) -> Any:
-    """The Sequence or Dict beneath an object, or None if it is no container."""
+    """The Sequence or Dict content of an object, or None if it is no container."""
     if isinstance(value, Instance):
         return value.storage
     if not isinstance(value, Obj) or is_kind(value.value, type) or value.source is None:
@@ -91,7 +92,7 @@ _READ_BY_C = ("__iter__", "__len__", "__getitem__", "keys")
 
 
 def as_container(m: Machine, value: Value, names: tuple[str, ...] = _READ_BY_C) -> Value:
-    """What C code would read of a value: the storage, if none of these methods is a user's."""
+    """The value as C code reads it: its storage, if no user's method replaces one of `names`."""
     if not isinstance(value, (Obj, Instance)):
         return value
     held = storage(m, value)
@@ -107,7 +108,7 @@ def as_container(m: Machine, value: Value, names: tuple[str, ...] = _READ_BY_C) 
 
 
 def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs) -> Value | None:
-    """A C method of a container class called with an object as its self; None if it is not one of ours."""
+    """Call a container class's C method with an object as self; None if it is not modelled."""
     if real.__objclass__ is deque and deques.is_made(value):
         return deques.call(m, value, real.__name__, args, kwargs)  # type: ignore[arg-type]
     if real.__objclass__ is deque and isinstance(value, Obj):
@@ -117,7 +118,7 @@ def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs)
     cls = attributes.real_class(value)
     ordered = cls is not None and issubclass(cls, OrderedDict)
     if ordered and real.__objclass__ is dict and real.__name__ in vars(OrderedDict):
-        # It keeps an order that dict's own method knows nothing of.
+        # It keeps an order that dict's own method does not update.
         raise Break("GB122", f"dict.{real.__name__} of an OrderedDict")
     if ordered and real.__name__ in _ASKS_ITSELF:
         for name in _ITEMS:
@@ -137,7 +138,8 @@ def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs)
     beneath = _beneath(m, args)
     if operation is None or not dunders.answers(held, real.__name__, beneath):
         raise Break("GB122", f"method {real.__name__!r} of a {real.__objclass__.__name__}")
-    if real.__name__ in _OF_BOTH:  # what the other object's class would say is not asked
+    # The other object's class is not consulted.
+    if real.__name__ in _OF_BOTH:
         args = beneath
     found: Value = tables.BUILTINS[operation](m, [held, *args], kwargs)
     return value if found is held else found
@@ -149,12 +151,12 @@ _ITEMS = ("__contains__", "__getitem__", "__setitem__", "__delitem__", "__missin
 
 
 def _beneath(m: Machine, args: Args) -> Args:
-    """Operands as the C method of an operator sees them: of an object that is a container, the container."""
+    """Operands for a C method of an operator: an object with container content becomes it."""
     return [arg if (held := storage(m, arg)) is None else held for arg in args]
 
 
 def _stores_itself(m: Machine, value: Value) -> bool:
-    """OrderedDict fills itself through the object's own __setitem__."""
+    """Whether OrderedDict fills itself through a user's own __setitem__."""
     raw = attributes.class_attribute(m, value, "__setitem__")
     return is_kind(raw, types.FunctionType)
 

@@ -1,8 +1,8 @@
-"""Deques made in the frame: a list beneath, and the methods of `collections.deque` as Python over that list.
+"""Deques made in the frame: a list Value, and the methods of `collections.deque` as Python over it.
 
-In: `deque(...)`, and C methods of deque called with such an object, which `hybrids` brings here. Out: Values; a deque
-that leaves the frame is made by Python, with the items it then has. Deques that existed before are left to Python; what
-is added to one that drops nothing for it is an effect.
+In: `deque(...)`, and C methods of deque with such an object as self, which `container_subclasses`
+passes here. Out: Values. A deque that leaves the frame is made by Python with its items at that
+time. Methods of older deques are breaks; an append to one that drops no item is an effect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from ..values.value import Iterator as IteratorValue
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
-# -- what the methods do: `items` is the list beneath, `limit` is maxlen or None ----------------------------
+# -- the methods: `items` is the list, `limit` is maxlen or None
+# ---------------------------------------------
 
 
 def append(items: Any, limit: Any, x: Any, /) -> None:
@@ -119,14 +120,27 @@ def delete(items: Any, limit: Any, index: Any, /) -> None:
 
 
 METHODS: dict[str, Any] = {
-    "append": append, "appendleft": appendleft, "extend": extend, "extendleft": extendleft, "pop": pop,
-    "popleft": popleft, "rotate": rotate, "clear": clear, "count": count, "reverse": reverse, "__len__": length,
-    "__contains__": contains, "__getitem__": get, "__setitem__": put, "__delitem__": delete, "__iter__": None,
+    "append": append,
+    "appendleft": appendleft,
+    "extend": extend,
+    "extendleft": extendleft,
+    "pop": pop,
+    "popleft": popleft,
+    "rotate": rotate,
+    "clear": clear,
+    "count": count,
+    "reverse": reverse,
+    "__len__": length,
+    "__contains__": contains,
+    "__getitem__": get,
+    "__setitem__": put,
+    "__delitem__": delete,
+    "__iter__": None,
     "__reversed__": None,
-}  # fmt: skip
+}
 
 
-# -- over Values -----------------------------------------------------------------------------------------
+# -- over Values -----------------------------------------------------------------------------------
 def make(m: Machine, cls: Obj) -> Instance:
     """A new, empty deque."""
     held = Sequence([], list)
@@ -144,7 +158,7 @@ def limit_of(m: Machine, value: Instance) -> Value:
 
 
 def call(m: Machine, value: Instance, name: str, args: Args, kwargs: Kwargs) -> Value:
-    """A C method of deque with a deque of the frame as its self."""
+    """A C method of deque with a deque of the frame as self."""
     if name == "__init__":
         named = {"iterable", "maxlen"} - set(("iterable", "maxlen")[: len(args)])
         if len(args) > 2 or not kwargs.keys() <= named:
@@ -183,14 +197,14 @@ def _is_place(value: Value) -> bool:
     )
 
 
-# What an iterator over a deque notices (`deque->state` in CPython's Modules/_collectionsmodule.c).
+# Methods that invalidate iterators (`deque->state` in CPython's Modules/_collectionsmodule.c).
 _MOVES = frozenset(
     {"append", "appendleft", "extend", "extendleft", "pop", "popleft", "__delitem__"}
 )
 
 
 def _walk(m: Machine, held: Sequence, backward: bool) -> IteratorValue:
-    """iter() or reversed() of a deque that holds this list."""
+    """iter() or reversed() of a deque with this list."""
     if not m.walks_generators:
         raise Break("GB120", "an iterator of a deque that outlives a break")
     since, left = held.moves, len(held.items)
@@ -210,7 +224,7 @@ def _walk(m: Machine, held: Sequence, backward: bool) -> IteratorValue:
 
 
 def grow(m: Machine, value: Obj, name: str, args: Args, kwargs: Kwargs) -> Value | None:
-    """A C method that adds to a deque of the caller's, whatever it holds; None for the other methods."""
+    """A C method that adds to a caller's deque without reading it; None for other methods."""
     real = value.value
     if name not in _GROWING or type(real) is not deque or value.source is None:
         return None
@@ -225,7 +239,8 @@ def grow(m: Machine, value: Obj, name: str, args: Args, kwargs: Kwargs) -> Value
     return NONE
 
 
-_GROWING = {"append": True, "appendleft": True, "extend": False, "extendleft": False}  # one item
+# Method -> whether it adds one item.
+_GROWING = {"append": True, "appendleft": True, "extend": False, "extendleft": False}
 
 
 def _init(

@@ -1,7 +1,8 @@
-"""Members of enum classes, found by value, by name and by the operators of flags: constants of the class.
+"""Members of enum classes, by value, by name and by operators of flags: constants of the class.
 
-In: `Color(1)`, `Color["RED"]`, and members that are numbers or strings in an operator. Out: the member, or its
-plain value. The tables of a class are made once, by the metaclass of the library, which lets nobody change them.
+In: `Color(1)`, `Color["RED"]`, and members that are numbers or strings as operands. Out: the
+member, or its plain value. The library's metaclass makes the tables of a class once, and prevents
+changes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_enum(cls: Any) -> bool:
-    """A class that the library's own metaclass made."""
+    """Whether the library's own metaclass made this enum class."""
     return type(cls) is type(enum.Enum) and issubclass(cls, enum.Enum) and cls is not enum.Enum
 
 
@@ -36,7 +37,7 @@ def member(m: Machine, cls: Obj, args: list[Value], kwargs: dict[str, Value]) ->
     value = args[0].value if isinstance(args[0], Const) else None
     if not isinstance(args[0], Const):
         raise Break("GB126", f"{kind.__name__} of a value that is not a constant")
-    found = dict_get(kind._value2member_map_, value)  # as a guard reads it
+    found = dict_get(kind._value2member_map_, value)  # in the way a guard reads it
     if found is MISSING:
         found = None
     if found is None and issubclass(kind, enum.Flag) and _missing_is_the_librarys(kind):
@@ -58,7 +59,7 @@ def named(m: Machine, cls: Obj, name: Value) -> Value:
 
 
 def _looked_up(m: Machine, cls: Obj, table: str, key: Any, found: Any) -> Value:
-    """A member as the class's own table holds it, which somebody may write to."""
+    """A member from the class's own table, which the program may write."""
     tables = Source("const", None, cls.value)
     place = Source("item", Source("attr", tables, table), key)
     if dict_get(vars(cls.value)[table], key) is not found:
@@ -71,17 +72,17 @@ _PLAIN: dict[type, Any] = {int: int.__int__, float: float.__float__, str: str.__
 
 
 def plain(value: Value) -> Value:
-    """The number or string that a member is, where its class leaves the operators to it; else the value itself."""
+    """The number or string of a member whose class derives from it; else the value itself."""
     if not isinstance(value, Obj) or not is_kind(value.value, enum.Enum):
         return value
     for kind, beneath in _PLAIN.items():
-        if is_kind(value.value, kind):  # whatever its `_value_` is
+        if is_kind(value.value, kind):  # for any `_value_`
             return Const(beneath(value.value))
     return value
 
 
 def keeps(value: Value, name: str) -> bool:
-    """Whether a member's class takes this special method from the number or string beneath."""
+    """Whether a member's class inherits this special method from its number or string type."""
     assert isinstance(value, Obj)
     raw = in_classes(type(value.value), name)
     return any(raw is vars(kind).get(name) for kind in _PLAIN if is_kind(value.value, kind))

@@ -1,8 +1,9 @@
-"""Exception groups made inside the frame, and how they are taken apart.
+"""Exception groups made inside the frame: `except*`, and how groups are split.
 
-In: Instances of ExceptionGroup and BaseExceptionGroup (subclasses and groups from outside are breaks: their
-`derive` may be the program's own). Out: groups and parts of groups as CPython makes them
-(`exceptiongroup_split_recursive` in Objects/exceptions.c).
+In: Instances of ExceptionGroup and BaseExceptionGroup, and the instructions of `except*`.
+Subclasses and groups from outside are breaks: the program may define their `derive`. Out: groups
+and parts of groups as CPython makes them (`exceptiongroup_split_recursive`,
+`_PyExc_PrepReraiseStar` in Objects/exceptions.c).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def exceptions_of(m: Machine, group: Value) -> list[Value]:
 
 
 def split(m: Machine, value: Value, picks: Picks) -> tuple[Value | None, Value | None]:
-    """What of a group `picks` takes, and the rest."""
+    """(the part of a group that `picks` accepts, the rest)."""
     if picks(value):
         return value, None
     if not is_group(value):
@@ -64,7 +65,7 @@ def split(m: Machine, value: Value, picks: Picks) -> tuple[Value | None, Value |
 
 
 def _subset(m: Machine, group: Value, items: list[Value]) -> Instance | None:
-    """A group of these, with what hangs on the group that they are from."""
+    """A group of these exceptions, with cause, context and notes of the original group."""
     if not items:
         return None
     assert isinstance(group, Instance)
@@ -85,7 +86,7 @@ def _subset(m: Machine, group: Value, items: list[Value]) -> Instance | None:
 
 
 def of_kinds(m: Machine, kinds: list[type]) -> Picks:
-    """Exceptions of these classes."""
+    """A predicate: exceptions of these classes."""
 
     def picks(value: Value) -> bool:
         chain = attributes.bases(m, class_of(value))

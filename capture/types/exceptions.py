@@ -1,9 +1,9 @@
-"""Exception objects made inside the frame: how they are made, what they hold, and what their methods of C do.
+"""Exception objects made inside the frame: construction, content, and C methods.
 
-In: Instances of classes of exceptions; what BaseException stores (`args`, `__cause__`, `__context__`, notes) is in the
-machine's overlay like any attribute. Out: Values. One that was never raised can be built anew where the frame
-ends; one that was raised must be Python's own, for it has a traceback. `exceptions` raises them, `groups`
-takes groups apart.
+In: Instances of exception classes; the state of BaseException (`args`, `__cause__`, `__context__`,
+notes) is in the machine's overlay like any attribute. Out: Values. An exception that was never
+raised can be rebuilt at the frame's end; a raised one must be Python's own, because it has a
+traceback. `interpreter.handlers_exceptions` raises them, `exception_groups` splits groups.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..emit.emitter import Emitter
     from ..interpreter.machine import Machine
 
-# Exception classes of C with state beside `args`: left to Python.
+# C exception classes with state besides `args`: a break.
 _OWN_STATE = (OSError, UnicodeError, ImportError, SyntaxError, SystemExit, BaseExceptionGroup)
 _HEAP_TYPE = 1 << 9
 _STATE = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
@@ -42,13 +42,13 @@ def class_of(value: Value) -> type:
 
 
 def c_base(cls: type) -> type:
-    """The class of C that a class of exceptions is built on."""
+    """The C class that an exception class is based on."""
     return next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
 
 
-# -- making ----------------------------------------------------------------------------------------------
+# -- making ----------------------------------------------------------------------------------------
 def make(m: Machine, fn: Obj, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """cls(*args, **kwargs) for a class of exceptions."""
+    """cls(*args, **kwargs) for an exception class."""
     cls = fn.value
     base = c_base(cls)
     if cls in (ExceptionGroup, BaseExceptionGroup) and not kwargs:
@@ -67,9 +67,7 @@ def make(m: Machine, fn: Obj, args: list[Value], kwargs: dict[str, Value]) -> Va
         raise Break("GB126", f"{cls.__name__} has a finalizer")
     m.heap.overlay[made] = {"args": Sequence(list(args), tuple)}
     if issubclass(base, StopIteration) and cls is not base:
-        m.handling.raised_at[made] = (
-            m.root_index
-        )  # its value is set by an __init__ that may never run
+        m.handling.raised_at[made] = m.root_index  # an __init__ that may never run sets its value
     init = attributes.class_attribute(m, made, "__init__")
     if init is attributes.mro_lookup(base, "__init__"):
         if kwargs:
@@ -82,12 +80,12 @@ def make(m: Machine, fn: Obj, args: list[Value], kwargs: dict[str, Value]) -> Va
 
 
 def of_class(cls: type) -> Instance:
-    """A new object of one of Python's own classes of exceptions; its overlay is the caller's to fill."""
+    """A new object of one of Python's own exception classes; the caller fills its overlay."""
     return Instance(Obj(cls, source=Source("const", None, cls)))
 
 
 def value_of(m: Machine, thrown: Thrown) -> Value:
-    """The exception object; its `args` are known only where capture knows Python's own message."""
+    """The exception object; its `args` are known only if capture knows Python's own message."""
     if thrown.value is None:
         made = of_class(thrown.cls)
         m.heap.overlay[made] = {}
@@ -100,7 +98,7 @@ def value_of(m: Machine, thrown: Thrown) -> Value:
 
 
 def build(e: Emitter, value: Instance) -> None:
-    """Emit the making of an exception that was never raised."""
+    """Emit the construction of an exception that was never raised."""
     if value in e.m.handling.raised_at:
         raise ExceptionLeaves(e.m.handling.raised_at[value])
     cls, fields = class_of(value), dict(e.m.heap.overlay[value])
@@ -108,7 +106,10 @@ def build(e: Emitter, value: Instance) -> None:
     assert isinstance(args, Sequence)
     items = [partial(e.push, item) for item in args.items]
     base = c_base(cls)
-    if is_group(value) and args.items[1].items != fields["exceptions"].items:  # type: ignore[attr-defined,union-attr]
+    if is_group(value) and (
+        args.items[1].items  # type: ignore[attr-defined]
+        != fields["exceptions"].items  # type: ignore[attr-defined,union-attr]
+    ):
         raise Break("GB125", "an exception group made of a list that was changed since")
     if issubclass(base, (BaseExceptionGroup, StopIteration)):
         e.asm.call_const(cls, *items)
@@ -125,7 +126,8 @@ def build(e: Emitter, value: Instance) -> None:
             e.set_raw(value, name, item)
 
 
-# -- what they hold --------------------------------------------------------------------------------------
+# -- content
+# ---------------------------------------------------------------------------------------------
 def field(m: Machine, value: Instance, name: str) -> Value:
     """A C-level attribute of an exception object."""
     stored = m.heap.overlay[value].get(name)
@@ -150,7 +152,7 @@ def field(m: Machine, value: Instance, name: str) -> Value:
 
 
 def store(m: Machine, value: Instance, name: str, item: Value | None) -> bool:
-    """value.name = item for what BaseException stores itself; False for other names."""
+    """value.name = item for the state of BaseException; False for other names."""
     if name == "args" and not (isinstance(item, Sequence) and item.cls is tuple):
         raise Break("GB112", "the arguments of an exception are set to what is no tuple")
     if name not in _STATE:
@@ -173,15 +175,15 @@ def store(m: Machine, value: Instance, name: str, item: Value | None) -> bool:
 
 
 def raised(m: Machine, value: Value) -> None:
-    """It is raised anew: what is being handled becomes its context, as CPython's _PyErr_SetObject has it."""
+    """Note a new raise: the handled exception becomes its context (_PyErr_SetObject)."""
     m.handling.raised_at[value] = m.root_index
     if m.handling.stack:
         chained(m, value, m.handling.stack[-1])
-    # else its context is what the frame's caller is handling: see `field`
+    # Otherwise its context is the exception that the caller is handling: see `field`.
 
 
 def chained(m: Machine, value: Value, outer: Value) -> None:
-    """`outer` is being handled where this is raised."""
+    """Make `outer`, which is being handled, the context of a new exception."""
     if isinstance(outer, Unread):
         outer = outer.read()
     if outer is not value:
@@ -190,21 +192,21 @@ def chained(m: Machine, value: Value, outer: Value) -> None:
 
 
 def put_together(m: Machine, value: Value) -> None:
-    """It goes on its way without having been raised: it has no context."""
+    """Note an exception that propagates without having been raised: it has no context."""
     if value not in m.handling.raised_at:
         m.heap.overlay[value].setdefault("__context__", NONE)
     m.handling.raised_at[value] = m.root_index
 
 
 def nothing_outside(m: Machine) -> bool:
-    """Whether the frame's caller is handling nothing; guarded."""
+    """Whether the frame's caller is handling no exception; guarded."""
     if not m.handling.outside:
         m.guard("unhandled", None, None)
     return not m.handling.outside
 
 
 def _cut(m: Machine, start: Value, value: Value) -> None:
-    """No chain of contexts leads back to where it began."""
+    """Cut the chain of contexts where it leads back to `value`."""
     seen: set[Value] = set()
     at: Value | None = start
     while isinstance(at, Instance) and at not in seen:
@@ -216,9 +218,9 @@ def _cut(m: Machine, start: Value, value: Value) -> None:
         at = after
 
 
-# -- text and methods ------------------------------------------------------------------------------------
+# -- text and methods ------------------------------------------------------------------------------
 def text(m: Machine, value: Instance, fn: Any) -> Value:
-    """str() or repr() by the C class, of constant arguments."""
+    """str() or repr() by the C class, for constant arguments."""
     if fn is repr and not _of_python(value):
         raise Break("GB112", "repr() of an exception of the program's own")
     try:
@@ -234,7 +236,7 @@ def _of_python(value: Value) -> bool:
 
 
 def _constant(m: Machine, value: Instance, whole: bool = True) -> BaseException:
-    """A real exception of the C class with the same arguments; of a group not `whole`, only as many members."""
+    """A real exception of the C class; a group that is not `whole` has dummy members."""
     args = field(m, value, "args")
     assert isinstance(args, Sequence)
     if not is_group(value):

@@ -1,8 +1,9 @@
-"""Operators between sets and views of dicts: `a & b`, `d.keys() - seen`, `s ^= t`, `d.keys() <= names`.
+"""Operators between sets and dict views: `a & b`, `d.keys() - seen`, `s ^= t`, `d.keys() <= names`.
 
-In: operands as Values. Out: the resulting Set, or the truth value of a comparison. What a result holds follows from
-what the operands hold; in which order is decided by tables of the real ones, so that a result remembers how it was
-made (`Set.made`) and Python's own operator makes it again, of operands as they were then. Called by `operators`.
+In: operands as Values. Out: the resulting Set, or the truth value of a comparison. The operands
+determine the elements of a result, but the tables of the real sets determine their order. So a
+result stores its construction (`Set.made`), and Python's own operator makes it again from the
+operands' old states. `operators` calls it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 Items = dict[Any, Value]
 
-# What the result holds, by what the left and the right operand hold.
+# The items of the result, from those of the left and the right operand.
 _ALGEBRA: dict[str, tuple[Any, Callable[[Items, Items], Items]]] = {
     "&": (operator.and_, lambda a, b: {k: v for k, v in a.items() if k in b}),
     "|": (operator.or_, lambda a, b: {**b, **a}),
@@ -37,24 +38,29 @@ _STEPS = {
 }
 _METHODS = {"intersection": "&", "union": "|", "difference": "-", "symmetric_difference": "^"}
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
 
 
 def is_set(value: Value) -> bool:
-    """A set, frozenset, or a view of a dict that acts as one."""
+    """Whether this is a set, a frozenset, or a dict view that acts as one."""
     return isinstance(value, Set) or (isinstance(value, DictView) and value.kind != "values")
 
 
 def _can_be_merged(value: Value) -> bool:
-    """What the methods of sets and the operators of views take beside sets: of other iterables, these."""
+    """Whether set methods and view operators are modelled for this operand."""
     if isinstance(value, (Sequence, Dict)):
         return value.cls in (list, tuple, dict)
     return is_set(value)
 
 
 def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
-    """left <symbol> right; None where neither is a set, or the other is something else."""
+    """left <symbol> right; None if neither is a set, or the other operand is not modelled."""
     if symbol not in _ALGEBRA or not (is_set(left) or is_set(right)):
         return None
     view = isinstance(left, DictView) or isinstance(right, DictView)
@@ -68,7 +74,7 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
 
 
 def in_place(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
-    """left <symbol>= right of a set; None for what makes a new one."""
+    """left <symbol>= right of a set; None if it makes a new object."""
     if not (isinstance(left, Set) and left.cls is set and isinstance(right, Set)):
         return None
     if left is right:
@@ -95,7 +101,7 @@ def method(m: Machine, value: Set, name: str, args: list[Value]) -> Value | None
 
 
 def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
-    """left <symbol> right; None where not both are sets or views."""
+    """left <symbol> right; None unless both are sets or views."""
     if not (is_set(left) and is_set(right)):
         return None
     a, b = _both(m, left, right)
@@ -111,7 +117,10 @@ def disjoint(m: Machine, left: Value, right: Value) -> Value | None:
 
 
 def _both(m: Machine, left: Value, right: Value) -> tuple[Items, Items]:
-    """What two operands hold. Of equal keys of two kinds (1 and True) only the real ones know which is kept."""
+    """Items of two operands; a break for equal keys of two types (1 and True).
+
+    Only the real sets determine which of these remains.
+    """
     a, b = _held(m, left), _held(m, right)
     for key in a.keys() & b.keys():
         one, other = a[key], b[key]

@@ -1,8 +1,8 @@
-"""Sets of the frame: what they hold, and in which order they give it.
+"""Sets of the frame: their elements and their order.
 
-The order of a set is a matter of its history (what was added, removed, merged, in turn), so a Set made or changed
-in the frame keeps its history: it is rebuilt by the same steps on a real set. Where the order cannot be known
-(a set made by merging two others) a use that shows it is a break.
+The order of a set depends on its history (all additions, removals and merges), so a Set made or
+changed in the frame keeps its history; the same steps on a real set rebuild it. Where the order
+cannot be known (a set merged from two others), a use that shows it is a break.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def add(m: Machine, value: Set, item: Value) -> None:
 
 
 def _add(m: Machine, value: Set, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """set.add: what it holds does not matter."""
+    """set.add, without reading the set."""
     if kwargs:
         raise Break("GB122", "keywords")
     m.changed(value)
@@ -69,7 +69,7 @@ def clear(m: Machine, value: Set) -> None:
 
 
 def update(m: Machine, value: Set, other: Value) -> None:
-    """value.update(other): from another set Python copies the table, in an order of its own."""
+    """value.update(other): from another set, Python copies the table, in its own order."""
     if isinstance(other, Dict) and other.cls is dict:
         held = {freeze(key): key for key, _ in dict_items(m, other)}
         _take_in(m, value, held)
@@ -91,7 +91,7 @@ def _take_in(m: Machine, value: Set, held: dict[Any, Value]) -> None:
 
 
 def snapshot(m: Machine, value: Value) -> Value:
-    """A set, view, or other iterable as it is now: what is merged with it keeps to that, whatever becomes of it."""
+    """A copy of a set, view, or other iterable in its present state, for a merge."""
     if isinstance(value, DictView):
         pairs = {freeze(key): (key, item) for key, item in dict_items(m, value.of)}
         return DictView(Dict(pairs), value.kind)
@@ -106,7 +106,7 @@ def snapshot(m: Machine, value: Value) -> Value:
 
 
 def writable_step(m: Machine, value: Set, step: str, other: Value) -> None:
-    """The set is about to be written to by its method `step`."""
+    """Note that the set's method `step` is about to write to it."""
     part = snapshot(m, other)
     writable(m, value).history.append((step, part))
 
@@ -128,7 +128,7 @@ def of_iterable(m: Machine, value: Value, cls: type) -> Set:
 
 
 def ordered(m: Machine, value: Set) -> list[Value]:
-    """The elements as iteration gives them."""
+    """The elements in iteration order."""
     items = list(value.items.values())
     if len(items) < 2:
         return items

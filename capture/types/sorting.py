@@ -1,8 +1,8 @@
 """Sorting: `sorted()` and `list.sort()` over Values.
 
-In: items as Values, a key function and a direction. Out: the items in order. Keys that are constants are compared as
-such; for others Python's own sort runs over stand-ins whose `<` is that of the program, so that comparisons are
-walked, and happen, in the order in which Python makes them.
+In: items as Values, a key function and a direction. Out: the items in order. Constant keys are
+compared directly. For others, Python's own sort runs over objects whose `<` is the program's, so
+that comparisons are walked in Python's order.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _is_reversed(m: Machine, kwargs: dict[str, Value]) -> bool:
 
 
 def _sort(m: Machine, keyed: list[_Keyed], reverse: bool) -> None:
-    """In place; where a comparison raises the list is left as Python leaves it."""
+    """Sort in place; if a comparison raises, the list has the same state as in Python."""
     try:
         plain = [(as_constant(m, one.key), one) for one in keyed]
     except NotConstant:
@@ -71,7 +71,7 @@ def sort_items(m: Machine, items: Iterable[Value], kwargs: dict[str, Value]) -> 
 
 
 def sort_list(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """list.sort(); while it runs the list is empty, as Python has it."""
+    """list.sort(); the list is empty meanwhile, as in Python."""
     reverse = _is_reversed(m, kwargs)
     held = writable(m, value).items
     items: list[Any] = list(sequence_items(m, value))
@@ -95,7 +95,7 @@ def _refuse(*_: Any) -> Any:
 
 
 class _Shown(list[Any]):
-    """What a list shows while it is sorted: nothing. Python raises where the program writes to it."""
+    """The empty content of a list while it is sorted; Python raises if the program writes to it."""
 
     append = extend = insert = pop = remove = clear = reverse = sort = _refuse  # type: ignore[assignment]
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
