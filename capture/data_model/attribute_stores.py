@@ -1,7 +1,7 @@
-"""Writing attributes: `setattr` and `delattr` as the language defines them, over Values.
+"""Attribute stores: `setattr` and `delattr` as the language defines them, over Values.
 
-In: a Value, a name and a Value to store (None deletes). Out: an entry in the machine's overlay, which later reads
-see, and for objects that existed before the frame an effect, replayed in order after the graph.
+In: a Value, a name and a Value to store (None deletes). Out: an entry in the machine's overlay,
+which later reads see, and for pre-existing objects an effect, replayed in order after the graph.
 """
 
 from __future__ import annotations
@@ -51,15 +51,19 @@ if TYPE_CHECKING:
 
 
 _GENERIC_STORES: tuple[Any, ...] = (
-    object.__setattr__, object.__delattr__, BaseException.__setattr__, BaseException.__delattr__,
-)  # fmt: skip
+    object.__setattr__,
+    object.__delattr__,
+    BaseException.__setattr__,
+    BaseException.__delattr__,
+)
 
 
-_DICT_OFFSET: Any = vars(type)["__dictoffset__"].__get__  # 0: objects of the class have no __dict__
+# 0: objects of the class have no __dict__.
+_DICT_OFFSET: Any = vars(type)["__dictoffset__"].__get__
 
 
 def _refusal(known: bool, deleted: bool) -> str:
-    """What this Python says to a write where no `__dict__` is, `known` if the class has the name."""
+    """Python's message for a store without a `__dict__`; `known`: the class has the name."""
     probe = type("{owner}", (), {"__slots__": (), **({"{name}": 0} if known else {})})()
     try:
         delattr(probe, "{name}") if deleted else setattr(probe, "{name}", 0)
@@ -109,16 +113,16 @@ def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
 
 
 def _store_in_module(m: Machine, value: Obj, name: str, item: Value | None) -> None:
-    """A module's attributes are the globals of its functions: one place, written in one way."""
+    """Store a module's attribute, which is also a global of its functions."""
     if type(value.value) is not types.ModuleType or value.source is None:
         raise Break("GB115", f"attribute {name!r} of a {type(value.value).__name__} is set")
     if hasattr(types.ModuleType, name):
         raise Break("GB115", f"attribute {name!r} of a module is set")
     if item is None:
-        load_attr(m, value, name)  # deleting what is not there raises
+        load_attr(m, value, name)  # deleting a missing name raises
     names = value.value.__dict__
     if callable(names.get(name)) and str(names.get("__name__")).partition(".")[0] == "torch":
-        # Other functions of torch may call it, which are recorded whole: they must find it replaced.
+        # Other torch functions may call it, and are recorded whole: they must find the replacement.
         raise Break("GB115", f"{names['__name__']}.{name} is replaced")
     root = m.root_scope
     own = root if names is root.names else Scope(names, {}, Source("dict", value.source, None))
@@ -149,14 +153,14 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
     elif not _DICT_OFFSET(real_class(value)):
         raise _no_place(value, name, found is MISSING, deleted=item is None)
     if item is None and is_kind(found, types.MemberDescriptorType):
-        load_attr(m, value, name)  # deleting what is not there raises
+        load_attr(m, value, name)  # deleting a missing name raises
     elif item is None:
         _its_own(m, value, name)
     set_in_overlay(m, value, name, item, raw)
 
 
 def _its_own(m: Machine, value: Any, name: str) -> None:
-    """The object's own attribute is about to be deleted: what its class has is not looked at, and nobody is asked."""
+    """Check that the object's own attribute exists, before its deletion; its class is not read."""
     stored = m.heap.overlay.get(value, {}).get(name, MISSING)
     if stored is MISSING and isinstance(value, Obj) and value.source is not None:
         held = in_instance_dict(instance_dict(value.value), name)
@@ -170,7 +174,7 @@ def _its_own(m: Machine, value: Any, name: str) -> None:
 
 
 def _is_own_slot(value: Any, member: Any) -> bool:
-    """Whether a member is of `__slots__` of this object's classes: others may be read-only, or another class's."""
+    """Whether a member belongs to `__slots__` of this object's classes; others may be read-only."""
     owner = member.__objclass__
     cls = real_class(value)
     assert cls is not None
@@ -185,7 +189,7 @@ def _no_place(value: Any, name: str, absent: bool, deleted: bool) -> Thrown:
 
 
 def _by_descriptor(m: Machine, value: Any, name: str, item: Value | None, found: Any) -> None:
-    """The `__set__` or `__delete__` of a descriptor of the user's."""
+    """The `__set__` or `__delete__` of a user's descriptor."""
     method = "__delete__" if item is None else "__set__"
     if not isinstance(mro_lookup(type(found), method), types.FunctionType):
         raise Break("GB112", f"descriptor {type(found).__name__} is set")
@@ -208,7 +212,7 @@ def set_in_overlay(
     if value in m.heap.dicts and (item is None or name not in names):
         containers.moved(m, m.heap.dicts[value])
     if item is None and isinstance(value, Instance):
-        names.pop(name, None)  # nothing remains of it: set again, it comes last
+        names.pop(name, None)  # a new store puts it last
     else:
         names[name] = item
     if isinstance(value, Obj):
@@ -216,7 +220,7 @@ def set_in_overlay(
 
 
 def _module_store(m: Machine, value: Any, name: str, item: Value | None) -> None:
-    """torch.nn.Module.__setattr__: plain for what is neither parameter, module nor buffer."""
+    """torch.nn.Module.__setattr__: a plain store unless for a parameter, module or buffer."""
     cls = real_class(value)
     assert cls is not None
     tables = {}
@@ -238,7 +242,7 @@ def _module_store(m: Machine, value: Any, name: str, item: Value | None) -> None
             m.journal.effects.append(SetAttr(value, name, item))
             return
         if held and content.items[freeze(Const(name))][1] is item:
-            return  # as `self.weight -= step` stores it
+            return  # `self.weight -= step` stores the same object
         if held:
             raise Break("GB115", f"{table[1:]} {name!r} of a module is replaced")
     if special_value:

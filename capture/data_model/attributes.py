@@ -1,7 +1,8 @@
-"""Attributes: `getattr`, `setattr`, `delattr` as the language defines them, over Values.
+"""Attribute reads: `getattr` as the language defines it, over Values.
 
-In: a Value and a name. Out: a Value, with guards on every place that was looked at (instance dict, classes
-along the MRO), so that a later store, deletion or shadowing is seen. Descriptors of users are inlined.
+In: a Value and a name. Out: a Value, with guards on every place that was read (instance dict,
+classes along the MRO), so that a later store, deletion or shadowing is noticed. Descriptors of
+users are inlined.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class whose attributes and bases can change
 _MRO: Any = vars(type)["__mro__"].__get__
 
-# C types whose look-up is object's own under another name
+# C types whose look-up equals object's own.
 _GENERIC_LOOKUPS: tuple[Any, ...] = tuple(
     kind.__getattribute__
     for kind in (object, dict, list, OrderedDict, defaultdict, deque, set, property, BaseException)
@@ -63,41 +64,42 @@ MODULE_DELATTR = torch.nn.Module.__delattr__
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 Missing = Callable[["Machine", Value, str], Value]
-# Classes of ours that stand for C ones while a frame is walked -> the break when the program wants the real thing.
+# Classes of ours that replace C ones during a walk -> the break if the program needs the real
+# class.
 STAND_INS: dict[type, tuple[str, str]] = {}
 
 
 class NoAttribute(Thrown):
-    """AttributeError: a break like any other, which hasattr and getattr with a default take up."""
+    """AttributeError: a break like any other, but hasattr, and getattr with a default, catch it."""
 
     def __init__(self, name: str, owner: str, exact: bool = False) -> None:
-        """`exact`: Python says it in just these words."""
+        """`exact`: the text equals Python's message."""
         text = f"{owner!r} object has no attribute {name!r}"
         known = (text,) if exact else None
         super().__init__(AttributeError, known, f"AttributeError: {text}")
 
 
 def no_attribute(error: Thrown) -> bool:
-    """Whether this is an AttributeError, of Python or raised by the program's own look-up."""
+    """Whether this is an AttributeError, of Python or from the program's own look-up."""
     return issubclass(error.cls, AttributeError)
 
 
 def instance_dict(value: Any) -> dict[str, Any] | None:
-    """The instance dict without running user code, or None."""
+    """The instance dict, read without user code, or None."""
     found = safe.instance_dict(value)
     return found if is_kind(found, dict) else None
 
 
 def in_instance_dict(own: dict[str, Any] | None, name: str) -> Any:
-    """What an instance dict has under a name, or MISSING; no key's class is asked."""
+    """The item of an instance dict under a name, or MISSING; runs no code of a key's class."""
     found = _native.look_up(own or {}, name)
     if found is None:
         raise safe.Unsure(name)
     return found[0] if found else MISSING
 
 
-# -- class attributes ------------------------------------------------------------------------------------
-# What binding a method of C's gives; any other is a bound method.
+# -- class attributes ------------------------------------------------------------------------------
+# The type of a bound C method; other bound methods are MethodType.
 _BOUND: dict[type, type] = {
     types.WrapperDescriptorType: types.MethodWrapperType,
     types.MethodDescriptorType: types.BuiltinMethodType,
@@ -105,7 +107,7 @@ _BOUND: dict[type, type] = {
 
 
 def real_class(value: Value) -> type | None:
-    """The type of the object that a Value stands for."""
+    """The type of the object behind a Value."""
     match value:
         case Obj():
             return type(value.value)
@@ -152,8 +154,10 @@ def state_of(cls: type | None) -> tuple[Reader, Writer] | None:
 
 
 def class_source(value: Value, name: str) -> Source:
-    """Where a class attribute of a value's type is found by guards: the type itself is guarded already, so
-    that all objects of one class share these guards."""
+    """The source of a class attribute of a value's type.
+
+    The type itself is guarded already, so all objects of one class share these guards.
+    """
     return Source("mro_attr", Source("const", None, real_class(value)), name)
 
 
@@ -173,7 +177,7 @@ def class_attribute(m: Machine, value: Value, name: str) -> Any:
 
 
 def of_class(m: Machine, cls: type, name: str) -> Any:
-    """The raw attribute of a class that is guarded to be the one, guarded as found or as absent."""
+    """The raw attribute of a class whose identity is guarded, guarded as found or as absent."""
     raw = mro_lookup(cls, name)
     if cls.__flags__ & HEAP_TYPE:
         place = Source("const", None, cls)
@@ -185,7 +189,7 @@ def of_class(m: Machine, cls: type, name: str) -> Any:
 
 
 def hold_class(m: Machine, value: Obj) -> None:
-    """An object held by "is" stays itself when its `__class__` is assigned to: here the class matters."""
+    """Guard the class of an object under an "is" guard, which ignores stores to `__class__`."""
     if value.source is not None:
         m.guard("type", value.source, type(value.value))
 
@@ -204,7 +208,7 @@ def special(m: Machine, value: Value, name: str) -> Value | None:
 
 
 def call_special(m: Machine, value: Value, name: str, args: list[Value]) -> Value | None:
-    """value.name(*args) by the type's special method; None if there is none or it is C code."""
+    """value.name(*args) by the type's special method; None without one, or if it is C code."""
     if not isinstance(value, (Obj, Instance)):
         return None
     method = special(m, value, name)
@@ -214,20 +218,20 @@ def call_special(m: Machine, value: Value, name: str, args: list[Value]) -> Valu
 
 
 def _is_function(called: Any) -> bool:
-    """Whether a class method that wraps this calls it with the class: what binds in a way of its own it does not."""
+    """Whether a class method around this calls it with the class, without another binding."""
     own = isinstance(mro_lookup(type(called), "__get__"), types.FunctionType)
     return not own and not is_kind(called, (classmethod, staticmethod, property))
 
 
 def class_method(m: Machine, name: str, raw: classmethod, source: Source, cls: Value) -> Method:
-    """What a class method is, bound to the class."""
+    """A class method bound to the class."""
     if not _is_function(raw.__func__):
         raise Break("GB112", f"classmethod {name!r} around a {type(raw.__func__).__name__}")
     return Method(m.wrap(raw.__func__, Source("member", source, "__func__")), cls)
 
 
 def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
-    """`raw.__get__(value)` for the descriptors whose meaning is known."""
+    """`raw.__get__(value)` for descriptors with known behaviour."""
     source = class_source(value, name)
     if is_kind(raw, types.FunctionType):
         return Method(m.wrap(raw, source), value)
@@ -268,7 +272,7 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
 
 
 def is_property(raw: Any) -> bool:
-    """A property, or an object of a subclass that leaves the protocol to property."""
+    """Whether this is a property, or of a subclass that inherits the descriptor protocol."""
     kind = type(raw)
     return kind is property or (
         is_kind(raw, property)
@@ -288,7 +292,7 @@ def property_part(m: Machine, raw: Any, source: Source, name: str) -> Value:
 
 
 def known_property(m: Machine, raw: Any) -> None:
-    """Guards that an object of a subclass stays one that leaves the protocol to property."""
+    """Guard that a property of a subclass still inherits the descriptor protocol."""
     if type(raw) is not property:
         for method in _PROTOCOL:
             of_class(m, type(raw), method)
@@ -309,13 +313,13 @@ def _slot(m: Machine, value: Obj | Instance, name: str, raw: Any) -> Value:
         found = raw.__get__(value.value)
     except TypeError as error:  # a member of another class
         raise Break("GB112", f"slot {name!r}: {error}") from None
-    except AttributeError:  # no guard says that a slot is empty
+    except AttributeError:  # no guard checks that a slot is empty
         raise Break("GB112", f"empty slot {name!r}") from None
     return m.wrap(found, Source("slot", value.source, name))
 
 
 class _Probe:
-    """With a slot that is empty: from Python 3.13 on the message says where the class is from."""
+    """A class with an empty slot: from Python 3.13 on, the message names the class's module."""
 
     __slots__ = ("slot",)
 
@@ -332,7 +336,7 @@ _SAYS_MODULE = _says_module()
 
 
 def _empty(value: Value, name: str) -> Value:
-    """A slot that holds nothing."""
+    """The AttributeError of an empty slot."""
     cls = real_class(value)
     assert cls is not None
     if not _SAYS_MODULE:
@@ -355,7 +359,7 @@ def type_of(m: Machine, value: Value) -> Value:
 
 
 def has_protocol(m: Machine, raw: Any, *names: str) -> bool:
-    """Whether a raw attribute's type has one of these descriptor methods; guarded where that can change."""
+    """Whether a raw attribute's type has one of these descriptor methods; guarded if mutable."""
     kind = type(raw)
     found = [of_class(m, kind, name) is not MISSING for name in names]
     return any(found)
@@ -365,12 +369,12 @@ def is_data(m: Machine, raw: Any) -> bool:
     return has_protocol(m, raw, "__set__", "__delete__")
 
 
-# Filled by `readers`: how a kind of Value is read, and a real object that is no plain instance.
+# `attribute_readers` fills them: readers by class of Value, and by type of a real object.
 READERS: dict[type, Callable[[Any, Any, str], Value]] = {}
 OBJECT_READERS: dict[type, Callable[[Any, Any, str], Value]] = {}
 
 
-# -- reading ---------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 def load_attr(m: Machine, value: Value, name: str) -> Value:
     """value.name"""
     reader = READERS.get(type(value))
@@ -438,7 +442,7 @@ def generic_attr(m: Machine, value: Any, name: str, cls: type, hook: bool = True
 
 
 def _bound_or_missing(m: Machine, value: Any, name: str, raw: Any, cls: type, hook: bool) -> Value:
-    """A descriptor that raises AttributeError leaves the name to `__getattr__`."""
+    """Bind a descriptor; if it raises AttributeError, `__getattr__` is called."""
     try:
         return bind_raw(m, value, name, raw)
     except Thrown as error:
@@ -453,7 +457,7 @@ def _absent(value: Value, name: str) -> Value:
 
 
 def _missing(m: Machine, value: Any, name: str, cls: type) -> Value:
-    """`__getattr__`, when nothing else has the name."""
+    """`__getattr__`, if nothing else has the name."""
     getter = mro_lookup(cls, "__getattr__")
     if getter is MISSING:
         class_attribute(m, value, "__getattr__")

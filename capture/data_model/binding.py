@@ -1,7 +1,7 @@
-"""How arguments are bound: to the names of a Python function, and to what a modelled builtin takes.
+"""Argument binding: to the names of a Python function, and to the signature of a modelled builtin.
 
-In: arguments as Values. Out: local names and their Values, as a call of the function makes them; or the break, or
-TypeError, that a call with these arguments is. Called by `calls`.
+In: arguments as Values. Out: local names and their Values, as in a call of the function; or a break
+or TypeError for wrong arguments. `calls` uses it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def bind(
     args: Args,
     kwargs: Kwargs,
 ) -> dict[str, Value]:
-    """Arguments to local names, as a call of a function with this code does."""
+    """Bind arguments to local names, as a call of a function with this code does."""
     count, names = code.co_argcount, code.co_varnames
     kwonly = names[count : count + code.co_kwonlyargcount]
     bound: dict[str, Value] = dict(zip(names[:count], args, strict=False))
@@ -76,7 +76,7 @@ def bind(
 
 
 def keywords_of(m: Machine, fn: Partial) -> Kwargs:
-    """The keywords that a partial has by now."""
+    """The present keywords of a partial."""
     if fn.held is None:
         return fn.kwargs
     named: Kwargs = {}
@@ -89,7 +89,7 @@ def keywords_of(m: Machine, fn: Partial) -> Kwargs:
 
 @functools.cache
 def _signature(real: Any) -> inspect.Signature | None:
-    """What a callable of the tables takes, where Python can say it."""
+    """The signature of a modelled callable, or None if Python does not know it."""
     try:
         return inspect.signature(real)
     except (ValueError, TypeError):
@@ -98,7 +98,7 @@ def _signature(real: Any) -> inspect.Signature | None:
 
 @functools.cache
 def _takes(real: Any, count: int, names: tuple[str, ...]) -> bool:
-    """Whether a callable of the tables takes so many arguments and these keywords."""
+    """Whether a modelled callable accepts this number of arguments and these keywords."""
     signature = _signature(real)
     if signature is None:
         least, most = _COUNTS.get(real, (0, math.inf))
@@ -114,20 +114,23 @@ def _takes(real: Any, count: int, names: tuple[str, ...]) -> bool:
 
 
 def modelled(m: Machine, real: Any, model: tables.Model, args: Args, kwargs: Kwargs) -> Value:
-    """A callable of the tables; with arguments that it does not take, Python says so."""
+    """Call a modelled callable; wrong arguments are a break, so that Python raises."""
     if not _takes(real, len(args), tuple(kwargs)):
         raise Break("GB121", f"{real.__name__}() with these arguments")
     if kwargs and isinstance(real, (type, types.BuiltinFunctionType)):
         signature = _signature(real)
-        if signature is not None:  # by position what has one
+        # Pass by position what has one.
+        if signature is not None:
             bound = signature.bind(*args, **kwargs)
             args, kwargs = list(bound.args), dict(bound.kwargs)
     return model(m, args, kwargs)
 
 
 def fitted(real: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-    """The arguments of a call of a C method as its model takes them: by position where they have one. Of others Python
-    says what is wrong with them."""
+    """Arguments of a C method in the form of its model: by position where possible.
+
+    Wrong arguments are a break, so that Python raises.
+    """
     signature = _signature(real)
     if signature is not None:
         try:
@@ -143,28 +146,63 @@ def fitted(real: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     return args, kwargs
 
 
-# The same of methods whose signature Python cannot say: least and most arguments, and whether they take keywords.
+# C methods whose signature Python does not know -> (least, most arguments, whether they accept
+# keywords).
 _OF_METHODS: dict[str, tuple[int, float, bool]] = {
-    "pop": (1, 2, False), "update": (0, 1, True), "add": (1, 1, False), "discard": (1, 1, False),
-    "remove": (1, 1, False), "clear": (0, 0, False), "copy": (0, 0, False), "keys": (0, 0, False),
-    "values": (0, 0, False), "items": (0, 0, False), "difference_update": (0, math.inf, False),
-}  # fmt: skip
+    "pop": (1, 2, False),
+    "update": (0, 1, True),
+    "add": (1, 1, False),
+    "discard": (1, 1, False),
+    "remove": (1, 1, False),
+    "clear": (0, 0, False),
+    "copy": (0, 0, False),
+    "keys": (0, 0, False),
+    "values": (0, 0, False),
+    "items": (0, 0, False),
+    "difference_update": (0, math.inf, False),
+}
 
 
-# How many arguments those take whose signature Python cannot say.
+# Callables whose signature Python does not know -> (least, most arguments).
 _COUNTS: dict[Any, tuple[int, float]] = {
-    type: (1, 3), getattr: (2, 3), range: (1, 3), slice: (1, 3), map: (2, math.inf), filter: (2, 2), iter: (1, 2),
-    next: (1, 2), min: (1, math.inf), max: (1, math.inf), functools.partial: (1, math.inf), functools.reduce: (2, 3),
-    set: (0, 1), frozenset: (0, 1), vars: (0, 1), dir: (0, 1), bool: (0, 1), dict: (0, 1), int: (0, 2), str: (0, 3),
-    bytes: (0, 3), super: (0, 2), itertools.islice: (2, 4), itertools.repeat: (0, 2),
-}  # fmt: skip
+    type: (1, 3),
+    getattr: (2, 3),
+    range: (1, 3),
+    slice: (1, 3),
+    map: (2, math.inf),
+    filter: (2, 2),
+    iter: (1, 2),
+    next: (1, 2),
+    min: (1, math.inf),
+    max: (1, math.inf),
+    functools.partial: (1, math.inf),
+    functools.reduce: (2, 3),
+    set: (0, 1),
+    frozenset: (0, 1),
+    vars: (0, 1),
+    dir: (0, 1),
+    bool: (0, 1),
+    dict: (0, 1),
+    int: (0, 2),
+    str: (0, 3),
+    bytes: (0, 3),
+    super: (0, 2),
+    itertools.islice: (2, 4),
+    itertools.repeat: (0, 2),
+}
 
-# And by which names; torch's own functions check theirs.
+# Their keywords; torch's own functions check theirs.
 _KEYWORDS: dict[Any, tuple[str, ...]] = {
-    int: ("base",), str: ("object", "encoding", "errors"), bytes: ("source", "encoding", "errors"),
-    min: ("key", "default"), max: ("key", "default"), zip: ("strict",), itertools.repeat: ("object", "times"),
-    itertools.product: ("repeat",), itertools.zip_longest: ("fillvalue",),
-}  # fmt: skip
+    int: ("base",),
+    str: ("object", "encoding", "errors"),
+    bytes: ("source", "encoding", "errors"),
+    min: ("key", "default"),
+    max: ("key", "default"),
+    zip: ("strict",),
+    itertools.repeat: ("object", "times"),
+    itertools.product: ("repeat",),
+    itertools.zip_longest: ("fillvalue",),
+}
 _ANY_KEYWORD = frozenset({dict, functools.partial, operator.methodcaller})
 _PYTHONS = frozenset(
     id(one)

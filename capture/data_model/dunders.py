@@ -1,7 +1,8 @@
-"""Special methods of operators called by their names, and the functions of `operator` that are operators of sequences alone.
+"""Operators' special methods called by name, and the sequence operators of `operator`.
 
-In: a receiver that the machine models, the method's name, and operands as Values. Out: whether the operator, which is what
-is modelled, gives the same; what it does not is left to Python. Called by `builtin_methods` and `hybrids`.
+In: a receiver of a modelled type, the method's name, and operands as Values. Out: whether the
+modelled operator gives the same result; if not, it is a break. `c_calls` and `container_subclasses`
+use it.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ _OPERATORS = frozenset(
 
 
 def answers(receiver: Value, name: str, args: Args) -> bool:
-    """Whether the method of an operator, called by its name, gives what the operator gives. With an operand of another
-    kind it gives NotImplemented, or an error with words of its own."""
+    """Whether an operator's method, called by name, gives the operator's result.
+
+    For an operand of another type, the method returns NotImplemented, or raises with another
+    message.
+    """
     if len(args) != 1 or name not in _OPERATORS:
         return True
     if name in ("__mul__", "__imul__"):

@@ -1,11 +1,11 @@
-"""Frames that are looked at: by their own code, or by functions that they call.
+"""Frame inspection: code whose frame is read by itself or by functions that it calls.
 
-In: a frame's code, globals, closure and arguments. Out: what looks, or None. A frame of replacement code has the
-user's name, lines and callers, but of the locals only those that are still needed; so whoever reads the locals
-of a frame (`locals()`, `f_locals`, a debugger's prompt) must find the frame as it is written. So must a tracer or a
-profiler that is set while the frame runs: it is told of calls and returns. Callees are
-followed by their names, through globals, cells, modules and classes; only dicts are read. `capture.capture` asks
-before the walk, and once more before it splits a frame at a break.
+In: a frame's code, globals, closure and arguments. Out: what reads the frame, or None. A frame of
+replacement code has the user's name, lines and callers, but only those locals that are still
+needed. So code that reads a frame's locals (`locals()`, `f_locals`, a debugger) needs the frame as
+written. So does a tracer or profiler that is set while the frame runs, which sees calls and
+returns. Callees are followed by name, through globals, cells, modules and classes; only dicts are
+read. `capture.capture` calls it before the walk, and again before it splits a frame at a break.
 """
 
 from __future__ import annotations
@@ -26,47 +26,116 @@ from ..bytecode.decoder import decode
 from ..exact_type import is_kind
 from ..values.value import Const, Tensor, Value
 
-# Read as a global, unless the program has a global of that name. `vars`, `dir`, `eval` and `exec` do not always look:
-# the walk decides at the call, and liveness keeps all locals of code that names them.
+# Names that inspect as a global, unless the program defines the global. `vars`, `dir`, `eval` and
+# `exec` do not always inspect: the walk decides at the call, and liveness keeps all locals of code
+# that names them.
 OWN_BUILTINS = frozenset({"locals", "breakpoint"})
-# Read as an attribute of whatever it is: ways to a frame, and what a frame has.
-OWN_ATTRIBUTES = frozenset({
-    "locals", "_getframe", "_current_frames", "currentframe", "set_trace", "f_locals", "f_back", "f_code",
-    "f_lineno", "f_lasti", "f_trace", "f_trace_lines", "f_trace_opcodes", "tb_frame", "gi_frame", "getargvalues",
-    "settrace", "setprofile", "set_events", "set_local_events", "walk_stack",
-})  # fmt: skip
-# The same callables under whatever name the program has for them, or handed in.
+# Names that inspect as an attribute of any object: functions that return frames, and attributes of
+# frames.
+OWN_ATTRIBUTES = frozenset(
+    {
+        "locals",
+        "_getframe",
+        "_current_frames",
+        "currentframe",
+        "set_trace",
+        "f_locals",
+        "f_back",
+        "f_code",
+        "f_lineno",
+        "f_lasti",
+        "f_trace",
+        "f_trace_lines",
+        "f_trace_opcodes",
+        "tb_frame",
+        "gi_frame",
+        "getargvalues",
+        "settrace",
+        "setprofile",
+        "set_events",
+        "set_local_events",
+        "walk_stack",
+    }
+)
+# The same callables, under any other name of the program or as arguments.
 OWN_CALLABLES = (
-    locals, vars, dir, eval, exec, breakpoint, sys._getframe, sys._current_frames, inspect.currentframe,
-    sys.settrace, sys.setprofile, traceback.walk_stack,
-)  # fmt: skip
-# What a callee names that reads the locals of frames above it. Names and lines it would find right, and of the code
-# what a traceback shows. To a tracer or profiler that a callee sets, a resume function would be one more call.
-READS_CALLERS = frozenset({
-    "f_locals", "f_trace", "set_trace", "getargvalues", "breakpoint", "settrace", "setprofile",
-    "set_events", "set_local_events", "walk_stack", "StackSummary", "TracebackException",
-})  # fmt: skip
-SHOWN_OF_CODE = frozenset({
-    "co_name", "co_qualname", "co_filename", "co_firstlineno", "co_flags", "co_argcount", "co_kwonlyargcount",
-    "co_posonlyargcount",
-})  # fmt: skip
+    locals,
+    vars,
+    dir,
+    eval,
+    exec,
+    breakpoint,
+    sys._getframe,
+    sys._current_frames,
+    inspect.currentframe,
+    sys.settrace,
+    sys.setprofile,
+    traceback.walk_stack,
+)
+# Names in a callee that read the locals of frames above it. Names and lines are right in
+# replacement code, as is what a traceback shows of the code. To a tracer or profiler set by a
+# callee, a resume function would be an extra call.
+READS_CALLERS = frozenset(
+    {
+        "f_locals",
+        "f_trace",
+        "set_trace",
+        "getargvalues",
+        "breakpoint",
+        "settrace",
+        "setprofile",
+        "set_events",
+        "set_local_events",
+        "walk_stack",
+        "StackSummary",
+        "TracebackException",
+    }
+)
+SHOWN_OF_CODE = frozenset(
+    {
+        "co_name",
+        "co_qualname",
+        "co_filename",
+        "co_firstlineno",
+        "co_flags",
+        "co_argcount",
+        "co_kwonlyargcount",
+        "co_posonlyargcount",
+    }
+)
 
-# Functions of these modules either read no locals of their callers or are named in the tables above.
+# Functions of these modules read no locals of their callers, or are named in the tables above.
 _TRUSTED = sys.stdlib_module_names | {"torch", "numpy", "graftjit"}
-# Methods that are called without being named.
-_UNNAMED = frozenset({
-    *(name for kind in (int, list, dict) for name in vars(kind) if name.startswith("__")),
-    "__call__", "__enter__", "__exit__", "__del__", "__getattr__", "__setattr__", "__delattr__", "__missing__",
-    "__next__", "__get__", "__set__", "__str__", "forward",
-})  # fmt: skip
-_MOST = 500  # functions: a few milliseconds
+# Methods that are called implicitly.
+_UNNAMED = frozenset(
+    {
+        *(name for kind in (int, list, dict) for name in vars(kind) if name.startswith("__")),
+        "__call__",
+        "__enter__",
+        "__exit__",
+        "__del__",
+        "__getattr__",
+        "__setattr__",
+        "__delattr__",
+        "__missing__",
+        "__next__",
+        "__get__",
+        "__set__",
+        "__str__",
+        "forward",
+    }
+)
+# Functions inspected at most, in a few milliseconds.
+_MOST = 500
 
 
 def looks_at_itself(
     code: types.CodeType, scope: dict[str, Any], held: Iterable[Any]
 ) -> tuple[str, Location] | None:
-    """The name by which a frame of this code reads itself, and where; `held` are its arguments and what its cells
-    contain."""
+    """The name by which a frame of this code reads itself, with its location, or None.
+
+    `held`: its arguments and the contents of its cells.
+    """
     instrs = decode(code).instrs
     for instr in instrs:
         name = instr.arg[0] if instr.op == "LOAD_METHOD" else instr.arg
@@ -91,18 +160,18 @@ def _is_own(value: Any) -> bool:
 def called_that_looks(
     code: types.CodeType, scope: dict[str, Any], held: Iterable[Any]
 ) -> str | None:
-    """The name of a function that frames of this code may call, at any depth, and that reads callers' locals."""
+    """The name of a function that this code may call at any depth and that reads its locals."""
     inside = next((inner for inner in _codes(code) if reads_callers(inner, scope)), None)
     return _Search(code, scope, held).run() if inside is None else inside.co_qualname
 
 
 def is_shown(value: Value) -> bool:
-    """Whether a frame that ends in an exception keeps it as a local: whatever can be handed over without being made."""
+    """Whether a frame that ends in an exception keeps this local: it need not be built."""
     return isinstance(value, (Const, Tensor)) or value.source is not None
 
 
 def contents(closure: tuple[Any, ...] | None) -> list[Any]:
-    """What the cells of a closure hold, empty ones left out."""
+    """The contents of a closure's cells, without empty ones."""
     found = []
     for cell in closure or ():
         try:
@@ -113,13 +182,13 @@ def contents(closure: tuple[Any, ...] | None) -> list[Any]:
 
 
 def _is_trusted(names: Any) -> bool:
-    """Whether the names are of a trusted module, or of a class in one."""
+    """Whether these are the names of a trusted module, or of a class in one."""
     module = names.get("__module__", names.get("__name__"))
     return type(module) is str and module.partition(".")[0] in _TRUSTED
 
 
 def reads_callers(code: types.CodeType, scope: dict[str, Any]) -> bool:
-    """Whether a function of this code, or one inside of it, names what reads the locals of frames above its own."""
+    """Whether this code, or a nested function, may read the locals of frames above its own."""
     for name in READS_CALLERS.intersection(code.co_names):
         if scope.get(name, breakpoint) is breakpoint or not hasattr(builtins, name):
             return True
@@ -138,11 +207,14 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 class _Search:
-    """What may be called, by name: a method is once its class was met and its name was read, wherever that was."""
+    """Searches for callable functions by name.
+
+    A method is callable once both its class and its name have been seen, anywhere.
+    """
 
     def __init__(self, code: types.CodeType, scope: dict[str, Any], held: Iterable[Any]) -> None:
         self.names: set[str] = set(_UNNAMED)
-        self.waiting: dict[str, list[Any]] = {}  # attributes whose names nobody has read yet
+        self.waiting: dict[str, list[Any]] = {}  # attributes whose name was not seen yet
         self.todo: list[Any] = list(held)
         self.seen: set[int] = {id(code)}
         self.functions = 0
@@ -190,14 +262,14 @@ class _Search:
                 self.todo.append(kind)
 
     def _methods(self, cls: type) -> None:
-        """Of a class and its bases, those of trusted modules left out."""
+        """Add the methods of a class and its bases, without those of trusted modules."""
         for base in safe.mro_of(cls):
             own = safe.class_dict(base)
             if base is not object and not _is_trusted(own):
                 self._attributes(own, _CALLED)
 
     def _attributes(self, own: Any, kinds: set[int] | None = None) -> None:
-        """By a look at the keys: what else may be a key has a hash and an equality of its own."""
+        """Add a dict's items with string keys; other keys may run code in their hash."""
         for name, held in own.items():
             called = kinds is None or id(type(held)) in kinds or is_kind(held, _native.Callable)
             if called and type(name) is str:
@@ -206,7 +278,7 @@ class _Search:
 
 
 def _one_of_each_type(values: Iterable[Any]) -> list[Any]:
-    """Functions all, and of objects one a class."""
+    """All functions, and of other objects one per class."""
     found = {id(v) if type(v) is types.FunctionType else id(type(v)): v for v in values}
     return list(found.values())
 
@@ -226,6 +298,6 @@ _ITEMS: dict[type, Callable[[Any], list[Any]]] = {
     tuple: lambda v: _one_of_each_type(tuple.__iter__(v)),
     dict: lambda v: _one_of_each_type(dict.values(v)),
 }
-# By identity: the hash of a class may be code of its metaclass.
+# By id: the hash of a class may run code of its metaclass.
 _HELD = {id(kind): held for kind, held in (_WRAPPERS | _ITEMS).items()}
 _CALLED = {id(kind) for kind in (types.FunctionType, *_WRAPPERS)}

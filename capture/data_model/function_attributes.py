@@ -1,7 +1,8 @@
-"""Attributes of functions, read and set: those made in the frame, pre-existing ones, and C functions.
+"""Attributes of functions, read and set: made in the frame, pre-existing, and C functions.
 
-In: a Value of a callable and a name. Out: a Value. `functools.wraps` and its like read a function's name, module,
-annotations and `__dict__`, and write them to another. Fills the readers of `attributes`; `stores` calls `store`.
+In: a Value of a callable and a name. Out: a Value. `functools.wraps` and the like read a function's
+name, module, annotations and `__dict__`, and write them to another. Registers readers in
+`attributes`; `attribute_stores` calls `store`.
 """
 
 from __future__ import annotations
@@ -25,12 +26,19 @@ if TYPE_CHECKING:
 
 _NAMES = ("__name__", "__qualname__", "__module__", "__doc__")
 _FIELDS = (
-    *_NAMES, "__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__annotations__",
-    "__type_params__", "__dict__",
-)  # fmt: skip
+    *_NAMES,
+    "__code__",
+    "__defaults__",
+    "__kwdefaults__",
+    "__closure__",
+    "__globals__",
+    "__annotations__",
+    "__type_params__",
+    "__dict__",
+)
 
 
-# -- functions made in the frame -------------------------------------------------------------------------
+# -- functions made in the frame -------------------------------------------------------------------
 def _namespace(m: Machine, fn: Function) -> Dict:
     """`fn.__dict__`"""
     if fn.namespace is None:
@@ -48,7 +56,7 @@ def _qualname(m: Machine, fn: Function) -> Value:
 
 
 def _module(m: Machine, fn: Function) -> Value:
-    """The function takes over the `__name__` of its globals when it is made."""
+    """The `__name__` of its globals at the time when the function was made."""
     if "__name__" not in fn.globals.names:
         return Const(None)
     return m.load_global(fn.globals, "__name__")
@@ -117,7 +125,7 @@ def made_attr(m: Machine, fn: Function, name: str) -> Value:
 
 
 def store(m: Machine, fn: Function, name: str, item: Value | None) -> None:
-    """fn.name = item of a function made in the frame; None deletes."""
+    """fn.name = item for a function made in the frame; None deletes."""
     text = isinstance(item, Const) and type(item.value) is str
     if name in ("__name__", "__qualname__"):
         if not text:
@@ -137,7 +145,8 @@ def store(m: Machine, fn: Function, name: str, item: Value | None) -> None:
         containers.dict_delete(m, fn.namespace, Const(name))
 
 
-# -- functions that existed before -------------------------------------------------------------------------
+# -- pre-existing functions
+# ----------------------------------------------------------------------------------
 def real_attr(m: Machine, value: Obj, name: str) -> Value:
     """An attribute of a pre-existing Python function."""
     if value.source is None:
@@ -182,14 +191,17 @@ def c_attr(m: Machine, value: Obj, name: str) -> Value:
         raise NoAttribute(name, type(value.value).__name__)
     if name not in _C_NAMES:
         raise Break("GB112", f"attribute {name!r} of a C function")
-    found = getattr(value.value, name)  # never changes, and the function is guarded
+    found = getattr(value.value, name)  # it never changes, and the function is guarded
     return m.wrap(found, Source("const", None, found))
 
 
 _C_TYPES = (
-    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-    types.ClassMethodDescriptorType, types.MethodWrapperType,
-)  # fmt: skip
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.MethodWrapperType,
+)
 attributes.READERS[Function] = made_attr
 attributes.OBJECT_READERS[types.FunctionType] = real_attr
 for _kind in _C_TYPES:

@@ -1,7 +1,8 @@
 """Iteration: `iter`, `next` and the iterators of builtins, over Values.
 
-In: an iterable Value. Out: an Iterator whose `step` gives the next Value, or None at the end; it follows later
-changes of what it walks over, as Python's own iterators do, and says by `kind` and `parts` how to rebuild it.
+In: an iterable Value. Out: an Iterator whose `step` gives the next Value, or None at the end. It
+follows later changes of its iterable, as Python's own iterators do; `kind` and `parts` say how to
+rebuild it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _THEMSELVES = frozenset(
 
 
 def iterates_itself(value: Value) -> bool:
-    """Whether it is a real iterator of Python's own: iter() gives it back."""
+    """Whether this is a real iterator of Python's own, which iter() returns unchanged."""
     return isinstance(value, Obj) and type(value.value) in _THEMSELVES
 
 
@@ -169,7 +170,7 @@ def filter_iterator(m: Machine, func: Value, value: Value) -> Iterator:
 
 
 def called_iterator(m: Machine, func: Value, sentinel: Value) -> Iterator:
-    """iter(func, sentinel): what raises StopIteration ends it, any other exception does not."""
+    """iter(func, sentinel): StopIteration ends it, any other exception does not."""
 
     def step(made: Iterator) -> Value | None:
         try:
@@ -183,14 +184,25 @@ def called_iterator(m: Machine, func: Value, sentinel: Value) -> Iterator:
     return Iterator("called", [func, sentinel], step)
 
 
-# Kinds that let go of what they walk over at its end: whatever comes to be there later, they give nothing more.
+# Kinds that drop their iterable at its end: later additions to it give no more items.
 _LET_GO = frozenset(
-    {"sequence", "items", "constant", "reversed constant", "reversed list", "dict", "set", "items of an object", "reversed", "called"}
-)  # fmt: skip
+    {
+        "sequence",
+        "items",
+        "constant",
+        "reversed constant",
+        "reversed list",
+        "dict",
+        "set",
+        "items of an object",
+        "reversed",
+        "called",
+    }
+)
 
 
 def take(m: Machine, iterator: Iterator) -> Value | None:
-    """The next item, or None at the end. Others may hold the iterator: a step is not taken twice (see `Frame`)."""
+    """The next item, or None at the end. Values may share the iterator: no step runs twice."""
     if iterator.over:
         return None
     item = iterator.step(iterator)
@@ -203,7 +215,7 @@ def take(m: Machine, iterator: Iterator) -> Value | None:
 
 
 def each(m: Machine, value: Value) -> Steps:
-    """The items of an iterable, each taken when it is asked for."""
+    """The items of an iterable, each taken on demand."""
     iterator = iterate(m, value)
     while (item := take(m, iterator)) is not None:
         yield item
@@ -240,14 +252,16 @@ def hint(m: Machine, value: Value) -> None:
         return
 
 
-# Iterators of C's that say how many are left by the length of the object that they walk over.
+# C iterators that compute their length hint from the length of the underlying object.
 _ASKS_LENGTH = ("items of an object", "reversed")
 _IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
 
 
 def drain_as_list(m: Machine, value: Value) -> list[Value]:
-    """All items, as C code takes them that makes a list of what is none (PySequence_Fast): it is the iterator that is asked
-    how many are left, and for an iterator once more."""
+    """All items, as C code takes them to make a list (PySequence_Fast).
+
+    It queries the length hint of the iterator, and calls iter() on it once more.
+    """
     if isinstance(value, Sequence):
         return drain(m, value)
     iterator = iterate(m, value)
@@ -255,7 +269,7 @@ def drain_as_list(m: Machine, value: Value) -> list[Value]:
 
 
 def drain(m: Machine, value: Value) -> list[Value]:
-    """All items of an iterable, as a list or tuple of them is made."""
+    """All items of an iterable, as list() or tuple() takes them."""
     if isinstance(value, Sequence):
         return list(sequence_items(m, value))
     iterator = iterate(m, value)

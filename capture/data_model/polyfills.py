@@ -1,8 +1,9 @@
-"""Python in place of C: iterators of itertools, and other functions of the library, as functions that are walked.
+"""Polyfills: Python functions in place of C ones (itertools and others), which are walked.
 
-In: a call of a function written in C that runs code of the program's or holds values of the graph. Out: what the Python function of this file gives; the table says which stands for which. Each does what
-the C one does, step by step, as the language's documentation defines it. An iterator of this file that leaves the
-frame is a generator, which it must not be: then Python makes the real one (`generators`).
+In: a call of a C function that runs code of the program's or holds values of the graph. Out: the
+result of the Python function registered for it. Each does the same as the C function, step by step,
+as the language's documentation defines it. An iterator of this file that leaves the frame would be
+a generator, which is wrong: then Python makes the real one (`data_model.generators`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Steps = PythonIterator[Any]
 
 
 def stands_for(*reals: Any) -> Callable[[Any], Any]:
-    """Calls of these callables are calls of the function."""
+    """Decorator: calls of these callables become calls of the function."""
 
     def register(function: Any) -> Any:
         for real in reals:
@@ -39,7 +40,7 @@ def stands_for(*reals: Any) -> Callable[[Any], Any]:
     return register
 
 
-# -- iterators -------------------------------------------------------------------------------------------
+# -- iterators -------------------------------------------------------------------------------------
 @stands_for(itertools.cycle)
 def cycle(iterable: Any) -> Steps:
     return _cycled(iter(iterable))
@@ -66,7 +67,7 @@ def _left_out(function: Any, source: Steps) -> Steps:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """As containers compare: what is one object is equal."""
+    """Equality as in containers: an object equals itself."""
     return left is right or left == right
 
 
@@ -90,7 +91,8 @@ def _grouped(source: Steps, key: Any) -> Steps:
         nonlocal item, mark, over
         if turn == number:
             yield item
-        while turn == number and not over:  # a group gives nothing once the next one was asked for
+        # A group ends when the next one is requested.
+        while turn == number and not over:
             for item in source:  # noqa: B007 (the frame around reads it)
                 break
             else:
@@ -109,7 +111,7 @@ def _grouped(source: Steps, key: Any) -> Steps:
     while not over:
         wanted = mark
         yield wanted, group(wanted, turn)
-        while not over and equal(mark, wanted):  # what its reader has left of it
+        while not over and equal(mark, wanted):  # skip the rest of the group
             for item in source:
                 mark = item if key is None else key(item)
                 break
@@ -119,7 +121,7 @@ def _grouped(source: Steps, key: Any) -> Steps:
 
 
 def refuse_copies(source: Any, n: Any) -> None:
-    """tee() hands on an iterator that can copy itself, and copies of it."""
+    """Break if tee() would return an iterator that can copy itself, and copies of it."""
 
 
 @models(refuse_copies)
@@ -158,15 +160,16 @@ def _branch(source: Steps, seen: list[Any]) -> Steps:
         at += 1
 
 
-# -- modules of the library that are written twice (PEP 399) ------------------------------------------------
+# -- library modules with a C and a Python version (PEP 399)
+# --------------------------------------------------
 @functools.cache
 def in_python(name: str, accelerator: str) -> types.ModuleType:
-    """The module as its Python source has it, made anew without what C puts in its place."""
+    """A new module from its Python source, without its C replacements."""
     spec = importlib.util.find_spec(name)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     held = sys.modules.get(accelerator)
-    sys.modules[accelerator] = None  # type: ignore[assignment]  # an import of it fails
+    sys.modules[accelerator] = None  # type: ignore[assignment]  # makes its import fail
     try:
         spec.loader.exec_module(module)
     finally:
@@ -179,13 +182,20 @@ def in_python(name: str, accelerator: str) -> types.ModuleType:
 
 _TWICE: dict[tuple[str, str], tuple[str, ...]] = {
     ("heapq", "_heapq"): ("heapify", "heappop", "heappush", "heappushpop", "heapreplace"),
-    ("bisect", "_bisect"): ("bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"),
+    ("bisect", "_bisect"): (
+        "bisect",
+        "bisect_left",
+        "bisect_right",
+        "insort",
+        "insort_left",
+        "insort_right",
+    ),
     ("collections", "_collections"): ("_count_elements",),
-}  # fmt: skip
+}
 
 
 def _of_a_list(m: Machine, name: str, args: Args, kwargs: Kwargs) -> None:
-    """A break where the C function refuses its arguments, or asks them, as its Python twin does not."""
+    """Break where the C function treats arguments differently from its Python version."""
     if name == "_count_elements" or not args:
         return
     of = args[0]

@@ -1,7 +1,7 @@
-"""Which functions are left to Python because of the module that they come from, and the break that they are.
+"""Functions that Python runs because of their module, and the code of the break.
 
-In: a callable that no model knows. Out: the code of its break. Modules here act on the world, keep a state, or look
-at frames; a Python function of any other module is inlined. Used by `calls`.
+In: a callable without a model. Out: the code of its break. Modules here have effects, keep state,
+or inspect frames; a Python function of any other module is inlined. `calls` uses it.
 """
 
 from __future__ import annotations
@@ -12,22 +12,75 @@ from typing import Any
 from ..exact_type import is_kind
 
 _MODULES: dict[str, str | None] = {
-    "logging": "GB103", "warnings": "GB103", "traceback": "GB132", "inspect": "GB132", "io": "GB103", "_io": "GB103", "_warnings": "GB103",
-    "posix": "GB103", "_thread": "GB103", "select": "GB103", "_socket": "GB103",
-    "random": "GB119", "_random": "GB119", "numpy.random": "GB119", "threading": "GB102", "subprocess": "GB103", "os": "GB103", "sys": "GB132",
-    "importlib": "GB111", "importlib._bootstrap": "GB111", "abc": "GB137", "pdb": "GB132", "time": "GB103",
-    "numpy": "GB123", "pickle": "GB103", "dis": "GB132", "ast": "GB131",
-    "torch.autograd": "GB114", "torch.autograd.function": "GB134", "torch.utils.checkpoint": "GB114",
-    "torch._tensor_str": "GB103", "torch.random": "GB118", "torch.serialization": "GB103",
-    "torch.autograd.graph": "GB114", "torch.autograd.profiler": "GB103", "torch.profiler": "GB103",
-    "torch.jit": "GB102", "torch.cuda": "GB118", "torch.distributed": "GB102", "torch.compiler": "GB102",
-    "torch._functorch": "GB124", "torch.func": "GB124", "torch._higher_order_ops": "GB124",
-    "graftjit.runtime": "GB135", "graftjit.runtime.autograd.differentiate": None, "graftjit.dispatch.unit": "GB135", "graftjit.jit": "GB135",
-    "graftjit.context": "GB118", "graftjit.compiled": "GB135", "torch.optim": "GB115", "copy": "GB102",
-    **dict.fromkeys(f"torch.optim.{name}" for name in (
-        "optimizer", "sgd", "adam", "adamw", "rmsprop", "adadelta", "adagrad", "nadam", "radam", "adamax", "asgd", "rprop",
-    )),
-}  # fmt: skip
+    "logging": "GB103",
+    "warnings": "GB103",
+    "traceback": "GB132",
+    "inspect": "GB132",
+    "io": "GB103",
+    "_io": "GB103",
+    "_warnings": "GB103",
+    "posix": "GB103",
+    "_thread": "GB103",
+    "select": "GB103",
+    "_socket": "GB103",
+    "random": "GB119",
+    "_random": "GB119",
+    "numpy.random": "GB119",
+    "threading": "GB102",
+    "subprocess": "GB103",
+    "os": "GB103",
+    "sys": "GB132",
+    "importlib": "GB111",
+    "importlib._bootstrap": "GB111",
+    "abc": "GB137",
+    "pdb": "GB132",
+    "time": "GB103",
+    "numpy": "GB123",
+    "pickle": "GB103",
+    "dis": "GB132",
+    "ast": "GB131",
+    "torch.autograd": "GB114",
+    "torch.autograd.function": "GB134",
+    "torch.utils.checkpoint": "GB114",
+    "torch._tensor_str": "GB103",
+    "torch.random": "GB118",
+    "torch.serialization": "GB103",
+    "torch.autograd.graph": "GB114",
+    "torch.autograd.profiler": "GB103",
+    "torch.profiler": "GB103",
+    "torch.jit": "GB102",
+    "torch.cuda": "GB118",
+    "torch.distributed": "GB102",
+    "torch.compiler": "GB102",
+    "torch._functorch": "GB124",
+    "torch.func": "GB124",
+    "torch._higher_order_ops": "GB124",
+    "graftjit.runtime": "GB135",
+    "graftjit.runtime.autograd.differentiate": None,
+    "graftjit.dispatch.unit": "GB135",
+    "graftjit.jit": "GB135",
+    "graftjit.context": "GB118",
+    "graftjit.compiled": "GB135",
+    "torch.optim": "GB115",
+    "copy": "GB102",
+    **dict.fromkeys(
+        f"torch.optim.{name}"
+        for name in (
+            "optimizer",
+            "sgd",
+            "adam",
+            "adamw",
+            "rmsprop",
+            "adadelta",
+            "adagrad",
+            "nadam",
+            "radam",
+            "adamax",
+            "asgd",
+            "rprop",
+        )
+    ),
+}
 
 
 def _of_module(name: Any) -> str | None:
@@ -58,14 +111,14 @@ def of_builtin(real: Any) -> str:
 
 
 def of_object(real: Any) -> str:
-    """The break code of an object that C code calls."""
+    """The break code of a callable object of C code."""
     if type(real).__name__ == "cython_function_or_method":
         return _of_module(real.__module__) or "GB102"
     return of_class(type(real))
 
 
 def of_descriptor(raw: Any) -> str:
-    """The break code of a descriptor of C code that is no method."""
+    """The break code of a C descriptor that is not a method."""
     if type(raw).__name__ == "cython_function_or_method":
         return _of_module(raw.__module__) or "GB112"
     owner = getattr(raw, "__objclass__", None) if is_kind(raw, _FIELDS) else None

@@ -1,8 +1,8 @@
-"""Functions of numbers that nobody has bound: builtins and those of `math`, as expressions.
+"""Functions of unbound numbers: builtins and those of `math`, as expressions.
 
-In: a function and its arguments. Out: the number as an expression, or None where a plain number is needed, which binds
-the entry to it. Where a function raises for some numbers, or leaves what programs compute with, its argument is first
-held to be none of those (a guard on how that comparison comes out), if it is a number that varies.
+In: a function and its arguments. Out: the number as an expression, or None if it needs a plain
+number, which binds the entry to it. Where a function raises for some numbers, or its result may
+leave the usual range, a guard first holds an argument that varies to other numbers.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
 Rule = Callable[["Machine", Any], Any]  # (machine, expression) -> expression, or None
-_ROUNDED = 2.0**61  # whole numbers of floats below this have 64 bits
-_EXPONENTS = 4  # powers up to here of numbers in `_POWERS` neither overflow nor vanish
+_ROUNDED = 2.0**61  # ints below this, converted from floats, have 64 bits
+_EXPONENTS = 4  # up to these powers, numbers in `_POWERS` neither overflow nor vanish
 _POWERS = (1e-70, 1e70)
-_DIGITS = 200.0  # of a power's size
+_DIGITS = 200.0  # limit on the decimal exponent of a power
 _LARGEST = sys.float_info.max
 
 
 def called(m: Machine, fn: Any, args: list[Value]) -> Value | None:
-    """fn(*args) of numbers of which one is not bound; None if that needs plain numbers."""
+    """fn(*args) of numbers of which one is unbound; None if it needs plain numbers."""
     if not any(numbers.is_number(value) for value in args):
         return _product(m, args) if fn is math.prod else None
     if len(args) == 1 and fn in _FINITE:
@@ -37,7 +37,7 @@ def called(m: Machine, fn: Any, args: list[Value]) -> Value | None:
         return Const(_FINITE[fn]) if finite else None
     if len(args) == 1:
         rule, given = _RULES.get(fn), numbers.operand(m, args[0])
-        # what is known by now is computed by Python, which may refuse it: float(1 << 2000)
+        # Python computes a number that is known by now, and may refuse it: float(1 << 2000).
         expr = None if rule is None or not is_symbolic(given) else rule(m, given)
         return None if expr is None else numbers.number(m, expr)
     if len(args) == 2 and fn is divmod:
@@ -58,7 +58,7 @@ def called(m: Machine, fn: Any, args: list[Value]) -> Value | None:
 
 
 def _product(m: Machine, args: list[Value]) -> Value | None:
-    """math.prod() of whole numbers."""
+    """math.prod() of ints."""
     if len(args) != 1 or not numbers.has_numbers(args[0]):
         return None
     items = args[0].items  # type: ignore[attr-defined]
@@ -66,7 +66,7 @@ def _product(m: Machine, args: list[Value]) -> Value | None:
 
 
 def product(m: Machine, items: list[Value]) -> Value:
-    """The product of whole numbers."""
+    """The product of ints."""
     total: Any = 1
     for item in items:
         total = total * numbers.operand(m, item)
@@ -74,7 +74,7 @@ def product(m: Machine, items: list[Value]) -> Value:
 
 
 def within(m: Machine, expr: Any, low: float, high: float) -> bool:
-    """low <= expr <= high: known, or held to be so."""
+    """Whether low <= expr <= high: known, or decided by a guard."""
     least, most = bounds_of(expr)
     if least >= low and most <= high:
         return True
@@ -89,7 +89,7 @@ def within(m: Machine, expr: Any, low: float, high: float) -> bool:
 
 
 def power(m: Machine, base: Any, exponent: Any) -> Any:
-    """base ** exponent where one of them is plain; None if that needs plain numbers."""
+    """base ** exponent where one of them is plain; None if it needs plain numbers."""
     if not is_symbolic(base):
         return _exponential(m, base, exponent)
     if type(exponent) is int and 0 <= exponent <= _EXPONENTS and kind_of(base) == "int":
@@ -103,7 +103,10 @@ def power(m: Machine, base: Any, exponent: Any) -> Any:
 
 
 def _exponential(m: Machine, base: Any, exponent: Any) -> Any:
-    """A plain float to a power that varies (a rate that decays by steps), where the result is far from overflow and from 0."""
+    """A plain float to a power that varies (a rate that decays by steps).
+
+    None unless the result is far from overflow and from 0.
+    """
     whole = type(base) is int and kind_of(exponent) == "float"
     if not (type(base) is float or whole) or not _POWERS[0] <= base <= _POWERS[1]:
         return None
@@ -130,7 +133,7 @@ def _real(op: str, low: float, high: float) -> Rule:
 
 
 def _hash(m: Machine, expr: Any) -> Any:
-    """A whole number is its own hash, but for -1 and those as large as the hash's modulus."""
+    """An int is its own hash, except -1 and those as large as the hash's modulus."""
     return expr if kind_of(expr) == "int" and within(m, expr, 0, 2.0**60) else None
 
 
@@ -138,7 +141,7 @@ def _itself(m: Machine, expr: Any) -> Any:
     return expr if kind_of(expr) == "int" else None
 
 
-_FINITE = {math.isnan: False, math.isinf: False, math.isfinite: True}  # of a finite number
+_FINITE = {math.isnan: False, math.isinf: False, math.isfinite: True}  # results for a finite number
 _RULES: dict[Any, Rule] = {
     abs: lambda m, expr: abs(expr) if kind_of(expr) == "int" else apply("abs", expr),
     math.fabs: lambda m, expr: apply("abs", apply("float", expr)),

@@ -1,10 +1,11 @@
-"""Questions to tensor data that are answered before the graph: `if mask.all():`, `lengths.max().item()`.
+"""Reads of tensor data that are answered before the graph, as in `if mask.all():`.
 
-In: a tensor of one element whose truth or number the program asks for. Out: the answer, with a "value" guard on it, where a
-few cheap operators compute it from tensors that the frame is given (`ir.graph.asked`, `runtime.guards.value_guards`); None where it
-is for the caller to break. A condition has two outcomes and an entry for each; of a whole number three values are
-compiled, of a float one, then it is a break. What a loop asks of a value that each step computes from the one before
-is a break too, and so is what is computed from floats that are arguments: as a rule these are others at each call.
+In: a tensor of one element whose truth or number the program reads. Out: the answer, with a "value"
+guard on it, if a few cheap operators compute it from the frame's tensors (`ir.graph.asked`,
+`runtime.guards.value_guards`); else None, and the caller breaks. A condition has an entry per
+outcome. Of an int three values are compiled, of a float one; then it is a break. It is also a break
+if each step of a loop computes the value from the previous one, or if it depends on floats that are
+arguments, which usually differ at each call.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ..values.value import Const, Tensor, Value
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
-MOST_ASKED = 16  # in one frame
+MOST_ASKED = 16  # per frame
 
 
 def truth(m: Machine, value: Tensor) -> bool:
@@ -36,7 +37,7 @@ def truth(m: Machine, value: Tensor) -> bool:
 
 
 def number(m: Machine, value: Value, name: str) -> Value | None:
-    """tensor.name() for the names in `NUMBERS`; None if that is a break."""
+    """tensor.name() for the names in `NUMBERS`; None: a break."""
     if not isinstance(value, Tensor):
         return None
     found = _answer(m, value, name in _TRUTHS)
@@ -45,7 +46,7 @@ def number(m: Machine, value: Value, name: str) -> Value | None:
     if name in _TRUTHS:
         return Const(found)
     if value.ghost.requires_grad or isinstance(found, complex):
-        return None  # torch warns, or raises
+        return None  # torch warns or raises
     if name == "__index__":
         whole = not isinstance(found, float) and value.ghost.dim() == 0
         return Const(int(found)) if whole else None
@@ -60,7 +61,7 @@ NUMBERS = frozenset({"item", "__int__", "__float__", "__index__", *_TRUTHS})
 
 
 def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
-    """The outcome, guarded; None if the question is not one to ask before the graph."""
+    """The guarded answer; None if the read cannot be answered before the graph."""
     ghost = value.ghost
     if m.inner or m.modes or not m.tracer.owns(ghost):
         return None
@@ -81,11 +82,12 @@ def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
         return None
     try:
         found = program.compute(values, as_truth)
-    except Exception as error:  # the program itself is to meet it, at its place
+    # The program itself meets the exception, at its place.
+    except Exception as error:
         if fault_origin.is_ours(error):
             raise
         return None
-    if not sources:  # made of nothing but constants
+    if not sources:  # it depends on constants only
         return found
     check = ValueCheck(program, sources, as_truth, found)
     if not m.varied.answered((program.key, *map(str, sources), as_truth), found):
@@ -98,7 +100,7 @@ def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
 
 
 def _varies(source: Source, value: Any) -> bool:
-    """Whether these are floats that the frame is given as an argument, or as an item of one."""
+    """Whether these are floats that the frame gets as an argument, or as an item of one."""
     while source.kind == "item" and source.base is not None:
         source = source.base
     floats = isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
@@ -106,7 +108,7 @@ def _varies(source: Source, value: Any) -> bool:
 
 
 class _Question:
-    """Makes the program of one question: its tensors and numbers, with what they are at capture."""
+    """Builds the program of one read: its tensors and numbers, with their values at capture."""
 
     def __init__(self, m: Machine) -> None:
         self.m = m
@@ -137,7 +139,7 @@ class _Question:
         return program, tuple(source for source, _ in given), [real for _, real in given]
 
     def symbols(self, arguments: Any) -> dict[Any, tuple[Any, ...]] | None:
-        """Where the symbols among these come from, as `Graph.symbols` says it; None if one cannot be read."""
+        """Origins of the symbols, in the form of `Graph.symbols`; None if one cannot be read."""
         found: dict[Any, tuple[Any, ...]] = {}
         numbers = []
         for symbol in sorted(symbols_of(arguments), key=str):
@@ -155,7 +157,7 @@ class _Question:
         return found
 
     def _tensor(self, source: Source) -> int | None:
-        """Which of the tensors the one at this source is; one whose sizes alone are read is added."""
+        """The index of this source's tensor; a tensor of which only sizes are read is added."""
         for at, (known, _) in enumerate(self.tensors):
             if known == source:
                 return at

@@ -1,7 +1,8 @@
-"""itertools over Values: iterators that are made and consumed inside the frame.
+"""itertools over Values: iterators made and consumed inside the frame.
 
-In: calls of itertools' classes. Out: Iterators that take from what they walk over when they are asked, as Python's
-do. One that leaves the frame, or is alive at a break, must be a real one: then its making is a break.
+In: calls of itertools' classes. Out: Iterators that take items from their input on demand, as
+Python's do. An iterator that leaves the frame, or is alive at a break, must be a real one: then its
+construction is a break.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Maker = Callable[..., Steps]
 
 
 def _next_of(m: Machine, iterator: Iterator) -> Steps:
-    """The rest of an iterator, as Python sees it."""
+    """The remaining items of an iterator, as a Python iterator."""
     while (item := take(m, iterator)) is not None:
         yield item
 
@@ -55,7 +56,7 @@ def _islice(m: Machine, of: Value, *bounds: Value) -> Steps:
 
 
 def _sliced(m: Machine, source: Iterator, wanted: int, stop: int | None, step: int) -> Steps:
-    """As CPython does it: what lies between two items, and before the end, is taken when the next one is asked for."""
+    """As in CPython: items before the next result, or before the end, are taken on demand."""
     taken = 0
     while True:
         while taken < wanted:
@@ -91,7 +92,8 @@ def _count(m: Machine, start: Value = _ZERO, step: Value = _ONE) -> Steps:
             raise Break("GB121", "itertools.count() of what is no number")
     by_one = isinstance(step, Const) and is_kind(step.value, int) and step.value == 1
     if by_one and isinstance(start, Const) and is_kind(start.value, int):
-        start = Const(int(start.value))  # counted in C: True and 1 begin alike
+        # C counts here: True and 1 start alike.
+        start = Const(int(start.value))
     if by_one and isinstance(start, Obj) and is_kind(start.value, int):
         raise Break("GB121", "count() from a number of a class of its own")
 
@@ -113,7 +115,7 @@ def _product(m: Machine, *parts: Value, repeat: Value = _ONE) -> Steps:
 
 
 def _picking(real: Any) -> Maker:
-    """combinations() and its like: the whole input is taken at once."""
+    """combinations() and the like: they read the whole input at once."""
     return lambda m, iterable, r: _tuples(real(drain(m, iterable), as_int(m, r)))
 
 
@@ -178,7 +180,7 @@ def _model(name: str, make: Maker) -> Callable[[Machine, Args, Kwargs], Value]:
             raise Break("GB121", f"itertools.{name}() with these arguments") from None
         try:
             parts = [make(*bound.args, **bound.kwargs)]
-        except (TypeError, ValueError, OverflowError) as error:  # what Python then raises, too
+        except (TypeError, ValueError, OverflowError) as error:  # Python then raises as well
             raise Break("GB121", f"itertools.{name}() with these arguments: {error}") from None
         return Iterator(f"itertools.{name}", parts, _step)
 
@@ -192,19 +194,20 @@ def _step(of: Iterator) -> Value | None:
     try:
         found: Value | None = next(steps, None)
     except Thrown:
-        of.parts[0] = None  # Python's goes on after that; ours cannot
+        of.parts[0] = None  # Python's iterator continues after that; ours cannot
         raise
-    except ValueError as error:  # asked for an item while it is making one
+    except ValueError as error:  # the iterator is already computing an item
         raise Break("GB120", f"an iterator of itertools: {error}") from None
     if found is None and of.kind in _ASKS_AGAIN:
         of.parts[0] = _nothing_more(of.kind)
     return found
 
 
-# Those that at their end ask what they walk over once more, should they be asked once more.
+# Iterators that read their input again if they are called after their end.
 _ASKS_AGAIN = frozenset(
-    f"itertools.{name}" for name in ("takewhile", "dropwhile", "starmap", "compress", "accumulate", "pairwise")
-)  # fmt: skip
+    f"itertools.{name}"
+    for name in ("takewhile", "dropwhile", "starmap", "compress", "accumulate", "pairwise")
+)
 
 
 def _nothing_more(kind: str) -> Steps:

@@ -1,7 +1,7 @@
-"""Small models of library callables: copies, regular expressions, json, alternatives of types.
+"""Small models of library callables: operator's getters, copies, regular expressions, json.
 
-In: a call of one of them. Out: its Value. What is pure and has constants for arguments is computed at capture; a
-copy of containers is walked item by item.
+In: a call of one of them. Out: its Value. Pure functions of constants are computed at capture; a
+copy of containers is walked item by item; a getter is known by its arguments.
 """
 
 from __future__ import annotations
@@ -24,13 +24,25 @@ if TYPE_CHECKING:
 
 # -- copy --------------------------------------------------------------------------------------------------
 _ATOMS = (
-    type(None), int, float, bool, complex, bytes, str, type, type(...), type(NotImplemented), range,
-    types.FunctionType, types.BuiltinFunctionType, property,
-)  # fmt: skip
+    type(None),
+    int,
+    float,
+    bool,
+    complex,
+    bytes,
+    str,
+    type,
+    type(...),
+    type(NotImplemented),
+    range,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    property,
+)
 
 
 def _python_copies(name: str) -> Any:
-    """Stands for the real function where no model of ours does."""
+    """Replaces the real function where we have no model."""
     raise NotImplementedError(name)
 
 
@@ -87,7 +99,8 @@ def _deep_tuple(x: Any, done: list[tuple[Any, Any]]) -> Any:
         parts.append(part)
         if type(item) not in _ATOMS and part is not item:
             same = False
-    for before, after in done:  # a list in it that holds the tuple has led to its copy
+    # A list inside that contains the tuple has already made its copy.
+    for before, after in done:
         if before is x:
             return after
     if same:
@@ -97,7 +110,7 @@ def _deep_tuple(x: Any, done: list[tuple[Any, Any]]) -> Any:
     return made
 
 
-# -- pure functions of constants ---------------------------------------------------------------------------
+# -- pure functions of constants -------------------------------------------------------------------
 def _pure(real: Any) -> Any:
     def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         try:
@@ -110,7 +123,15 @@ def _pure(real: Any) -> Any:
 
 
 _PURE = (
-    str.maketrans, bytes.maketrans, re.sub, re.subn, re.split, re.findall, re.escape, json.dumps, json.loads,
-)  # fmt: skip
+    str.maketrans,
+    bytes.maketrans,
+    re.sub,
+    re.subn,
+    re.split,
+    re.findall,
+    re.escape,
+    json.dumps,
+    json.loads,
+)
 for _real in _PURE:
     BUILTINS[_real] = _pure(_real)

@@ -1,7 +1,7 @@
-"""Attributes of what is no plain instance: modules, classes, functions, `super`, records, containers, constants.
+"""Attributes of modules, classes, functions, `super`, records, containers and constants.
 
-In: a Value and a name. Out: a Value, under guards on the places that were looked at. Fills the tables that
-`attributes.load_attr` reads.
+In: a Value and a name. Out: a Value, under guards on what was read. Fills the tables of
+`attributes.load_attr`.
 """
 
 from __future__ import annotations
@@ -90,9 +90,8 @@ def _module(m: Machine, value: Obj, name: str) -> Value:
         return m.wrap(names[name], Source("attr", value.source, name))
     m.guard("no_attr", value.source, name)
     getter = class_attribute(m, value, "__getattr__")
-    if isinstance(
-        getter, types.FunctionType
-    ):  # a class of modules: its method comes before module.__getattr__
+    # The method of a module class comes before module.__getattr__.
+    if isinstance(getter, types.FunctionType):
         return m.call(bind_raw(m, value, "__getattr__", getter), [Const(name)], {})
     if "__getattr__" in names or getter is not MISSING:
         raise Break("GB112", f"attribute {name!r} of a module with __getattr__")
@@ -133,7 +132,7 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
     if is_kind(raw, types.ClassMethodDescriptorType):
         if cls.__flags__ & HEAP_TYPE:
             m.wrap(raw, source)
-        bound = raw.__get__(None, cls)  # a new object at each look-up: never one that is known
+        bound = raw.__get__(None, cls)  # a new object at each look-up
         return Obj(bound, source=Source("const", None, bound))
     if is_property(raw):
         known_property(m, raw)
@@ -160,7 +159,7 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
 
 
 def _of_metaclass(m: Machine, value: Obj, name: str, raw: Any) -> Value:
-    """class.name, where the class and its bases have none."""
+    """class.name, if the class and its bases lack it."""
     if raw is MISSING:
         getter = class_attribute(m, value, "__getattr__")
         if is_kind(getter, types.FunctionType):
@@ -175,7 +174,7 @@ def _of_metaclass(m: Machine, value: Obj, name: str, raw: Any) -> Value:
 
 
 def _class_name(m: Machine, value: Obj, name: str, raw_meta: Any) -> Value:
-    """What a class is called, as `type` answers."""
+    """A class's own name, as `type` returns it."""
     cls = value.value
     own = raw_meta is vars(type).get(name, MISSING)
     if not own and (name in ("__name__", "__qualname__") or is_data(m, raw_meta)):
@@ -200,7 +199,7 @@ def _bound(m: Machine, value: Method, name: str) -> Value:
     return load_attr(m, value.func, name)
 
 
-# What a bound method does not ask its function for (`__get__` is among it in some versions of Python).
+# Attributes that a bound method does not forward (in some versions of Python including `__get__`).
 _OWN_OF_METHODS = vars(types.MethodType).keys() - {"__doc__"}
 
 
@@ -210,7 +209,7 @@ def _container(m: Machine, value: Any, name: str) -> Value:
     if isinstance(value, Sequence) and value.cls not in (list, tuple):
         return _record(m, value, name)
     raw = mro_lookup(value.cls, name)
-    if raw is None or type(raw) is str:  # what cannot be hashed says so by `__hash__`
+    if raw is None or type(raw) is str:  # an unhashable class has None
         return Const(raw)
     if methods.find_method(value, name) is not None or raw is not MISSING:
         return BuiltinMethod(value, name)
@@ -242,12 +241,15 @@ def _record(m: Machine, value: Sequence, name: str) -> Value:
 
 
 def _struct_fields(cls: type) -> tuple[str, ...]:
-    """Field names of a C struct sequence in order."""
+    """Field names of a C struct sequence, in order."""
     if not hasattr(cls, "n_fields"):
         raise Break("GB122", f"the fields of a {cls.__name__}")
     probe: Any = cls(range(cls.n_fields))  # type: ignore[attr-defined, call-arg]
-    names = {getattr(probe, n): n for n in cls.__dict__ if isinstance(
-        cls.__dict__[n], types.MemberDescriptorType)}  # fmt: skip
+    names = {
+        getattr(probe, n): n
+        for n in cls.__dict__
+        if isinstance(cls.__dict__[n], types.MemberDescriptorType)
+    }
     return tuple(names.get(i, "?") for i in range(cls.n_fields))  # type: ignore[attr-defined]
 
 
@@ -287,7 +289,7 @@ def _super(m: Machine, value: Super, name: str) -> Value:
 
 
 def _super_bound(m: Machine, value: Super, name: str, raw: Any, source: Source) -> Value:
-    """What `super().name` gives for the raw attribute that was found."""
+    """The value of `super().name` for the raw attribute found."""
     receiver = value.receiver
     is_class = isinstance(receiver, Obj) and is_kind(receiver.value, type)
     if raw is object.__dict__.get(name, MISSING):
@@ -329,7 +331,7 @@ _KINDS_OF_METHOD = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 def _method_of_type(m: Machine, value: Iterator | DictView, name: str) -> Value:
-    """A method of C's of an iterator or a view; their other attributes are Python's to read."""
+    """A C method of an iterator or a view; other attributes are breaks."""
     if isinstance(value, DictView):
         cls: type | None = (
             type(getattr(value.of.cls(), value.kind)())
@@ -350,11 +352,13 @@ def _method_of_type(m: Machine, value: Iterator | DictView, name: str) -> Value:
     return BuiltinMethod(value, name)
 
 
-# What a code object tells of itself: numbers, names and tuples of names, which never change.
+# Immutable attributes of a code object: numbers, names and tuples of names.
 _OF_CODE = frozenset(
-    name for name, raw in vars(types.CodeType).items()
-    if name.startswith("co_") and is_kind(raw, (types.MemberDescriptorType, types.GetSetDescriptorType))
-) - {"co_consts", "co_code", "co_lnotab", "co_linetable", "co_exceptiontable"}  # fmt: skip
+    name
+    for name, raw in vars(types.CodeType).items()
+    if name.startswith("co_")
+    and is_kind(raw, (types.MemberDescriptorType, types.GetSetDescriptorType))
+) - {"co_consts", "co_code", "co_lnotab", "co_linetable", "co_exceptiontable"}
 
 
 def _code(m: Machine, value: Obj, name: str) -> Value:

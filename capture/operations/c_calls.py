@@ -1,7 +1,8 @@
-"""Calls of C functions, and of methods of the types that the machine models.
+"""Calls of C functions, and of methods of modelled types.
 
-In: the C function or descriptor, or a receiver and a method's name, with arguments as Values. Out: the result's Value.
-What is pure is folded for constants; the rest goes to the room of the receiver's type, or is a break. Called by `calls`.
+In: the C function or descriptor, or a receiver and a method's name, with arguments as Values. Out:
+the result's Value. Pure functions are folded for constants; other calls go to the module of the
+receiver's type, or are breaks. `calls` uses it.
 """
 
 from __future__ import annotations
@@ -66,8 +67,10 @@ Kwargs = dict[str, Value]
 _NOT_PURE = frozenset(
     {"insort", "insort_left", "insort_right", "setitem", "delitem", "iconcat", "concat", "call"}
 )
-"""Functions of those modules that change an argument, give what it holds, or call it: to compute them now would change,
-and give, a copy."""
+"""Functions of those modules that change an argument, return its content, or call it.
+
+Computed at capture, they would change and return a copy.
+"""
 
 _PURE = {
     id(function): function
@@ -75,17 +78,21 @@ _PURE = {
     for name, function in vars(module).items()
     if type(function) is types.BuiltinFunctionType and name not in _NOT_PURE
 }
-"""C functions whose result follows from their arguments, by address: another module may call itself `math`."""
+"""C functions whose result follows from their arguments, by id: names may be used twice."""
 
 
 _PURE_CLASSMETHODS = {
-    (str, "maketrans"), (bytes, "maketrans"), (bytes, "fromhex"), (bytearray, "maketrans"),
-    (float, "fromhex"), (int, "from_bytes"),
-}  # fmt: skip
+    (str, "maketrans"),
+    (bytes, "maketrans"),
+    (bytes, "fromhex"),
+    (bytearray, "maketrans"),
+    (float, "fromhex"),
+    (int, "from_bytes"),
+}
 
 
 def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
-    """A C function: folded when it is pure and its arguments are constants."""
+    """A call of a C function: folded if it is pure and its arguments are constants."""
     if id(real) in _PURE:
         counted = None if kwargs else number_calls.called(m, real, args)
         if counted is not None:
@@ -105,12 +112,12 @@ def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         for key in iteration.each(m, args[0]):
             containers.dict_set(m, made, key, args[1] if len(args) > 1 else Const(None))
         return made
-    # A subclass of theirs makes its result by its own `__new__` and `__init__`: Python calls it.
+    # A subclass makes its result by its own `__new__` and `__init__`: Python calls it.
     if isinstance(owner, type) and (owner, real.__name__) in _PURE_CLASSMETHODS:
         plain, named = as_constants(m, args, kwargs)
         return containers.fold(lambda: real(*plain, **named))
     if real is tuple.__new__ and len(args) == 2 and isinstance(args[0], Obj):
-        made = args[0].value  # as `_make` of a named tuple does
+        made = args[0].value  # the form of a named tuple's `_make`
         fields = attributes.mro_lookup(made, "_fields") if is_kind(made, type) else MISSING
         if fields is not MISSING and made.__base__ is tuple:
             return Sequence(list(iteration.drain(m, args[1])), made)
@@ -123,7 +130,7 @@ _STORES = (object.__setattr__, object.__delattr__)
 
 
 def _stores_in_c(receiver: Value) -> bool:
-    """Whether a base of its class has a way in C to store, around which object's own is refused."""
+    """Whether a C base of its class has its own __setattr__, for which object's own is refused."""
     cls = attributes.real_class(receiver)
     if cls is None or not isinstance(receiver, (Obj, Instance)):
         return False
@@ -139,7 +146,7 @@ _BIND = vars(types.FunctionType)["__get__"]
 
 
 def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
-    """A C method taken from its class: `list.append(x, 1)`, `object.__setattr__(self, ...)`."""
+    """A C method read from its class: `list.append(x, 1)`, `object.__setattr__(self, ...)`."""
     if not args:
         raise raises(f"TypeError: {real.__name__}() needs an argument")
     receiver, rest = args[0], args[1:]
@@ -174,7 +181,7 @@ def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         cls is not None
         and issubclass(cls, real.__objclass__)
         and not isinstance(receiver, (Obj, Instance))
-        and attributes.mro_lookup(cls, real.__name__) is real  # and not that of a base
+        and attributes.mro_lookup(cls, real.__name__) is real  # not a base's method
     ):
         return call_builtin_method(m, receiver, real.__name__, rest, kwargs)
     owner = real.__objclass__
@@ -190,7 +197,7 @@ def attribute_name(value: Value) -> str:
 def call_builtin_method(
     m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwargs
 ) -> Value:
-    """receiver.name(*args, **kwargs) for types the machine models."""
+    """receiver.name(*args, **kwargs) for modelled types."""
     if isinstance(receiver, Tensor):
         return torchcalls.call_tensor_method(m, receiver, name, args, kwargs)
     if isinstance(receiver, Array):
@@ -278,8 +285,11 @@ def _constant_method(m: Machine, receiver: Const, name: str, args: Args, kwargs:
 
 
 def _nothing_over(m: Machine, cls: type | None, name: str, over: Args) -> None:
-    """object.__init__ and object.__new__ take no arguments but where the class has the other of the two, and not this
-    one (`object_init`, `object_new` in CPython's Objects/typeobject.c)."""
+    """Break on arguments that object.__init__ or object.__new__ would refuse.
+
+    They accept arguments only where the class overrides the other of the two, and not this one
+    (`object_init`, `object_new` in CPython's Objects/typeobject.c).
+    """
     if not over:
         return
     other = "__new__" if name == "__init__" else "__init__"
@@ -292,7 +302,7 @@ def _nothing_over(m: Machine, cls: type | None, name: str, over: Args) -> None:
 
 
 def _object_method(m: Machine, receiver: Super, name: str, args: Args, kwargs: Kwargs) -> Value:
-    """`super().name(...)` that arrives at object's own."""
+    """`super().name(...)` that resolves to object's own method."""
     target = receiver.receiver
     if name == "__init__":
         _nothing_over(m, attributes.real_class(target), name, [*args, *kwargs.values()])

@@ -1,7 +1,8 @@
-"""Calls: who is called, how its arguments are bound, and whether it is inlined, modelled or a break.
+"""Calls: find the callee, bind its arguments, and inline it, use a model, or break.
 
-In: a callable Value and its arguments. Out: the result's Value. Python functions are inlined with guards on
-code, defaults and closure; torch callables go to the tracer; builtins to the table of `capture.models.builtins`.
+In: a callable Value and its arguments. Out: the result's Value. Python functions are inlined with
+guards on code, defaults and closure; torch callables go to the tracer; builtins to the table of
+`capture.models.builtins`.
 """
 
 from __future__ import annotations
@@ -70,14 +71,14 @@ def call(m: Machine, fn: Value, args: Args, kwargs: Kwargs) -> Value:
     return caller(m, fn, args, kwargs)
 
 
-# -- Python functions ------------------------------------------------------------------------------------
+# -- Python functions ------------------------------------------------------------------------------
 def _made(m: Machine, fn: Function, args: Args, kwargs: Kwargs) -> Value:
     local = bind(m, fn.code, fn.defaults, fn.kwdefaults, args, kwargs)
     return _enter(m, make_frame(fn.code, fn.globals, local, fn.closure))
 
 
 def _enter(m: Machine, frame: Frame) -> Value:
-    """Walk the frame of a function; of a generator function, make the generator."""
+    """Walk the frame of a function; for a generator function, make the generator."""
     for stand_in in (optimizers, disabled):
         made = stand_in.in_place_of(m, frame)
         if made is not None:
@@ -97,7 +98,7 @@ def _enter(m: Machine, frame: Frame) -> Value:
 
 
 def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
-    """Inline a pre-existing Python function, under guards on what it is made of."""
+    """Inline a pre-existing Python function, under guards on its parts."""
     real: types.FunctionType = fn.value
     code = real.__code__
     source = fn.source or Source("const", None, real)
@@ -114,7 +115,10 @@ def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if code.co_kwonlyargcount:
         kwdefaults = member("__kwdefaults__", real.__kwdefaults__)
         if isinstance(kwdefaults, Dict):
-            named = {k.value: v for k, v in containers.dict_items(m, kwdefaults)}  # type: ignore[attr-defined]
+            named = {
+                k.value: v  # type: ignore[attr-defined]
+                for k, v in containers.dict_items(m, kwdefaults)
+            }
     local = bind(m, code, values, named, args, kwargs)
     scope = scope_of(m, real)
     if held_by_content(fn):
@@ -130,7 +134,7 @@ def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
 
 
 def scope_of(m: Machine, real: types.FunctionType) -> Scope:
-    """The globals of an inlined function, which are guarded with its identity or by themselves."""
+    """The globals of an inlined function, guarded with its identity or by themselves."""
     root = m.root_scope
     if real.__globals__ is root.names and real.__builtins__ is root.builtins:  # type: ignore[attr-defined]
         return root
@@ -140,12 +144,13 @@ def scope_of(m: Machine, real: types.FunctionType) -> Scope:
     m.guards.scopes[id(real.__globals__)] = place
     found = real.__globals__.get("__builtins__", root.builtins)
     names = found.__dict__ if is_kind(found, types.ModuleType) else found
-    if real.__builtins__ is not names:  # type: ignore[attr-defined]  # a function keeps those it was made with
+    # a function keeps its first ones
+    if real.__builtins__ is not names:  # type: ignore[attr-defined]
         raise Break("GB112", "a function whose __builtins__ are not those of its globals")
     return Scope(real.__globals__, names, place)
 
 
-# -- pre-existing objects --------------------------------------------------------------------------------
+# -- pre-existing objects --------------------------------------------------------------------------
 def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     real = fn.value
     model = tables.model_of(real)
@@ -199,7 +204,7 @@ def _torch(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     return torchcalls.call_torch(m, real, args, kwargs)
 
 
-# -- methods ---------------------------------------------------------------------------------------------
+# -- methods ---------------------------------------------------------------------------------------
 def _method(m: Machine, fn: Method, args: Args, kwargs: Kwargs) -> Value:
     receiver = fn.receiver
     if isinstance(fn.func, Obj) and contexts.is_context_exit(fn):

@@ -1,7 +1,8 @@
-"""Generators that are made and consumed inside the frame: their bodies are walked a step at a time.
+"""Generators made and consumed inside the frame: their bodies are walked step by step.
 
-In: a call of a generator function. Out: an Iterator whose step walks the body to its next `yield`. A generator
-that leaves the frame, or is suspended where a handler waits for it, is a break.
+In: a call of a generator function. Out: an Iterator whose step walks the body to its next `yield`.
+A generator that leaves the frame, or is suspended inside a handler's range at the frame's end, is a
+break.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def make_generator(m: Machine, frame: Frame) -> Iterator:
-    """The generator over a fresh frame; nothing of its body is walked yet."""
+    """The generator over a new frame; nothing of its body is walked yet."""
     return Iterator("generator", [frame], lambda made: _resume(m, frame, NONE))
 
 
 def _suspended(frame: Frame) -> bool:
-    """Whether it stands at a yield."""
+    """Whether the frame is suspended at a yield."""
     return bool(frame.pc) and frame.decoded.instrs[frame.pc - 1].op == "YIELD_VALUE"
 
 
@@ -39,7 +40,7 @@ def _resume(m: Machine, frame: Frame, sent: Value) -> Value | None:
     if frame in m.frames:
         raise raises("ValueError: generator already executing")
     if _suspended(frame):
-        frame.push(sent)  # what `yield` gives
+        frame.push(sent)  # the result of `yield`
     return _walk(m, frame)
 
 
@@ -54,7 +55,7 @@ def _walk(m: Machine, frame: Frame) -> Value | None:
         if issubclass(error.cls, StopIteration):
             raise raises("RuntimeError: generator raised StopIteration") from None
         raise
-    finally:  # nobody else sees what it is handling
+    finally:  # its handled exceptions are visible only inside
         frame.handling = m.handling.stack[outside:]
         del m.handling.stack[outside:]
 
@@ -96,7 +97,7 @@ def _throw_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
 
 
 def _throw_into(m: Machine, frame: Frame, thrown: Thrown) -> Value | None:
-    """Raise at the yield where the generator stands."""
+    """Raise at the yield where the generator is suspended."""
     if frame in m.frames:
         raise raises("ValueError: generator already executing")
     m.open_generators.discard(frame)
@@ -123,7 +124,7 @@ def _close_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
     if item is not None:
         raise raises("RuntimeError: generator ignored GeneratorExit")
     result = of.parts[0].result
-    # what it returns from there is the value of close() since Python 3.13
+    # Since Python 3.13, close() returns the generator's return value.
     return NONE if result is None or sys.version_info < (3, 13) else result
 
 
@@ -132,7 +133,7 @@ def _next_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
 
 
 def _exactly(count: int, method: _Model) -> _Model:
-    """Of another number of arguments Python says what is wrong with it."""
+    """A method with a fixed number of arguments; others are a break, so that Python raises."""
 
     def checked(m: Machine, of: Iterator, args: list[Value]) -> Value:
         if len(args) != count:
@@ -145,7 +146,7 @@ def _exactly(count: int, method: _Model) -> _Model:
 _Model = Callable[["Machine", Iterator, list[Value]], Value]
 GENERATOR_METHODS: dict[str, _Model] = {
     "send": _exactly(1, _send_method),
-    "throw": _exactly(1, _throw_method),  # more than one are a class, a value and a traceback
+    "throw": _exactly(1, _throw_method),  # others pass a class, a value and a traceback
     "close": _exactly(0, _close_method),
     "__next__": _exactly(0, _next_method),
 }
@@ -160,8 +161,8 @@ def closing_is_seen(decoded: Decoded) -> bool:
 def is_guarded(decoded: Decoded, i: Instr) -> bool:
     """Whether a handler of the user's own covers the yield: closing the generator there would run it.
 
-    From 3.12 on the whole body is covered by a handler of the compiler's, which is entered with an empty stack
-    and only turns a StopIteration into a RuntimeError.
+    From 3.12 on, a handler of the compiler's covers the whole body; it is entered with an empty
+    stack and only turns a StopIteration into a RuntimeError.
     """
     if i.handler is None:
         return False

@@ -1,7 +1,8 @@
-"""Objects made inside the frame: what calling a class does.
+"""Instance creation: what a call of a class does.
 
-In: a class and arguments as Values. Out: the Value of the new object: an Instance whose attributes the machine holds,
-a record, a context, an exception; or the break for what only C code or a metaclass can make. Called by `calls`.
+In: a class and arguments as Values. Out: the Value of the new object: an Instance with its
+attributes in the machine, a record, a context, an exception; or a break if only C code or a
+metaclass can make it. `calls` uses it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def make(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _is_made_by_namedtuple(cls: Any) -> bool:
-    """Whether its `__new__` is the one that `collections.namedtuple` writes: a tuple of the arguments."""
+    """Whether its `__new__` is the one that `collections.namedtuple` generates."""
     new, fields = cls.__new__, cls._fields
     if not is_kind(new, types.FunctionType) or type(fields) is not tuple:
         return False
@@ -70,7 +71,7 @@ def _is_made_by_namedtuple(cls: Any) -> bool:
 
 
 def _module(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
-    """A module built inside the frame, if all of it can be followed; Python builds others in one go."""
+    """A module built inside the frame, if all of it can be walked; else Python builds it."""
     try:
         return _instantiate(m, fn, args, kwargs)
     except Thrown:
@@ -109,7 +110,8 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         new is object.__dict__["__new__"]
         and (cls.__flags__ & (1 << 9) or cls is object)
         and (cls.__itemsize__ == 0 and _object_layout(cls, layout))
-    ):  # a heap type whose instances hold nothing but attributes
+        # A heap type whose instances have only attributes.
+    ):
         if (args or kwargs) and safe.new_slot(cls) != safe.new_slot(object):
             raise Break("GB126", f"{cls.__name__} had a __new__ of its own, which leaves its mark")
         made = Instance(fn)
@@ -143,5 +145,5 @@ _IS_ABSTRACT = 1 << 20  # Py_TPFLAGS_IS_ABSTRACT
 
 
 def _object_layout(cls: type, layout: int) -> bool:
-    """All bases but object are Python classes."""
+    """Whether all bases except object are Python classes."""
     return all(base is object or base.__flags__ & (1 << 9) for base in cls.__mro__)

@@ -1,7 +1,7 @@
 """Operators over Values: arithmetic, comparison, items, `in`; with the protocols of users' classes.
 
-In: operands as Values. Out: a Value, with the meaning that plain Python gives. `operator.add` and the
-instruction are one thing, so the functions of the `operator` module are filled in here.
+In: operands as Values. Out: a Value with plain Python's result. `operator.add` and the instruction
+have the same model, so this module also registers the functions of `operator`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _is_text(value: Value) -> bool:
 
 
 def _as_numbers(left: Value, right: Value, name: str, reflected: str) -> tuple[Value, Value]:
-    """Members of enums as the numbers or strings that they are, where these answer for the operator."""
+    """Enum members as their numbers or strings, where those define the operator."""
     if enums.plain(left) is not left and enums.keeps(left, name):
         left = enums.plain(left)
     if enums.plain(right) is not right and enums.keeps(right, reflected):
@@ -139,7 +139,7 @@ def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | N
                 return Sequence(containers.sequence_items(m, one) * other.value, one.cls)
     if symbol == "|" and isinstance(left, Dict) and isinstance(right, Dict):
         made = methods.copy_dict(m, left)
-        if right.cls is OrderedDict:  # of a subclass: it is asked first
+        if right.cls is OrderedDict:  # a subclass's method runs first
             made.cls = OrderedDict
         methods.update_dict(m, made, right)
         return made
@@ -176,7 +176,7 @@ def _inplace(m: Machine, symbol: str, name: str, left: Value, right: Value) -> V
 
 
 def _operator_method(m: Machine, owner: Obj | Instance, name: str) -> Value | None:
-    """The method of an operator, or None; a class that says None in its place has the operator refused."""
+    """The method of an operator, or None; TypeError if the class sets it to None."""
     if attributes.class_attribute(m, owner, name) is None:
         raise raises("TypeError: 'NoneType' object is not callable")
     return attributes.special(m, owner, name)
@@ -190,7 +190,7 @@ _NUMBERS = (int, float, complex)
 
 
 def _c_may_take(symbol: str, value: Value, other: type | None) -> bool:
-    """Whether the C method of a builtin's operator may accept an object of this class, or ask it for something."""
+    """Whether a builtin operator's C method may accept an object of this class or query it."""
     cls = attributes.real_class(value)
     if isinstance(value, (Obj, Instance, Tensor)) or cls is None or other is None:
         return False
@@ -209,20 +209,22 @@ def _c_may_take(symbol: str, value: Value, other: type | None) -> bool:
 
 
 def _of_subclass(m: Machine, left: type | None, right: type | None) -> bool:
-    """Whether the right operand is of a class that derives from the left one's, which then is asked first."""
+    """Whether the right operand's class derives from the left one's: its method runs first."""
     if left is None or right is None or right is left:
         return False
     return left in attributes.bases(m, right)
 
 
 def _overloads(m: Machine, left: Any, right: Any, name: str) -> bool:
-    """Whether the derived class has a method of its own, and not the one that it inherits (`method_is_overloaded`
-    in CPython's Objects/typeobject.c)."""
+    """Whether the derived class overrides the method.
+
+    As `method_is_overloaded` in CPython's Objects/typeobject.c.
+    """
     return attributes.of_class(m, right, name) is not attributes.of_class(m, left, name)
 
 
 def _tensor_declines(m: Machine, symbol: str, other: Obj | Instance) -> None:
-    """A tensor leaves an operator to what it does not know: neither a number nor of its own protocol."""
+    """Break unless a tensor's operator declines this object: neither a number nor like a tensor."""
     cls = attributes.real_class(other)
     assert cls is not None
     bases = attributes.bases(m, cls)
@@ -238,7 +240,8 @@ def _dunder(m: Machine, symbol: str, left: Value, right: Value, name: str, refle
         raise Break("GB121", f"operator {symbol} of an object and a builtin that may know it")
     tries = [(left, name, right), (right, reflected, left)]
     if left_cls is right_cls:
-        tries.pop()  # what the left one declines, another of its class is not asked
+        # Both operands have one class: the method runs once.
+        tries.pop()
     elif _of_subclass(m, left_cls, right_cls) and _overloads(m, left_cls, right_cls, reflected):
         tries.reverse()
     for owner, method_name, other in tries:
@@ -280,7 +283,7 @@ def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
         return counted
     if numbers.has_numbers(left) or numbers.has_numbers(right):
         return _compare_items(m, symbol, numbers.as_sequence(left), numbers.as_sequence(right))
-    if isinstance(left, Cell):  # they compare by what they hold
+    if isinstance(left, Cell):  # they compare by content
         raise Break("GB137", "comparison of cells")
     if isinstance(left, (Method, Function)) and symbol in ("==", "!="):
         if isinstance(left, Method):
@@ -324,8 +327,11 @@ def _compare_items(m: Machine, symbol: str, left: Value, right: Value) -> Value:
 
 
 def _compare_in_order(m: Machine, symbol: str, left: Sequence, right: Sequence) -> Value:
-    """By the first two items that differ, else by length. A comparison may change the lists (`list_richcompare` in
-    CPython's Objects/listobject.c): what they hold after it counts."""
+    """Compare by the first two items that differ, else by length.
+
+    A comparison may change the lists: their content after it counts (`list_richcompare` in
+    CPython's Objects/listobject.c).
+    """
     ours, theirs = containers.sequence_items(m, left), containers.sequence_items(m, right)
     at = 0
     while at < len(ours) and at < len(theirs) and m.same_or_equal(ours[at], theirs[at]):
@@ -337,7 +343,7 @@ def _compare_in_order(m: Machine, symbol: str, left: Sequence, right: Sequence) 
     return compare(m, symbol, ours[at], theirs[at])
 
 
-_SAME: Any = object.__eq__  # equality of objects that define none: identity
+_SAME: Any = object.__eq__  # equality of objects without __eq__: identity
 _PLAIN_EQ = (object.__eq__, type.__eq__)
 
 
@@ -359,7 +365,8 @@ def _compare_objects(
         assert cls is not None
         raw = attributes.class_attribute(m, owner, method_name)
         inverse = method_name == "__ne__" and raw is object.__dict__["__ne__"]
-        if inverse:  # it asks the same object's __eq__, and leaves the answer open where that does
+        # It calls the same object's __eq__, and is NotImplemented if that is.
+        if inverse:
             method_name = "__eq__"
             raw = attributes.class_attribute(m, owner, method_name)
         if is_kind(raw, types.FunctionType):
@@ -377,7 +384,10 @@ def _compare_objects(
 
 
 def _held_methods(value: Value) -> bool:
-    """A C function, also bound to a class or a module: each look-up makes another one, and they are equal."""
+    """Whether this is a C function, which may be bound to a class or module.
+
+    Each look-up makes another object, and these are equal.
+    """
     if not isinstance(value, Obj) or not is_kind(value.value, types.BuiltinFunctionType):
         return False
     owner = value.value.__self__
@@ -385,8 +395,10 @@ def _held_methods(value: Value) -> bool:
 
 
 def _plain_members(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
-    """Comparison of enum members that are numbers or strings too, by the C type's own method; and of a dtype of
-    numpy's with a class that it may stand for."""
+    """Comparison of enum members that are numbers or strings, by the C type's own method.
+
+    Also of a numpy dtype with a class that it may equal. None for other operands.
+    """
     fn, name, reflected = COMPARE[symbol]
     if any(numbers.is_of(value, np.dtype) for value in (left, right)):
         return arrays.evaluate(m, fn, [left, right], {})
@@ -408,7 +420,7 @@ def _plain_members(m: Machine, symbol: str, left: Value, right: Value) -> Value 
 
 
 def _c_identity(owner: Value, cls: type) -> bool:
-    """C types whose equality is identity (or, for code and methods, follows from it)."""
+    """Whether equality is identity in C (or follows from it, for code and methods)."""
     if isinstance(owner, Obj) and is_kind(owner.value, types.BuiltinFunctionType):
         return False
     return isinstance(owner, Obj) and (
@@ -482,7 +494,7 @@ def set_item(m: Machine, value: Value, index: Value, item: Value) -> None:
 
 
 def _own_method(m: Machine, value: Value, name: str) -> Value | None:
-    """A special method of a user's object; None for what the machine models itself."""
+    """A special method of a user's object; None for modelled types."""
     return attributes.special(m, value, name) if isinstance(value, (Obj, Instance)) else None
 
 

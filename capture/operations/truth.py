@@ -1,6 +1,7 @@
 """Truth and identity of Values, as the language defines them.
 
-In: Values. Out: a Python bool, with the guards that make it stay true; truth of a tensor is a break.
+In: Values. Out: a Python bool, with guards that keep it valid; the truth of a tensor may be a
+break.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from ..values.wrap import IDENTITY_TYPES, pin
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
-# Constants that Python keeps once: `is` between equal ones is what the program may rely on.
+# Types whose equal constants are one object in Python, so that programs may rely on `is`.
 _SINGLETONS = (type(None), bool, type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout)
 
 
@@ -72,7 +73,7 @@ def truth(m: Machine, value: Value) -> bool:
 
 
 def _is_empty_tuple(value: Value) -> bool:
-    """The tuple of which there is one."""
+    """Whether this is the empty tuple, which is a singleton."""
     return isinstance(value, Sequence) and containers.is_exact_tuple(value) and not value.items
 
 
@@ -96,7 +97,7 @@ def identical(m: Machine, left: Value, right: Value) -> bool:
         if left.value is right.value:
             return True
         if type(left.value) is not type(right.value) or is_kind(left.value, IDENTITY_TYPES):
-            return False  # their guards say so
+            return False  # their guards ensure it
     if isinstance(left, Slice) or isinstance(right, Slice):
         raise Break("GB121", "'is' of a slice")
     if isinstance(left, Const) or isinstance(right, Const):
@@ -105,7 +106,8 @@ def identical(m: Machine, left: Value, right: Value) -> bool:
         return False
     if all(_is_empty_tuple(one) for one in (left, right)):
         return True
-    # Two different Values are two objects now; when both came from outside they may be one next time.
+    # Two different Values are two objects now; if both came from outside, they may be one next
+    # time.
     if left.source is not None and right.source is not None:
         if isinstance(left, Tensor) and isinstance(right, Tensor) and containers.share(left, right):
             raise Break("GB121", "'is' of two tensors that share memory")

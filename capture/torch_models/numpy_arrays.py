@@ -1,10 +1,11 @@
-"""numpy inside a frame: arrays made there are computed at capture, by numpy itself.
+"""numpy inside a frame: numpy itself computes at capture the arrays made there.
 
-In: calls of numpy on constants of the frame and on arrays made in it. Out: constants, and `Array` Values whose
-array is capture's own; a write changes it at capture as it would at each run. One that leaves the frame is made
-anew at each run (see `fresh`), with what it shares memory with. A tensor over an array's memory holds a copy in
-the graph, which is right as long as nobody sees both: else the call that made it is a break (`ArrayShares`).
-What is not in `numpy_tables`, arrays from outside, and whatever numpy would warn about are breaks.
+In: numpy calls on constants of the frame and on arrays made in it. Out: constants, and `Array`
+Values with capture's own array; a write changes it at capture as it would in each run. An array
+that leaves the frame is made anew in each run (see `fresh`), with those that share its memory. A
+tensor over an array's memory has a copy in the graph, which is right as long as only one of them is
+visible; else the call that made it is a break (`ArrayShares`). Functions that are not in
+`numpy_functions`, arrays from outside, and numpy's warnings are breaks.
 """
 
 from __future__ import annotations
@@ -51,19 +52,20 @@ if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
 MAX_BYTES = 1 << 26
-"""The size of an array that capture keeps; what is larger is Python's."""
+"""The size limit of arrays at capture; Python makes larger ones."""
 
 NUMBER_KINDS = frozenset({type(np.dtype(cls)) for cls in ARRAY_SCALARS})
 
 
 def concerns(*values: Value) -> bool:
-    """Whether an operation on these is numpy's: an array made here is among them."""
+    """Whether an array made here is among these, so that numpy performs the operation."""
     return any(isinstance(value, Array) for value in values)
 
 
-# -- constants in, Values out ----------------------------------------------------------------------------
+# -- conversion
+# ------------------------------------------------------------------------------------------
 def plain(m: Machine, value: Value) -> Any:
-    """What numpy is given for a Value; NotConstant where capture does not know it."""
+    """numpy's argument for a Value; raises NotConstant if capture does not know it."""
     if isinstance(value, Array):
         return value.array
     if isinstance(value, Tensor):
@@ -82,7 +84,7 @@ def plain(m: Machine, value: Value) -> Any:
 
 
 def value_of(m: Machine, result: Any) -> Value:
-    """The Value of what numpy has given."""
+    """The Value of a numpy result."""
     kind = type(result)
     if kind is np.ndarray:
         known = m.heap.known.get(id(result))
@@ -100,7 +102,7 @@ def value_of(m: Machine, result: Any) -> Value:
 
 
 def _check(array: np.ndarray) -> None:
-    """Whether it can be made again: plain numbers, in memory of its own or of another such array."""
+    """Break unless the array can be made again: plain numbers, in an array's own memory."""
     if type(array.dtype) not in NUMBER_KINDS or not array.dtype.isnative:
         raise Break("GB123", f"a numpy array of {array.dtype}")
     owner = _owner(array)
@@ -133,7 +135,8 @@ def evaluate(m: Machine, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> 
     return value_of(m, result)
 
 
-# -- what a program does with arrays ---------------------------------------------------------------------
+# -- operations on arrays
+# --------------------------------------------------------------------------------
 def attr(m: Machine, value: Array, name: str) -> Value:
     """array.name"""
     if name in ATTRIBUTES:
@@ -166,14 +169,14 @@ def call_method(m: Machine, value: Array, name: str, args: Args, kwargs: Kwargs)
 
 
 def ufunc_attr(m: Machine, value: Obj, name: str) -> Value:
-    """np.add.reduce and its like"""
+    """np.add.reduce and the like."""
     if name not in UFUNC_METHODS:
         raise Break("GB123", f"attribute {name!r} of a function of numpy")
     return Method(Obj(vars(np.ufunc)[name]), value)
 
 
 def call_ufunc_method(m: Machine, ufunc: Value, name: str, args: Args, kwargs: Kwargs) -> Value:
-    """np.add.reduce(...) and its like."""
+    """np.add.reduce(...) and the like."""
     real = ufunc.value if isinstance(ufunc, Obj) else None
     if type(real) is not np.ufunc or real not in BUILTINS or name not in UFUNC_METHODS:
         raise Break("GB123", f"method {name!r} of a function of numpy")
@@ -194,7 +197,7 @@ def truth(m: Machine, value: Array) -> bool:
 
 
 def iterate(m: Machine, value: Array) -> Iterator:
-    """iter(array): items are looked up as the loop comes to them."""
+    """iter(array): each item is looked up when the loop reaches it."""
     if not value.array.ndim:
         raise containers.raises("TypeError: iteration over a 0-d array")
 
@@ -208,10 +211,10 @@ def iterate(m: Machine, value: Array) -> Iterator:
     return Iterator("items of an object", [value, 0], step)
 
 
-# -- tensors over an array's memory ----------------------------------------------------------------------
+# -- tensors over an array's memory ----------------------------------------------------------------
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """A tensor of the graph that the program has over the memory of an array; `index` of the root made it."""
+    """A tensor of the graph over an array's memory; the root's instruction `index` made it."""
 
     owner: np.ndarray
     store: Store
@@ -223,7 +226,7 @@ class Shared:
 
 
 def share(m: Machine, value: Array) -> Value:
-    """torch.from_numpy(array): in the graph, a tensor of its own with a copy of the numbers."""
+    """torch.from_numpy(array): in the graph, a separate tensor with a copy of the numbers."""
     array = value.array
     if min(array.strides, default=0) < 0 or not array.flags.writeable:
         raise Break("GB123", "a tensor over an array with negative strides, or that is read only")
@@ -257,9 +260,10 @@ def _as_tensor(fn: Any) -> Model:
     return model
 
 
-# -- leaving the frame -----------------------------------------------------------------------------------
+# -- arrays that leave the frame
+# -------------------------------------------------------------------------
 def fresh(e: Emitter, value: Array) -> None:
-    """Emit the making of this array, with its owner, which it may share with others."""
+    """Emit the construction of this array, and of its owner, which others may share."""
     m, array = e.m, value.array
     owner = _owner(array)
     e.arrays.append(owner)
@@ -276,8 +280,11 @@ def fresh(e: Emitter, value: Array) -> None:
 
 
 def check_shared(m: Machine, outputs: list[Tensor], left: list[np.ndarray]) -> None:
-    """Whether two are seen that share memory: tensors among the outputs of the graph, arrays that leave the frame
-    (by their owners), or one of either after a write to the other."""
+    """Raise if two objects that share memory are visible, or one after a write to the other.
+
+    They are tensors among the graph's outputs, and arrays that leave the frame (`left`: their
+    owners).
+    """
     seen = {id(value.ghost._store) for value in outputs}
     for owner in {id(shared.owner): shared.owner for shared in m.heap.shared}.values():
         over = [shared for shared in m.heap.shared if shared.owner is owner]
@@ -287,7 +294,8 @@ def check_shared(m: Machine, outputs: list[Tensor], left: list[np.ndarray]) -> N
             raise over[-1].refused()
 
 
-# -- the tables ------------------------------------------------------------------------------------------
+# -- registration
+# ----------------------------------------------------------------------------------------
 def _model(fn: Any) -> Model:
     return lambda m, args, kwargs: evaluate(m, fn, args, kwargs)
 
@@ -300,14 +308,14 @@ BUILTINS[torch.asarray] = _as_tensor(torch.asarray)
 
 
 def refuse_text(values: list[Value]) -> None:
-    """numpy writes numbers as its printing options say."""
+    """Break: numpy's text of a number depends on its print options."""
     for value in values:
         if concerns(value) or numbers.is_of(value, np.generic):
             raise Break("GB123", "numpy's way of writing a number")
 
 
 def from_outside(value: Value) -> bool:
-    """An array that the program has brought along: its numbers may change at any time."""
+    """Whether this is an array of the program's: its numbers may change at any time."""
     return isinstance(value, Obj) and is_kind(value.value, np.ndarray)
 
 

@@ -1,8 +1,9 @@
-"""What of numpy may run at capture: functions, methods and attributes that depend on their arguments alone.
+"""numpy functions, methods and attributes that may run at capture.
 
-Everything here gives the same for the same numbers, asks no state that a program can change and prints nothing.
-What a call may write to is an array among its arguments, which the frame itself has made. What is not listed is
-a break: random numbers, files, printing, settings, and functions that call back.
+Their results depend on their arguments alone: equal numbers give equal results, no changeable state
+is read, and nothing is printed. They may write only to an array among their arguments, made by the
+frame itself. Others are breaks: random numbers, files, printing, settings, and functions with
+callbacks.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _FFT = "fft ifft rfft irfft fft2 ifft2 fftn ifftn rfft2 irfft2 fftfreq rfftfreq 
 
 
 def _named(module: Any, names: str) -> list[Any]:
-    """The functions of a module under these names; a version of numpy may lack some."""
+    """The functions of a module under these names; some versions of numpy lack some."""
     return [getattr(module, name) for name in names.split() if hasattr(module, name)]
 
 
@@ -119,17 +120,27 @@ METHODS = frozenset(
         "hex",
     ]
 )
-"""Of arrays and of scalars."""
+"""Methods of arrays and of scalars."""
 
 UFUNC_METHODS = frozenset({"reduce", "accumulate", "reduceat", "outer", "at"})
 
 ATTRIBUTES = frozenset(
     ["shape", "dtype", "ndim", "size", "T", "mT", "real", "imag", "itemsize", "nbytes", "strides"]
 )
-"""Of arrays and of scalars."""
+"""Attributes of arrays and of scalars."""
 
 NUMBER_CLASSES = ARRAY_SCALARS | {
-    bool, int, float, complex, np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger,
-    np.inexact, np.floating, np.complexfloating,
-}  # fmt: skip
-"""Classes that numpy takes for a dtype, or asks about."""
+    bool,
+    int,
+    float,
+    complex,
+    np.generic,
+    np.number,
+    np.integer,
+    np.signedinteger,
+    np.unsignedinteger,
+    np.inexact,
+    np.floating,
+    np.complexfloating,
+}
+"""Classes that numpy accepts as a dtype or in class queries."""

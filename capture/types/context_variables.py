@@ -1,8 +1,8 @@
 """Context variables: `get`, `set` and `reset` of `contextvars.ContextVar`, over Values.
 
-In: a variable from outside of the frame, which is guarded by identity. Out: what it holds in the context of the call, a
-root of guards; a Token for each `set`, which is an effect until the same frame resets it. What is set and reset
-between two breaks is seen by nobody else, and leaves no trace.
+In: a variable from outside the frame, guarded by identity. Out: its value in the call's context,
+which is a root of guards; a Token for each `set`, which is an effect until the same frame resets
+it. A set and its reset between two breaks are invisible to others, and have no effect.
 """
 
 from __future__ import annotations
