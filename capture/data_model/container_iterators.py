@@ -79,9 +79,8 @@ def over_dict(m: Machine, of: Dict, kind: str, backward: bool = False) -> Iterat
     def step(made: Iterator) -> Value | None:
         nonlocal changed
         index = made.parts[2]
-        if ordered and index >= len(
-            keys
-        ):  # one that has given its last key looks at nothing any more
+        # After its last key, an iterator of an OrderedDict reads nothing any more.
+        if ordered and index >= len(keys):
             return None
         if not ordered and (changed or len(of.items) != len(keys)):
             changed = True  # it raises from here on, for any state of the dict

@@ -202,7 +202,7 @@ _LET_GO = frozenset(
 
 
 def take(m: Machine, iterator: Iterator) -> Value | None:
-    """The next item, or None at the end. Values may share the iterator: no step runs twice."""
+    """The next item, or None at the end. It counts as activity: no break repeats a step."""
     if iterator.over:
         return None
     item = iterator.step(iterator)

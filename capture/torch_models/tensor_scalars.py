@@ -17,10 +17,8 @@ from ..values.value import Obj, Tensor, Value
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
-NARROW = (
-    torch.float16,
-    torch.bfloat16,
-)  # their kernels compute in float32 and round once, or not once at the ends
+# Kernels of these dtypes compute in float32, and do not round at the same places as separate steps.
+NARROW = (torch.float16, torch.bfloat16)
 
 
 def _plus(x: Any, other: Any, factor: Any) -> Any:

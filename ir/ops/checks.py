@@ -1,8 +1,8 @@
-"""Operators of ours that keep a check of eager's that torch drops for tensors without data.
+"""Operators of ours that keep a check of eager's, which torch drops for tensors without data.
 
-torch takes `one_hot` apart while it traces such tensors. A trace therefore calls our
-`one_hot(index, n)`, which arrives whole, and records torch's own, which checks the classes at run
-time (`failing`). `as_plain` calls it during a trace.
+torch decomposes its own `one_hot` over such tensors. So a trace calls our `one_hot(index, n)`
+(`ir.trace.substitutes`), which arrives whole; the recorder then records torch's own, which checks
+the classes at run time.
 """
 
 from __future__ import annotations
