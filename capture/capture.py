@@ -200,8 +200,8 @@ def capture(
             frame = replace(frame, varied=plain)
         except (RecursionError, MemoryError) as error:
             return _plain(strict, "PL202", f"{type(error).__name__} in capture")
-        # A Break here: something alive cannot be rebuilt.
         except (PlainFrame, Break) as stop:
+            # A Break here: something alive cannot be rebuilt.
             record = BreakRecord(stop.code, stop.reason, stop.where or attempt.machine.where)
             strict(record)
             # A frame that inspects itself does so for any values.

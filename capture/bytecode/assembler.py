@@ -154,8 +154,8 @@ class Assembler:
             self.call_const(weakref.ref(value))
         elif survives_interning(value):
             self.emit("LOAD_CONST", value)
-        # CPython would replace strings in it by equal interned ones; a list protects it.
         else:
+            # CPython would replace strings in it by equal interned ones; a list protects it.
             self.emit("LOAD_CONST", [value])
             self.emit("LOAD_CONST", 0)
             self.binary_subscr()

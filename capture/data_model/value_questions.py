@@ -82,8 +82,8 @@ def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
         return None
     try:
         found = program.compute(values, as_truth)
-    # The program itself meets the exception, at its place.
     except Exception as error:
+        # The program itself meets the exception, at its place.
         if fault_origin.is_ours(error):
             raise
         return None

@@ -452,8 +452,8 @@ class _Writer:
             tested = walk.pop()
             walk.spill()
             on_jump = list(walk.stack)
-        # Where the jump is taken, the tested value stays.
         else:
+            # Where the jump is taken, the tested value stays.
             slot = self.slot(len(walk.stack) - 1)
             tested = walk.pop()
             walk.spill()

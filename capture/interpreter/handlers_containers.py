@@ -166,8 +166,8 @@ def _unpack_sequence(m: Machine, f: Frame, i: Instr) -> None:
         raise raises("ValueError: unpacking a tensor of another length")
     if isinstance(value, Sequence):
         items = containers.sequence_items(m, value)
-    # Ask for one item more than needed, and no more.
     else:
+        # Ask for one item more than needed, and no more.
         items = list(itertools.islice(iteration.each(m, value), i.arg + 1))
     if len(items) != i.arg:
         raise raises("ValueError: wrong number of values to unpack")

@@ -241,8 +241,8 @@ def _reached(m: Machine, roots: list[Any], until: list[Any] | None = None) -> li
     """The leaves that a backward reaches, until `until`; all must be known in this frame."""
     try:
         ghosts = leaves_of([root.ghost for root in roots], [one.ghost for one in until or ()])
-    # torch itself makes the history of a view, when it is read.
     except RuntimeError:
+        # torch itself makes the history of a view, when it is read.
         raise Break(_CODE, "a backward through a view of what was written to") from None
     found = [m.heap.known.get(id(ghost)) for ghost in ghosts]
     if not all(isinstance(leaf, Tensor) for leaf in found):

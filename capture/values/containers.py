@@ -543,11 +543,11 @@ def compute(work: Callable[[], Any]) -> Any:
         raise
     except (Warning, FloatingPointError) as error:
         raise Break("GB103", f"a warning: {error}") from error
-    # They may come from the walk rather than from the program.
     except (RecursionError, MemoryError):
+        # They may come from the walk rather than from the program.
         raise
-    # The user's own exception: plain Python raises it again.
     except Exception as error:
+        # The user's own exception: plain Python raises it again.
         if error.__context__ is not handled or error.__cause__ is not None or vars(error):
             # The library's Python raised it in a handler, or with attributes.
             raise Break("GB108", f"{type(error).__name__}: {error}") from error

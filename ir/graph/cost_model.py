@@ -374,8 +374,8 @@ def traffic(node: Node) -> tuple[int, int]:
         counted[0] = min(counted[0], written)
     elif own in OVERWRITES and counted:
         counted[0] = 0
-    # An in-place write of some positions.
     elif node.alias is not None and kind == "index" and len(counted) > 1:
+        # An in-place write of some positions.
         written = min(written, counted[-1])
         counted[0] = written if _scattered(node, name) else 0
     return sum(counted), written

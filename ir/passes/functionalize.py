@@ -142,8 +142,8 @@ def _without_writes(graph: Graph, memory: set[Node]) -> Graph:
                 _same_layout(node, args, kwargs, memory)
                 alias = None if node.alias is None else now.get(node.alias, node.alias)
                 now[node] = node = replace(node, args=args, kwargs=kwargs, alias=alias)
-        # Views and gets depend on memory, not on its content.
         elif node.op != "constant":
+            # Views and gets depend on memory, not on its content.
             args = substitute(node.args, lambda one: now.get(one, one), Node)
             alias = None if node.alias is None else now.get(node.alias, node.alias)
             if args != node.args or alias is not node.alias:
