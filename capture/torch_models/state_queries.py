@@ -89,8 +89,9 @@ for _device in ("cuda", "xpu"):
     _question = getattr(torch._C, f"_{_device}_isCurrentStreamCapturing")
     if is_kind(_question, types.BuiltinFunctionType):
         BUILTINS[_question] = _asked_at_each_call(_question)
-# It counts the names that a process uses.
-BUILTINS[torch._C._log_api_usage_once] = lambda m, args, kwargs: NONE
+BUILTINS[torch._C._log_api_usage_once] = lambda m, args, kwargs: (
+    NONE
+)  # counts the names that a process uses
 
 
 def _no_modes(m: Machine, args: Args, kwargs: Kwargs) -> Value:
