@@ -118,7 +118,9 @@ def _handed_over(m: Machine, stack: list[Value]) -> set[Value]:
     They are on the stack of the breaking instruction, stored outside the frame, or reachable from
     one of those.
     """
-    seen = reachable(m, [*stack, *(part for effect in m.journal.effects for part in _parts(effect))])
+    seen = reachable(
+        m, [*stack, *(part for effect in m.journal.effects for part in _parts(effect))]
+    )
     return {value for value in seen if not isinstance(value, _WITHOUT_WEAK_REFERENCES)}
 
 

@@ -83,7 +83,9 @@ def rows(m: Machine) -> list[Row]:
     for value in held.values():
         if not value.looked and value.expr is not None and facts.settled(value.expr):
             where = facts.pinned.get(value.expr) or m.where
-            m.guards.rows[("held", value.source, None)] = Row("equals", value.source, value.real, where)
+            m.guards.rows[("held", value.source, None)] = Row(
+                "equals", value.source, value.real, where
+            )
     values = [row for row in m.guards.rows.values() if row.kind == "value"]  # last: they cost most
     made = [row for row in m.guards.rows.values() if row.kind != "value"]
     for relation in facts.relations:
